@@ -1,4 +1,4 @@
-# Every target sets itself up first; a set-up that is current takes no time. `make help` lists them.
+# Every target runs the setup first; it takes no time if it is current. `make help` lists all targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
@@ -11,19 +11,19 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
 
-# Tests start Python hundreds of times: what it has compiled is kept, whatever the environment says.
+# Tests start Python hundreds of times: always keep compiled bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-heavy test-lives check fix bench wheel docs docs-serve lock clean
+.PHONY: help setup rehearse test test-real test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests release release-check push-images push-chart docs docs-serve lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
 
-setup: $(READY) ## Make .venv with the locked versions
+setup: $(READY) ## Create .venv with the locked versions
 
-# uv, of this machine or of the lock, installs in half the time that pip takes. Where it cannot reach an index that pip is told of,
-# pip does it.
+# uv (installed or from the lock) takes half the time of pip. If it fails, for example because only pip knows the package index, use
+# pip.
 $(READY): requirements/dev.txt requirements/setup.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Sliceworks needs Python 3.11 or newer: make PYTHON=python3.12 $(MAKECMDGOALS)")'
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
@@ -36,71 +36,133 @@ endif
 	@$(or $(UV),$(BIN)/uv) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	@touch $@
 
-rehearse: $(READY) ## Rehearse the example platform: a whole day on the twin, from terraform apply to destroy
+rehearse: $(READY) ## Rehearse the example platform: a day on the twin, from terraform apply to destroy
 	@$(BIN)/sliceworks rehearse examples/platform
 
-# Files go to workers one by one, the long ones first.
+# Distribute test files one by one, longest first.
 SPREAD := --dist loadfile --no-loadscope-reorder
 
-# Tests of running programs mostly wait for them: twice as many at a time as there are cores keep those busy.
+# Most tests wait for other programs: use two workers per core.
 WORKERS = $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))
 
-# Go's programs collect garbage this much later: they take a fifth less time, and more memory.
+# Fewer garbage collections in Go programs: a fifth less time, more memory.
 GOGC ?= 400
 
-# All workers read all tests at the same time: where nothing is compiled yet, each would compile everything for itself.
+# Compile bytecode once before the workers start; otherwise each worker compiles everything.
 $(VENV)/.compiled: $(READY)
 	@$(BIN)/pytest -q --collect-only >/dev/null || true
 	@touch $@
 
-test: $(VENV)/.compiled ## Run all tests that need nothing but Python
+test: $(VENV)/.compiled ## Run all tests that need only Python
 	@$(BIN)/pytest -q -m "not real" -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
-test-real: $(READY) ## Run the contract on real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
-	@$(BIN)/python -m tests.real.ready
+test-real: $(READY) ## Run the contract suite on the real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
+	@$(BIN)/python -m tests.real.setup
 	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
-test-heavy: $(READY) ## Try what takes long to build or to install: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian's packages)
+test-heavy: $(READY) ## Run slow tests: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)
+	@SLICEWORKS_FUZZ=3000 $(BIN)/pytest -q tests/fuzz tests/twin/store/test_recovery.py $(PYTEST_ARGS)
 
-test-lives: $(READY) ## Live 500 random lives of the slices controller: faults of the cloud, kills, JobSets that come and go
-	@SLICEWORKS_SEEDS=500 $(BIN)/pytest -q -n auto --dist load tests/controllers/slices/test_random_lives.py $(PYTEST_ARGS)
+test-lives: $(READY) ## Run 500 random simulations each of the whole twin and of the slices controller, with kills and faults
+	@SLICEWORKS_SEEDS=$${SLICEWORKS_SEEDS:-500} $(BIN)/pytest -q -n auto --dist load tests/twin/test_twin_simulation.py \
+	  tests/controllers/slices/test_random_simulation.py $(PYTEST_ARGS)
 
-check: $(READY) ## Lint, formatting, types, layers
+GKE_FOLDER ?= build/gke-$(shell date -u +%Y%m%d-%H%M%S)
+GKE_ARGS ?=
+
+gke: $(READY) ## Create, use and destroy the example environments in a throw-away project: make gke PROJECT=ID (costs money; asks first)
+	@[ -n "$(PROJECT)" ] || { echo "PROJECT: required, the ID of a project that contains nothing else"; exit 2; }
+	@$(BIN)/python -m tests.gke.suite --project "$(PROJECT)" --folder "$(GKE_FOLDER)" $(GKE_ARGS)
+
+check: $(READY) ## Check lint, formatting, types, import layers and the lists of modules
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/pytest -q tests/test_architecture.py
 
-fix: $(READY) ## Repair what `check` can repair, and bring generated pages up to date
+fix: $(READY) ## Fix what `check` can fix, and regenerate pages
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 	@$(BIN)/python docs/generate.py
 
-bench: $(READY) ## Measure beside the real thing and print ratios
-	@for file in bench/[a-z]*.py; do $(BIN)/python $$file; done
+bench: $(READY) ## Run the benchmarks, print ratios and store results (needs an idle machine)
+	@$(BIN)/python -m bench
 
-wheel: $(READY) ## Build the wheel into dist/, with its SHA-256 beside it
+bench-check: $(READY) ## Run quick benchmarks; fail if a ratio is more than 20 % lower than the stored one
+	@$(BIN)/python -m bench --check
+
+wheel: $(READY) ## Build the wheel and its SHA-256 into dist/
 	@rm -rf dist && $(BIN)/python -m hatchling build -t wheel -d dist >/dev/null
 	@cd dist && { sha256sum *.whl 2>/dev/null || shasum -a 256 *.whl; } | tee SHA256SUMS
+
+sdist: $(READY) ## Build the source distribution into dist/
+	@$(BIN)/python -m hatchling build -t sdist -d dist >/dev/null
+
+# The tool has its own environment: it has as many dependencies as Sliceworks.
+SBOM := build/sbom
+$(SBOM)/.ready: requirements/sbom.txt $(READY)
+	@$(or $(UV),$(BIN)/uv) venv --quiet --clear --python $(BIN)/python $(SBOM)
+	@$(or $(UV),$(BIN)/uv) pip install --quiet --python $(SBOM)/bin/python --require-hashes -r requirements/sbom.txt
+	@touch $@
+
+sbom: $(SBOM)/.ready ## Write software bills of materials (CycloneDX) of the locked packages into dist/
+	@mkdir -p dist
+	@for lock in requirements/runtime.txt deploy/requirements/{controllers,gateway,load-worker,converter}.txt; do \
+	  name=$$(basename $$lock .txt); \
+	  PYTHONWARNINGS=ignore $(SBOM)/bin/cyclonedx-py requirements $$lock --pyproject pyproject.toml --output-reproducible --spec-version 1.6 \
+	    --output-file dist/sbom-$$name-$(VERSION).cdx.json; \
+	done
+
+VERSION = $(shell sed -nE 's/^__version__.* = "(.*)"/\1/p' src/sliceworks/__init__.py)
+REGISTRY ?= registry.example
+HELM ?= $(shell command -v helm || $(BIN)/python -m tests.real.build helm)
+
+release-check: $(READY) ## Check that TAG is the version of the package, the chart and the manifests
+	@[ "$(TAG)" = "v$(VERSION)" ] || { echo "tag $(TAG): must be v$(VERSION), the version in src/sliceworks/__init__.py"; exit 1; }
+	@HELM=$(HELM) $(BIN)/python deploy/charts/render.py --check
+
+release: wheel sdist sbom docs ## Build everything that a release contains into dist/; REGISTRY has the images
+	@HELM=$(HELM) $(BIN)/python deploy/charts/render.py --registry $(REGISTRY) --output build/manifests
+	@cp build/manifests/controllers/install.yaml dist/install.yaml && cp build/manifests/gateway/install.yaml dist/install-gateway.yaml
+	@$(HELM) package deploy/charts/sliceworks --destination dist >/dev/null
+	@tar -czf dist/documentation-$(VERSION).tar.gz -C site .
+	@awk '/^## /{ if (found) exit; found = 1; next } found' CHANGELOG.md > dist/RELEASE_NOTES.md
+	@cd dist && rm -f SHA256SUMS && sums=$$(sha256sum * 2>/dev/null || shasum -a 256 *) && tee SHA256SUMS <<<"$$sums"
+
+# Multi-arch images with SBOM and provenance, signed by digest with the identity of the workflow. Needs Docker, cosign and an account.
+push-images:
+	@for image in controllers gateway load-worker; do \
+	  docker buildx build --file deploy/Dockerfile --target $$image --platform linux/amd64,linux/arm64 --sbom=true --provenance=mode=max \
+	    --tag $(REGISTRY)/$$image:$(VERSION) --metadata-file build-$$image.json --push . ; \
+	  cosign sign --yes $(REGISTRY)/$$image@$$(sed -nE 's/.*"containerimage.digest": "([^"]+)".*/\1/p' build-$$image.json); \
+	done
+
+push-chart:
+	@$(HELM) push dist/sliceworks-$(VERSION).tgz oci://$(REGISTRY)/charts
+
+manifests: $(READY) ## Render the plain manifests of the Helm chart into deploy/ (needs Helm or Go)
+	@$(BIN)/python deploy/charts/render.py
 
 docs: $(READY) ## Build the documentation into site/
 	@$(BIN)/python docs/generate.py --check
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-docs-serve: $(READY) ## Show the documentation while it is written
+docs-serve: $(READY) ## Serve the documentation with live reload
 	@$(BIN)/mkdocs serve
 
-# The lock names versions and hashes, and no place to fetch them from: each machine uses its own index.
+# Lock files contain versions and hashes but no index: each machine uses its own.
 COMPILE = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock"
 
-lock: ## Resolve the newest allowed versions into requirements/, and those of our images into deploy/requirements/ (needs uv)
+lock: ## Resolve the newest allowed versions into requirements/ and deploy/requirements/ (needs uv)
 	@for name in dev runtime; do \
 	  group=$$([ $$name = dev ] && echo "--group dev" || echo "--constraints requirements/dev.txt"); \
 	  $(COMPILE) --upgrade $$group pyproject.toml --output-file requirements/$$name.txt; \
 	done
 	@echo uv | $(COMPILE) --upgrade --output-file requirements/setup.txt -
+	@echo cyclonedx-bom | $(COMPILE) --upgrade --constraints requirements/dev.txt --output-file requirements/sbom.txt -
 	@echo hatchling | $(COMPILE) --constraints requirements/dev.txt --output-file deploy/requirements/build.txt -
 	@for image in "controllers --extra=google" "gateway --extra=google --extra=grpc --extra=tracing" "load-worker --extra=google --extra=load"; do \
 	  set -- $$image; \
@@ -109,5 +171,5 @@ lock: ## Resolve the newest allowed versions into requirements/, and those of ou
 	@$(subst --universal --python-version 3.11,--python-version 3.10 --python-platform x86_64-manylinux_2_28,$(COMPILE)) --upgrade \
 	  --output-file deploy/requirements/converter.txt deploy/requirements/converter.in
 
-clean: ## Remove what was made here, .venv included
+clean: ## Delete all generated files, including .venv
 	@rm -rf $(VENV) site build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

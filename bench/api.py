@@ -1,9 +1,9 @@
-"""The twin's API beside the real etcd and kube-apiserver, driven by the same client in the same run.
+"""The twin's API server compared with the real etcd and kube-apiserver, with the same client in the same run.
 
-    python bench/api.py [--quick] [--twin-only] [--json-only]
+    python bench/api.py [--quick | --large] [--twin-only] [--json-only]
 
 Progress goes to stderr. The last line on stdout is JSON: `{"creates": {"ratio": 2.3, "goal": 2.0}, …}`. The real programs are built
-once, which takes Go and some minutes; etcd runs without fsync. The twin is durable.
+once, with Go, in a few minutes. etcd runs without fsync; the twin writes to disk.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import program
-from bench.measure.loads import Load
-from bench.measure.results import Measure
-from bench.measure.servers import Real, Server, Twin
+from bench.harness.api_load import ApiLoad
+from bench.harness.command import Profiles, Script
+from bench.harness.metric import Metric, limit
+from bench.harness.servers import ControlPlaneServer, Server, TwinServer
 
 from sliceworks.base import clock, progress
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Awaitable, Callable
 
-GIGABYTE = 1e9
+MEMORY_LIMIT = 1_000.0  # MB
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Repetitions, operations per repetition, and numbers of objects."""
 
     repeats: int = 5
     starts: int = 3
@@ -39,29 +40,32 @@ class Sizes:
     creates: int = 900
     gets: int = 3_000
     patches: int = 1_500
-    listed: int = 5_000  # those made before count: warm_up + repeats * creates must not be more
+    listed: int = 5_000  # must be at least warm_up + repeats * creates
     watchers: int = 100
     events: int = 1_000
     objects: int = 100_000
 
 
+FULL = Sizes()
 QUICK = Sizes(repeats=3, starts=1, warm_up=150, creates=600, gets=1_500, patches=400, events=250, objects=10_000)
 TINY = replace(QUICK, repeats=1, warm_up=10, creates=20, gets=20, patches=20, listed=40, watchers=3, events=5, objects=60)
+LARGE = replace(FULL, starts=1, creates=9_000, gets=30_000, patches=15_000, listed=50_000, watchers=1_000)
+NORMAL = replace(FULL, starts=1, objects=10_000)
 
 
-def measures() -> dict[str, Measure]:
-    """What is compared, with the goals."""
-    listed = (
-        Measure("start", "s to ready", 8, less_is_better=True),
-        Measure("memory", "MB after the load", 5, less_is_better=True),
-        Measure("creates", "pods/s, 16 at once", 2),
-        Measure("gets", "pods/s, 16 at once", 2),
-        Measure("patches", "pods/s, 16 at once", 2),
-        Measure("list", "s for a whole list", 1, less_is_better=True),
-        Measure("fanout", "events/s to watchers", 1),
-        Measure("size", "MB for 100,000 pods", 1, less_is_better=True),
+def new_metrics(sizes: Sizes) -> dict[str, Metric]:
+    """The metrics with their goals."""
+    metrics = (
+        Metric("start", "s until ready", 8, lower_is_better=True),
+        Metric("memory", "MB after the load", 5, lower_is_better=True),
+        Metric("creates", "creates/s, 16 clients", 2, amount=1),
+        Metric("gets", "gets/s, 16 clients", 2, amount=1),
+        Metric("patches", "merge patches/s, 16 clients", 2, amount=1),
+        Metric("list", f"s, list of {sizes.listed:,} pods", 1, lower_is_better=True, amount=sizes.listed),
+        Metric("watch", f"events/s to {sizes.watchers:,} watchers", 1, amount=1),
+        limit("memory_100k", "MB, 100,000 pods", MEMORY_LIMIT, amount=1),
     )
-    return {measure.name: measure for measure in listed}
+    return {metric.name: metric for metric in metrics}
 
 
 class Bench:
@@ -70,41 +74,41 @@ class Bench:
     def __init__(self, sizes: Sizes, folder: Path, *, twin_only: bool = False, profile: Path | None = None) -> None:
         self.sizes, self.folder, self.profile = sizes, folder, profile
         self.kinds: tuple[str, ...] = ("twin",) if twin_only else ("twin", "real")
-        self.found = measures()
+        self.metrics = new_metrics(sizes)
 
-    def run(self) -> list[Measure]:
-        """Start the servers, load them, end them."""
-        # Bytecode is there once a package is installed: it must not be made in the first start that is measured.
-        Twin(self.folder / "first").stop()
+    def run(self) -> list[Metric]:
+        """Start the servers, load them and stop them."""
+        # Compile the bytecode before the first start that is measured, as an installation does.
+        TwinServer(self.folder / "first").stop()
         servers: list[Server] = []
         try:
-            # The twin first: a kube-apiserver has much to do in its first seconds.
-            servers += [self._started(kind) for kind in self.kinds]
+            # The twin first: kube-apiserver is busy for some seconds after its start.
+            servers += [self._measure_starts(kind) for kind in self.kinds]
             clock.run(self._load(servers))
         finally:
             for server in servers:
                 server.stop()
-        return list(self.found.values())
+        return list(self.metrics.values())
 
-    def _started(self, kind: str) -> Server:
-        """A fresh server, the last of several whose starts are measured."""
+    def _measure_starts(self, kind: str) -> Server:
+        """Start a server several times; returns the last one, running."""
         for number in range(1, max(self.sizes.starts, 3 if kind == "twin" else 1)):
             self._start(kind, number).stop()
         return self._start(kind, 0)
 
     def _start(self, kind: str, number: int) -> Server:
         folder = self.folder / f"{kind}-{number}"
-        server: Server = Twin(folder, profile=self.profile) if kind == "twin" else Real(folder)
-        self._note("start", server, server.seconds_to_ready)
+        server: Server = TwinServer(folder, profile=self.profile) if kind == "twin" else ControlPlaneServer(folder)
+        self._add("start", server, server.seconds_to_ready)
         return server
 
-    def _note(self, name: str, server: Server, value: float) -> None:
-        progress.say(f"{name:8} {server.name}  {value:,.3f} {self.found[name].unit}")
-        values = self.found[name].twin if server.name == "twin" else self.found[name].real
-        values.append(value)
+    def _add(self, name: str, server: Server, value: float) -> None:
+        metric = self.metrics[name]
+        progress.say(f"{name:11} {server.name}  {value:,.3f} {metric.unit}")
+        (metric.values if server.name == "twin" else metric.baseline).append(value)
 
     async def _load(self, servers: list[Server]) -> None:
-        sizes, loads = self.sizes, [Load(server) for server in servers]
+        sizes, loads = self.sizes, [ApiLoad(server) for server in servers]
         for load in loads:
             await load.prepare(sizes.warm_up)
         await self._repeat("creates", loads, lambda load: load.creates(sizes.creates))
@@ -114,46 +118,48 @@ class Bench:
             await load.fill(sizes.listed)
         await self._repeat("list", loads, lambda load: load.list_seconds())
         await self._repeat(
-            "fanout", loads, lambda load: load.fan_out(sizes.watchers, sizes.events), repeats=(sizes.repeats + 1) // 2
+            "watch", loads, lambda load: load.fan_out(sizes.watchers, sizes.events), repeats=(sizes.repeats + 1) // 2
         )
         for load in loads:
-            self._note("memory", load.server, load.server.resident_bytes() / 1e6)
-        await self._size(loads[0])
+            self._add("memory", load.server, load.server.resident_bytes() / 1e6)
+        await self._memory_100k(loads[0])
         for load in loads:
             await load.close()
 
     async def _repeat(
-        self, name: str, loads: list[Load], act: Callable[[Load], Awaitable[float]], *, repeats: int | None = None
+        self, name: str, loads: list[ApiLoad], act: Callable[[ApiLoad], Awaitable[float]], *, repeats: int | None = None
     ) -> None:
-        """Measure each side in turn, now one first and now the other."""
+        """Measure both servers in alternating order."""
         for turn in range(repeats or self.sizes.repeats):
             for load in loads if turn % 2 else reversed(loads):
-                self._note(name, load.server, await act(load))
+                self._add(name, load.server, await act(load))
 
-    async def _size(self, load: Load) -> None:
-        """What the twin holds with 100,000 pods; a smaller run is stretched to that number."""
+    async def _memory_100k(self, load: ApiLoad) -> None:
+        """Memory of the twin with 100,000 pods, extrapolated in a smaller run."""
         idle = load.server.resident_bytes()
         before = len(load.names)
         await load.fill(self.sizes.objects)
-        # A server that gives memory back in between has not paid with it: few objects drown in that.
-        each = max(load.server.resident_bytes() - idle, 0) / (self.sizes.objects - before)
-        stretched = load.server.resident_bytes() + each * (100_000 - self.sizes.objects)
-        self.found["size"].real = [GIGABYTE / 1e6]
-        self._note("size", load.server, stretched / 1e6)
+        # With few pods the server may have released more memory than they take.
+        per_pod = max(load.server.resident_bytes() - idle, 0) / (self.sizes.objects - before)
+        extrapolated = load.server.resident_bytes() + per_pod * (100_000 - self.sizes.objects)
+        self._add("memory_100k", load.server, extrapolated / 1e6)
 
 
-def main() -> None:
-    """Measure, and print."""
-    given = program.arguments(
-        "The twin's API beside the real etcd and kube-apiserver.",
-        flags={"--twin-only": "leave the real programs out"},
-        files={"--profile": "run the twin under cProfile; what it found goes to FILE"},
-    )
+def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
+    """Run all benchmarks at this size."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        sizes = program.chosen(given, Sizes(), QUICK, TINY)
-        found = Bench(sizes, Path(folder), twin_only=given.twin_only, profile=given.profile).run()
-    program.tell(found, given)
+        return Bench(sizes, Path(folder), twin_only=options.no_peers, profile=options.profile).run()
 
+
+SCRIPT = Script(
+    "api",
+    "The twin's API server compared with the real etcd and kube-apiserver.",
+    Profiles(FULL, QUICK, TINY, LARGE, NORMAL),
+    measure,
+    ("real", "twin"),
+    peers="--twin-only",
+    files={"--profile": "run the twin under cProfile and write the profile to FILE"},
+)
 
 if __name__ == "__main__":
-    main()
+    SCRIPT.main()

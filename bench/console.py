@@ -1,11 +1,10 @@
-"""The console beside its bounds, in Chromium: a cluster of 1,000 slices and 5,000 jobs where 60 objects change every second.
+"""The console compared with time limits, in Chromium, with a cluster of 1,000 slices and 5,000 jobs and 60 changes per second.
 
-    python bench/console.py [--quick] [--json-only]
+    python bench/console.py [--quick | --large] [--json-only]
 
-`first` is the first page in a browser that was never there, its login and all files of the pages included; `next` is the way from a
-click to the next page; `news` is the time from a change in the cluster to its place on the page; `still` is the longest moment in
-which the page could not have answered a key. Progress goes to stderr; the last line on stdout is JSON. The ratio says how many
-times the time that it took fits into the bound.
+`first_page` is the first page of a new browser, including login and all assets; `navigation` is the time from a click to the next
+page; `update` is the time from a change in the cluster to the page; `longest_frame` is the longest time in which the page did not
+react to input. Progress goes to stderr. The last line on stdout is JSON; the ratio is limit divided by measured time.
 """
 
 from __future__ import annotations
@@ -21,126 +20,127 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import program
-from bench.measure.results import Measure
+from bench.harness.command import Profiles, Script
+from bench.harness.metric import limit
 from playwright.sync_api import expect, sync_playwright
-from tests.support.browsers import Served, apart, launched
+from tests.support.browsers import ConsoleProcess, launch_browser, run_in_thread
 
 from sliceworks.base import clock, progress
 from sliceworks.console.kinds import JOBSETS
-from sliceworks.kube.connect import open_client
+from sliceworks.kube.https import open_client
 
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterator
 
+    from bench.harness.metric import Metric
     from playwright.sync_api import Browser, Page
 
 ROOT = Path(__file__).parents[1]
-_STILL = """seconds => new Promise((done) => {
+_LONGEST_FRAME = """seconds => new Promise((done) => {
   let last = performance.now(), longest = 0, end = last + 1000 * seconds;
-  const look = (now) => {
+  const frame = (now) => {
     longest = Math.max(longest, now - last);
     last = now;
-    now < end ? requestAnimationFrame(look) : done(longest);
+    now < end ? requestAnimationFrame(frame) : done(longest);
   };
-  requestAnimationFrame(look);
+  requestAnimationFrame(frame);
 })"""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How large a cluster, how often, and how long the page is watched."""
+    """Jobs and slices of the cluster, repetitions, and seconds in which frames are measured."""
 
     jobs: int = 5_000
     slices: int = 1_000
-    times: int = 7
-    seconds: int = 15
+    repeats: int = 7
+    frame_seconds: int = 15
 
 
-QUICK = Sizes(times=3, seconds=5)
-TINY = Sizes(jobs=60, slices=16, times=1, seconds=1)
+FULL = Sizes()
+QUICK = Sizes(repeats=3, frame_seconds=5)
+TINY = Sizes(jobs=60, slices=16, repeats=1, frame_seconds=1)
+LARGE = Sizes(jobs=50_000, slices=10_000)
 
 
-def measure(sizes: Sizes) -> list[Measure]:
-    """Everything, on one cluster and one console."""
+def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
+    """Run all benchmarks on one cluster and one console."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder, _cluster(Path(folder), sizes) as kubeconfig:
-        progress.say(f"{sizes.jobs:,} jobs and {sizes.slices:,} slices are there")
-        with Served(kubeconfig) as served, sync_playwright() as playwright:
-            browser = launched(playwright)
-            with served.visit(browser) as visit:
+        progress.say(f"cluster with {sizes.jobs:,} jobs and {sizes.slices:,} slices is ready")
+        with ConsoleProcess(kubeconfig) as console, sync_playwright() as playwright:
+            browser = launch_browser(playwright)
+            with console.visit(browser) as visit:
                 expect(visit.page.locator(".stat .value").first).not_to_have_text("0")
-            unit = f"s, {sizes.jobs:,} jobs"
-            found = [
-                _measure("first", unit, 2.0, [_first(browser, served) for _ in range(sizes.times)]),
-                _measure("next", unit, 0.5, _next(browser, served, sizes.times)),
-                _measure("news", unit, 1.0, _news(browser, served, kubeconfig, sizes.times)),
-                _measure("still", unit, 0.2, [_still(browser, served, sizes.seconds)]),
+            jobs, unit = sizes.jobs, f"s, {sizes.jobs:,} jobs"
+            first_pages = [_first_page(browser, console) for _ in range(sizes.repeats)]
+            metrics = [
+                limit("first_page", unit, 2.0, *first_pages, amount=jobs),
+                limit("navigation", unit, 0.5, *_navigation(browser, console, sizes.repeats), amount=jobs),
+                limit("update", unit, 1.0, *_updates(browser, console, kubeconfig, sizes.repeats), amount=1),
+                limit("longest_frame", unit, 0.2, _longest_frame(browser, console, sizes.frame_seconds), amount=1),
             ]
             browser.close()
-    return found
-
-
-def _measure(name: str, unit: str, bound: float, found: list[float]) -> Measure:
-    return Measure(name, unit, 1, less_is_better=True, real=[bound], twin=found)
+    return metrics
 
 
 @contextmanager
 def _cluster(folder: Path, sizes: Sizes) -> Iterator[Path]:
-    command = [sys.executable, "-m", "bench.measure.console_worlds", str(folder), "--updates", "60"]
+    command = [sys.executable, "-m", "bench.harness.synthetic_cluster", str(folder), "--updates", "60"]
     command += ["--jobs", str(sizes.jobs), "--slices", str(sizes.slices)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
-            raise SystemExit("the cluster did not start")
+            raise SystemExit("the synthetic cluster did not start")
         try:
             yield folder / "kubeconfig"
         finally:
             process.send_signal(signal.SIGTERM)
 
 
-def _first(browser: Browser, served: Served) -> float:
-    """A new browser opens the printed address."""
+def _first_page(browser: Browser, console: ConsoleProcess) -> float:
+    """Seconds until a new browser shows the printed URL."""
     context = browser.new_context()
     page = context.new_page()
-    began = clock.effort()
-    page.goto(served.url)
+    started = clock.perf_counter()
+    page.goto(console.url)
     page.locator(".meter").first.wait_for()
-    took = clock.effort() - began
+    seconds = clock.perf_counter() - started
     context.close()
-    return took
+    return seconds
 
 
-def _next(browser: Browser, served: Served, times: int) -> list[float]:
-    """From page to page by the navigation."""
-    found = []
-    with served.visit(browser) as visit:
-        for _ in range(times):
-            for name, sign in (("Queues", ".meter"), ("Jobs", "table.jobs"), ("Overview", ".stat")):
-                began = clock.effort()
+def _navigation(browser: Browser, console: ConsoleProcess, repeats: int) -> list[float]:
+    """Seconds from a click in the navigation to the next page."""
+    times = []
+    with console.visit(browser) as visit:
+        for _ in range(repeats):
+            for name, content in (("Queues", ".meter"), ("Jobs", "table.jobs"), ("Overview", ".stat")):
+                started = clock.perf_counter()
                 visit.page.get_by_role("link", name=name, exact=False).first.click()
                 visit.page.locator(f"#main h1:text-is('{name}')").wait_for()
-                visit.page.locator(sign).first.wait_for()
-                found.append(clock.effort() - began)
-    return found
+                visit.page.locator(content).first.wait_for()
+                times.append(clock.perf_counter() - started)
+    return times
 
 
-def _news(browser: Browser, served: Served, kubeconfig: Path, times: int) -> list[float]:
-    """One job of those that have ended gets so many restarts; who looks at it sees the number."""
-    found = []
-    with served.visit(browser, "/jobs?state=failed") as visit:
+def _updates(browser: Browser, console: ConsoleProcess, kubeconfig: Path, repeats: int) -> list[float]:
+    """Seconds from a patch of a failed job's restarts to the table of jobs."""
+    times = []
+    with console.visit(browser, "/jobs?state=failed") as visit:
         row = visit.page.locator("table.jobs tbody tr").first
         namespace, name = str(row.locator("a").get_attribute("href")).split("/")[2:]
         cell = visit.page.locator("table.jobs tbody tr", has_text=name).locator("td").nth(5)
-        for number in range(times):
+        for number in range(repeats):
             value = 100 + number
-            began = clock.effort()
-            apart(lambda value=value: _restarts(kubeconfig, namespace, name, value))  # type: ignore[misc]
+            started = clock.perf_counter()
+            run_in_thread(lambda value=value: _patch_restarts(kubeconfig, namespace, name, value))  # type: ignore[misc]
             _wait_for(visit.page, cell.element_handle(), str(value))
-            found.append(clock.effort() - began)
-    return found
+            times.append(clock.perf_counter() - started)
+    return times
 
 
-async def _restarts(kubeconfig: Path, namespace: str, name: str, value: int) -> None:
+async def _patch_restarts(kubeconfig: Path, namespace: str, name: str, value: int) -> None:
     async with open_client(kubeconfig) as client:
         await client.patch(JOBSETS, name, {"status": {"restarts": value}}, namespace, subresource="status")
 
@@ -149,16 +149,12 @@ def _wait_for(page: Page, cell: object, text: str) -> None:
     page.wait_for_function("([cell, text]) => cell.textContent === text", arg=[cell, text], polling="raf")
 
 
-def _still(browser: Browser, served: Served, seconds: int) -> float:
-    with served.visit(browser, "/jobs") as visit:
-        return float(visit.page.evaluate(_STILL, seconds)) / 1000
+def _longest_frame(browser: Browser, console: ConsoleProcess, seconds: int) -> float:
+    with console.visit(browser, "/jobs") as visit:
+        return float(visit.page.evaluate(_LONGEST_FRAME, seconds)) / 1000
 
 
-def main() -> None:
-    """Measure, and print."""
-    given = program.arguments(str(__doc__).partition("\n")[0])
-    program.tell(measure(program.chosen(given, Sizes(), QUICK, TINY)), given, ("bound", "found"))
-
+SCRIPT = Script("console", "The console compared with time limits, in Chromium.", Profiles(FULL, QUICK, TINY, LARGE), measure)
 
 if __name__ == "__main__":
-    main()
+    SCRIPT.main()

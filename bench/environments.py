@@ -1,12 +1,11 @@
-"""How long environments take: to check, to rehearse from nothing, and by the number of their node pools.
+"""Time of environment commands, and how their cost grows with the number of node pools.
 
-    python bench/environments.py [--quick | --tiny] [--json-only]
+    python bench/environments.py [--quick | --large] [--json-only]
 
-Real Terraform works on a twin, with the stand-in provider. There is no peer: `check` and `training` are held against bounds in
-seconds. What each further pool costs is counted in seconds of work, which is processor time. Of our own work (the command, the
-provider, the twin) a further pool must cost no more with many pools than with few. Terraform itself grows faster than linearly: how
-many times more a further pool costs it among many is held against how it grows alone, with as many things of its built-in kind.
-Progress goes to stderr. The last line on stdout is JSON: `{"check": {"ratio": 3.1, "goal": 1.0}, …}`.
+Real Terraform runs against a twin, with the stand-in provider. There is no peer: `check` and `apply_example` have limits in
+seconds. The cost of one more pool is measured as CPU time. Our own part (command, provider, twin) must not cost more per pool with
+many pools than with few. Terraform's part grows faster than linearly; it is compared with Terraform alone, with as many of its
+built-in resources. Progress goes to stderr. The last line on stdout is JSON: `{"check": {"ratio": 3.1, "goal": 1.0}, …}`.
 """
 
 from __future__ import annotations
@@ -19,18 +18,22 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import program, terraform
-from bench.measure.results import Measure
+from bench.harness import terraform
+from bench.harness.command import Profiles, Script
+from bench.harness.metric import Metric, limit
 from tests.real.processes import cpu_seconds
 
 from sliceworks.base import progress
 
+if TYPE_CHECKING:
+    from argparse import Namespace
+
 EXAMPLE = Path(__file__).parents[1] / "examples" / "environments" / "training" / "environment.yaml"
-MANY = """apiVersion: sliceworks.dev/v1alpha1
+ENVIRONMENT = """apiVersion: sliceworks.dev/v1alpha1
 kind: Environment
 metadata: {{name: many}}
 spec:
@@ -43,166 +46,171 @@ spec:
   pools:
     cpu: {{{pools}}}
 """
-QUICK_CLOUD = """apiVersion: sliceworks.dev/v1alpha1
+FAST_CLOUD = """apiVersion: sliceworks.dev/v1alpha1
 kind: Scenario
-metadata: {name: quick}
+metadata: {name: fast}
 spec:
   duration: 1h
   events:
   - {at: 0s, setCloud: {seconds: {createCluster: 1, createNodePool: 1, boot: 1, deleteNodePool: 1}}}
 """
-_PLANS = 4
-"""Plans change nothing, so the least of several tells their cost best."""
-_PACE = "10"
-"""How fast the twin's time runs: what its controllers do all day would be counted too, and is more the faster it runs."""
+_SPEED = "10"
+"""The twin's clock speed. Its controllers do periodic work, which counts too and grows with the speed."""
 LINEAR = 0.67
-"""A further pool costs at most half as much again with many pools as with few: what is measured is small and noisy."""
+"""One more pool may cost 1.5 times as much with many pools as with few, because the measured times are small and noisy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Numbers of pools: what all have in common is in the first; what each further one costs is compared for the others. How often
-    `check` is run."""
+    """Three numbers of pools: the first gives the fixed cost, the others the cost per pool; repetitions of `check` and plans.
+
+    Plans change nothing, so the minimum of several is the best estimate of their cost.
+    """
 
     pools: tuple[int, int, int] = (2, 50, 200)
     checks: int = 5
+    plans: int = 4
 
 
-QUICK = Sizes((2, 12, 42), 3)
-TINY = Sizes((1, 2, 3), 1)
+FULL = Sizes()
+QUICK = Sizes((2, 10, 30), 3, 2)
+TINY = Sizes((1, 2, 3), 1, 1)
+LARGE = Sizes((2, 200, 2_000), 1)
 
 
-def measures() -> dict[str, Measure]:
-    """What is measured, with the goals."""
-    listed = (
-        Measure("check", "s to check a document", 1, less_is_better=True),
-        Measure("training", "s to rehearse the training example", 1, less_is_better=True),
-        Measure("apply", "s of our work to apply one more pool, few and many", LINEAR, less_is_better=True),
-        Measure("plan", "s of our work to plan one more pool, few and many", LINEAR, less_is_better=True),
-        Measure("terraform-apply", "times the work to apply one more among many, alone and ours", 1, less_is_better=True),
-        Measure("terraform-plan", "times the work to plan one more among many, alone and ours", 1, less_is_better=True),
+def new_metrics() -> dict[str, Metric]:
+    """The metrics with their goals."""
+    metrics = (
+        limit("check", "s, env check of one document", 1.0),
+        limit("apply_example", "s, twin start and env apply of the training example", 60.0),
+        Metric("apply_growth", "CPU s of ours per pool to apply, few and many pools", LINEAR, lower_is_better=True, amount=1),
+        Metric("plan_growth", "CPU s of ours per pool to plan, few and many pools", LINEAR, lower_is_better=True, amount=1),
+        Metric("terraform_apply_growth", "times the CPU per pool to apply, Terraform alone and in ours", 1, lower_is_better=True),
+        Metric("terraform_plan_growth", "times the CPU per pool to plan, Terraform alone and in ours", 1, lower_is_better=True),
     )
-    return {measure.name: measure for measure in listed}
+    return {metric.name: metric for metric in metrics}
 
 
-class Work(NamedTuple):
-    """Seconds of processor time: of ours, and of Terraform."""
+class CpuTime(NamedTuple):
+    """CPU seconds of our programs and of Terraform."""
 
     ours: float
     terraform: float
 
-    def __sub__(self, other: Work) -> Work:
-        return Work(self.ours - other.ours, self.terraform - other.terraform)
+    def __sub__(self, other: CpuTime) -> CpuTime:
+        return CpuTime(self.ours - other.ours, self.terraform - other.terraform)
 
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A home with a twin of its own."""
+    """A Sliceworks home with its own twin."""
 
     folder: Path
 
-    def timed(self, *arguments: str) -> float:
-        """Seconds that a command takes; one that fails ends the benchmark."""
+    def run(self, *arguments: str) -> float:
+        """Run a command; returns its wall time in seconds. A failure ends the benchmark."""
         command = [sys.executable, "-m", "sliceworks", *arguments]
         environment = {**os.environ, "SLICEWORKS_HOME": str(self.folder), **self.meter.install()}
-        began = time.perf_counter()
+        started = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{' '.join(arguments)} failed: {done.stderr.strip()}")
-        return time.perf_counter() - began
+        return time.perf_counter() - started
 
-    def worked(self, *arguments: str) -> Work:
-        """Seconds of work that a command takes, the twin's among them."""
-        before = self._work()
-        self.timed(*arguments)
-        return self._work() - before
+    def cpu_time(self, *arguments: str) -> CpuTime:
+        """Run a command; returns the CPU time of the command, its children and the twin."""
+        before = self._cpu_time()
+        self.run(*arguments)
+        return self._cpu_time() - before
 
-    def _work(self) -> Work:
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    def _cpu_time(self) -> CpuTime:
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
         pid = (self.folder / "twins" / "default" / "twin.pid").read_text().split()[0]
-        whole = used.ru_utime + used.ru_stime + cpu_seconds(int(pid))
+        total = children.ru_utime + children.ru_stime + cpu_seconds(int(pid))
         of_terraform = self.meter.seconds()
-        return Work(whole - of_terraform, of_terraform)
+        return CpuTime(total - of_terraform, of_terraform)
 
     @property
     def meter(self) -> terraform.Meter:
-        """What tells Terraform's work from ours."""
+        """Measures Terraform's part."""
         return terraform.Meter(self.folder)
 
-    def quick_cloud(self) -> str:
-        """A scenario in which machines come at once: what is measured is the work, not the waiting."""
-        file = self.folder / "quick.yaml"
-        file.write_text(QUICK_CLOUD)
+    def fast_cloud(self) -> str:
+        """A scenario with short cloud operations, so that commands do not wait."""
+        file = self.folder / "fast.yaml"
+        file.write_text(FAST_CLOUD)
         return str(file)
 
-    def many(self, count: int) -> str:
-        """A document with so many pools. They have no nodes yet: what nodes do all day is the twin's own work."""
+    def environment(self, count: int) -> str:
+        """An environment with `count` pools without nodes, because nodes cause periodic work of the twin."""
         file = self.folder / f"many-{count}.yaml"
-        file.write_text(MANY.format(pools=", ".join(f"p{index}: {{autoscaling: {{min: 0, max: 3}}}}" for index in range(count))))
+        pools = ", ".join(f"p{index}: {{autoscaling: {{min: 0, max: 3}}}}" for index in range(count))
+        file.write_text(ENVIRONMENT.format(pools=pools))
         return str(file)
 
 
-def run(sizes: Sizes) -> list[Measure]:
-    """Measure everything, one after the other."""
-    found = measures()
+def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
+    """Run all benchmarks at this size."""
+    metrics = new_metrics()
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
         home = Home(Path(folder))
         for _ in range(sizes.checks):
-            found["check"].real.append(1.0)
-            found["check"].twin.append(home.timed("env", "check", "-f", str(EXAMPLE), "--skip", "quotas"))
-        _training(home, found["training"])
-        _pools(home, sizes, found)
-    return list(found.values())
+            metrics["check"].values.append(home.run("env", "check", "-f", str(EXAMPLE), "--skip", "quotas"))
+        _apply_example(home, metrics["apply_example"])
+        _grow(home, sizes, metrics)
+    return list(metrics.values())
 
 
-def _training(home: Home, measure: Measure) -> None:
-    """From nothing, the twin itself included, to a cluster with queues, pools and controllers."""
-    progress.say("the training example, from nothing")
-    measure.real.append(60.0)
-    started = home.timed("twin", "start", "--memory", "--speed", "120")
+def _apply_example(home: Home, metric: Metric) -> None:
+    """From the start of the twin to a cluster with queues, pools and controllers."""
+    progress.say("training example")
+    started = home.run("twin", "start", "--memory", "--speed", "120")
     try:
-        measure.twin.append(started + home.timed("env", "apply", "--twin", "-f", str(EXAMPLE)))
+        metric.values.append(started + home.run("env", "apply", "--twin", "-f", str(EXAMPLE)))
     finally:
-        home.timed("twin", "stop")
+        home.run("twin", "stop")
 
 
-def _pools(home: Home, sizes: Sizes, found: dict[str, Measure]) -> None:
-    """The same environment with more and more pools, each time on a fresh twin; and as many things of Terraform's own."""
-    ours: dict[str, list[Work]] = {"apply": [], "plan": []}
+def _grow(home: Home, sizes: Sizes, metrics: dict[str, Metric]) -> None:
+    """The same environment with more and more pools, each on a fresh twin; and as many built-in resources of Terraform."""
+    ours: dict[str, list[CpuTime]] = {"apply": [], "plan": []}
     alone: dict[str, list[float]] = {"apply": [], "plan": []}
     for count in sizes.pools:
         progress.say(f"{count} pools")
-        home.timed("twin", "start", "--memory", "--speed", _PACE)
+        home.run("twin", "start", "--memory", "--speed", _SPEED)
         try:
-            home.timed("twin", "inject", "-f", home.quick_cloud())
-            ours["apply"].append(home.worked("env", "apply", "--twin", "-f", home.many(count)))
-            planned = [home.worked("env", "plan", "--twin", "-f", home.many(count)) for _ in range(_PLANS)]
-            ours["plan"].append(Work(min(each.ours for each in planned), min(each.terraform for each in planned)))
+            home.run("twin", "inject", "-f", home.fast_cloud())
+            ours["apply"].append(home.cpu_time("env", "apply", "--twin", "-f", home.environment(count)))
+            plans = [home.cpu_time("env", "plan", "--twin", "-f", home.environment(count)) for _ in range(sizes.plans)]
+            ours["plan"].append(CpuTime(min(plan.ours for plan in plans), min(plan.terraform for plan in plans)))
         finally:
-            home.timed("twin", "stop")
-        for name, worked in zip(alone, terraform.alone(home.folder / f"alone-{count}", count, _PLANS), strict=True):
-            alone[name].append(worked)
-    for name, spent in ours.items():
-        few, many = further(sizes, [each.ours for each in spent])
-        found[name].real.append(few)
-        found[name].twin.append(many)
-        grown = found[f"terraform-{name}"]
-        for side, seconds in ((grown.real, alone[name]), (grown.twin, [each.terraform for each in spent])):
-            few, many = further(sizes, seconds)
+            home.run("twin", "stop")
+        with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
+            for name, seconds in zip(alone, terraform.alone(Path(folder), count, sizes.plans), strict=True):
+                alone[name].append(seconds)
+    for name, times in ours.items():
+        few, many = cost_per_pool(sizes, [cpu.ours for cpu in times])
+        metrics[f"{name}_growth"].baseline.append(few)
+        metrics[f"{name}_growth"].values.append(many)
+        metric = metrics[f"terraform_{name}_growth"]
+        for side, costs in ((metric.baseline, alone[name]), (metric.values, [cpu.terraform for cpu in times])):
+            few, many = cost_per_pool(sizes, costs)
             side.append(many / few)
 
 
-def further(sizes: Sizes, spent: list[float]) -> tuple[float, float]:
-    """What a further pool costs up to the middle number of pools, and from there on."""
+def cost_per_pool(sizes: Sizes, costs: list[float]) -> tuple[float, float]:
+    """The cost of one more pool between the first two numbers of pools, and between the last two."""
     few, some, many = sizes.pools
-    return max((spent[1] - spent[0]) / (some - few), 1e-3), max((spent[2] - spent[1]) / (many - some), 1e-3)
+    return max((costs[1] - costs[0]) / (some - few), 1e-3), max((costs[2] - costs[1]) / (many - some), 1e-3)
 
 
-def main() -> None:
-    """Measure, and print."""
-    given = program.arguments("How long environments take.")
-    program.tell(run(program.chosen(given, Sizes(), QUICK, TINY)), given, ("bound", "ours"))
-
+SCRIPT = Script(
+    "environments",
+    "Time of environment commands, and how their cost grows with the number of node pools.",
+    Profiles(FULL, QUICK, TINY, LARGE),
+    measure,
+    ("limit, few or alone", "ours"),
+)
 
 if __name__ == "__main__":
-    main()
+    SCRIPT.main()

@@ -1,9 +1,9 @@
-"""Our gateway beside nginx and LiteLLM's proxy, in front of the same echo model, one after the other, each on the same core.
+"""Our gateway compared with nginx and LiteLLM's proxy, in front of the same echo model, one after the other on the same core.
 
-    python bench/gateway.py [--quick] [--ours-only] [--json-only]
+    python bench/gateway.py [--quick | --large] [--ours-only] [--json-only]
 
-Progress goes to stderr. The last line on stdout is JSON: `{"unary_litellm": {"ratio": 9.1, "goal": 5.0}, …}`. Where a goal is a
-bound, such as a millisecond, the ratio says how many times below it we are. LiteLLM is installed into the cache once.
+Progress goes to stderr. The last line on stdout is JSON: `{"throughput_litellm": {"ratio": 9.1, "goal": 5.0}, …}`. If the baseline
+is a limit, such as a millisecond, the ratio is limit divided by measured value. LiteLLM is installed into the cache once.
 """
 
 from __future__ import annotations
@@ -14,56 +14,66 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import orjson
-from bench.measure import gateways, program, standstill
-from bench.measure.crowd import Crowd
-from bench.measure.http_load import Load, at, request
-from bench.measure.results import Measure
+from bench.harness import gateways, machine
+from bench.harness.command import Profiles, Script
+from bench.harness.http_load import HttpLoad, request
+from bench.harness.metric import Metric, limit, percentile
+from bench.harness.stream_load import StreamWorkers
 
 from sliceworks.base import clock, progress
+
+if TYPE_CHECKING:
+    from argparse import Namespace
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Repetitions, durations, and numbers of connections, streams and requests."""
 
     repeats: int = 3
     seconds: float = 5.0
     connections: int = 64
     streams: int = 1000
+    token_time: float = 0.02
+    """Seconds between two tokens of a stream."""
     stream_seconds: float = 5.0
     requests: int = 100_000
-    fewer: bool = True
-    """Whether fewer streams are tried, where so many miss the goal."""
+    search: bool = True
+    """Search for the highest number of streams that meets the goal, if the full number misses it."""
 
 
-QUICK = Sizes(repeats=1, seconds=2.0, stream_seconds=3.0, requests=20_000)
-TINY = Sizes(repeats=1, seconds=0.3, connections=4, streams=10, stream_seconds=0.5, requests=400, fewer=False)
+FULL = Sizes()
+QUICK = Sizes(repeats=1, seconds=1.5, stream_seconds=2.0, requests=20_000, search=False)
+TINY = Sizes(repeats=1, seconds=0.3, connections=4, streams=10, stream_seconds=0.5, requests=400, search=False)
+NORMAL = Sizes(repeats=1, search=False)
+LARGE = Sizes(repeats=1, connections=640, streams=10_000, token_time=0.2, requests=1_000_000, search=False)
 _PATH = "/v1/chat/completions"
 
 
-def _body(size: int, **more: object) -> bytes:
-    text = "word " * (size // 5)
-    messages = [{"role": "user", "content": text}]
-    return orjson.dumps({"messages": messages, "model": gateways.MODEL, "max_tokens": 16, **more})
+def _body(size: int, **fields: object) -> bytes:
+    messages = [{"role": "user", "content": "word " * (size // 5)}]
+    return orjson.dumps({"messages": messages, "model": gateways.MODEL, "max_tokens": 16, **fields})
 
 
-def measures() -> dict[str, Measure]:
-    """What is compared, with the goals."""
-    listed = (
-        Measure("unary_litellm", "requests per second of its core", 5),
-        Measure("unary_nginx", "requests per second of its core", 0.25),
-        Measure("added_p50", "ms at half load", 1, less_is_better=True, real=[1.0]),
-        Measure("added_p99", "ms at half load", 1, less_is_better=True, real=[5.0]),
-        Measure("stream_p99", "ms added to a token", 1, less_is_better=True, real=[2.0]),
-        Measure("stream_apart", "share of tokens sent apart", 1, real=[1.0]),
-        Measure("long_prompt", "cost of 200 KB to 1 KB", 1, less_is_better=True, real=[2.0]),
-        Measure("memory", "memory after to before", 1, less_is_better=True, real=[1.1]),
+def new_metrics(sizes: Sizes) -> dict[str, Metric]:
+    """The metrics with their goals."""
+    metrics = (
+        Metric("throughput_litellm", "requests per CPU second, LiteLLM", 5),
+        Metric("throughput_nginx", "requests per CPU second, nginx", 0.25, amount=1),
+        limit("latency_p50", "ms added at half load, p50", 1.0),
+        limit("latency_p99", "ms added at half load, p99", 5.0),
+        limit("token_p99", f"ms added to a token, {sizes.streams:,} streams, p99", 2.0),
+        Metric("token_cpu", f"CPU µs per token, {sizes.streams:,} streams, nginx", 0.5, lower_is_better=True, amount=1),
+        Metric("separate_tokens", "share of tokens not coalesced", 1, baseline=[1.0]),
+        limit("prompt_cost", "times the CPU time, 200 KB and 1 KB", 2.0),
+        limit("memory_growth", f"times the memory, {sizes.requests:,} requests", 1.1),
     )
-    return {measure.name: measure for measure in listed}
+    return {metric.name: metric for metric in metrics}
 
 
 class Bench:
@@ -71,181 +81,199 @@ class Bench:
 
     def __init__(self, sizes: Sizes, folder: Path, *, ours_only: bool = False) -> None:
         self.sizes, self.folder, self.ours_only = sizes, folder, ours_only
-        self.found = measures()
+        self.metrics = new_metrics(sizes)
 
-    def run(self) -> list[Measure]:
-        """Measure each on its own, then ours in more ways."""
-        progress.say(f"machine   {standstill.watch([gateways.OURS, gateways.THEIRS], self.sizes.seconds / 2)}")
-        os.sched_setaffinity(0, {gateways.THEIRS})
+    def run(self) -> list[Metric]:
+        """Run all benchmarks."""
+        cores = [gateways.GATEWAY_CORE, gateways.CLIENT_CORE]
+        progress.say(f"machine   {machine.measure_steal_time(cores, self.sizes.seconds / 2)}")
+        affinity = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {gateways.CLIENT_CORE})
         model = gateways.echo(self.folder)
         try:
             for _ in range(self.sizes.repeats):
-                self._unary(model)
+                self._throughput(model)
             self._half_load(model)
-            self._long_prompt(model)
-            self._memory(model)
+            self._prompt_cost(model)
+            self._memory_growth(model)
         finally:
             model.stop()
+            os.sched_setaffinity(0, affinity)
         self._streams()
-        return list(self.found.values())
+        return list(self.metrics.values())
 
-    def _unary(self, model: gateways.Running) -> None:
+    def _throughput(self, model: gateways.ServerProcess) -> None:
+        """Closed loop. The clients and the model share a core and may be the bottleneck, so throughput is per CPU second."""
         rates: dict[str, float] = {"direct": self._rate(model.port)}
-        each: dict[str, float] = {}
-        makers: list[gateways.Maker] = [gateways.ours] if self.ours_only else [gateways.ours, gateways.nginx, gateways.litellm]
-        for make in makers:
-            server = make(self.folder, model.port)
+        per_cpu: dict[str, float] = {}
+        starters: list[gateways.Starter] = [gateways.ours] if self.ours_only else [gateways.ours, gateways.nginx, gateways.litellm]
+        for start in starters:
+            server = start(self.folder, model.port)
             if server is None:
                 continue
             try:
                 before = server.cpu_seconds()
                 rates[server.name] = self._rate(server.port)
-                each[server.name] = self._count / max(server.cpu_seconds() - before, 0.01)
+                per_cpu[server.name] = self._count / max(server.cpu_seconds() - before, 0.01)
             finally:
                 server.stop()
-        progress.say("unary     " + "  ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
-        progress.say("per core  " + "  ".join(f"{name} {rate:,.0f}/s" for name, rate in each.items()))
-        # The load and the model share a core and may be the bound: what a second of the proxy's own core does is what counts.
+        progress.say("requests  " + "  ".join(f"{name} {rate:,.0f}/s" for name, rate in rates.items()))
+        progress.say("per core  " + "  ".join(f"{name} {rate:,.0f}/s" for name, rate in per_cpu.items()))
         for peer in ("litellm", "nginx"):
-            if peer in each:
-                self.found[f"unary_{peer}"].real.append(each[peer])
-                self.found[f"unary_{peer}"].twin.append(each["ours"])
+            metric = self.metrics[f"throughput_{peer}"]
+            metric.values.append(per_cpu["ours"])
+            if peer in per_cpu:
+                metric.baseline.append(per_cpu[peer])
         self._last_rate = rates["ours"]
 
     def _rate(self, port: int) -> float:
-        load = Load(port, request(_PATH, _body(1000)))
-        rate = clock.run(load.full(self.sizes.connections, self.sizes.seconds))
-        assert not load.failed, f"{load.failed} requests failed"
+        load = HttpLoad(port, request(_PATH, _body(1000)))
+        rate = clock.run(load.closed_loop(self.sizes.connections, self.sizes.seconds))
+        if load.failed:
+            raise SystemExit(f"{load.failed} requests failed")
         self._count = load.count
         return rate
 
-    def _half_load(self, model: gateways.Running) -> None:
-        """Latency from when requests were meant to be sent, with the gateway and without it; and with nginx, to compare with."""
-        servers = [server for make in self._makers() if (server := make(self.folder, model.port)) is not None]
+    def _half_load(self, model: gateways.ServerProcess) -> None:
+        """Open loop at half of the throughput: added latency, counted from the time at which a request was due."""
+        servers = [server for start in self._starters() if (server := start(self.folder, model.port)) is not None]
         try:
             for _ in range(self.sizes.repeats):
-                times = {}
+                latencies = {}
                 for name, port in [("direct", model.port), *((server.name, server.port) for server in servers)]:
-                    load = Load(port, request(_PATH, _body(1000)))
-                    # In its first tenths of a second a new process is not yet as quick as it will be.
-                    clock.run(load.paced(self._last_rate / 2, self.sizes.seconds, settling=self.sizes.seconds / 5))
-                    times[name] = [at(load.times, share) * 1000 for share in (0.5, 0.99)]
-                self._say("half load", times)
-                for place, name in enumerate(("added_p50", "added_p99")):
-                    self.found[name].twin.append(max(0.01, times["ours"][place] - times["direct"][place]))
+                    load = HttpLoad(port, request(_PATH, _body(1000)))
+                    # A new process is slower in its first tenths of a second.
+                    clock.run(load.open_loop(self._last_rate / 2, self.sizes.seconds, warm_up=self.sizes.seconds / 5))
+                    latencies[name] = [percentile(load.latencies, share) * 1000 for share in (0.5, 0.99)]
+                self._say("half load", latencies)
+                for index, name in enumerate(("latency_p50", "latency_p99")):
+                    self.metrics[name].values.append(max(0.01, latencies["ours"][index] - latencies["direct"][index]))
         finally:
             for server in servers:
                 server.stop()
 
-    def _makers(self) -> list[gateways.Maker]:
-        """Ours, and nginx beside it."""
+    def _starters(self) -> list[gateways.Starter]:
         return [gateways.ours] if self.ours_only else [gateways.nginx, gateways.ours]
 
-    def _say(self, what: str, times: dict[str, list[float]]) -> None:
-        shown = "  ".join(f"{name} p50 {middle:.2f} p99 {last:.2f} ms" for name, (middle, last) in times.items())
-        progress.say(f"{what:9} {shown}")
+    def _say(self, topic: str, percentiles: dict[str, list[float]]) -> None:
+        shown = "  ".join(f"{name} p50 {median:.2f} p99 {p99:.2f} ms" for name, (median, p99) in percentiles.items())
+        progress.say(f"{topic:9} {shown}")
 
-    def _long_prompt(self, model: gateways.Running) -> None:
-        """Processor time of the gateway for one request, long and short; and of nginx, which looks at no body, to compare with."""
-        for make in self._makers():
-            server = make(self.folder, model.port)
+    def _prompt_cost(self, model: gateways.ServerProcess) -> None:
+        """CPU time per request for long and short prompts; nginx, which does not read bodies, for comparison."""
+        for start in self._starters():
+            server = start(self.folder, model.port)
             if server is None:
                 continue
             try:
-                short, long = self._costs(server)
+                short, long = self._cpu_per_request(server)
             finally:
                 server.stop()
-            progress.say(f"prompts   {server.name} {short * 1e6:.0f} µs of its core for 1 KB, {long * 1e6:.0f} µs for 200 KB")
-        self.found["long_prompt"].twin.append(long / short)
+            progress.say(f"prompts   {server.name} {short * 1e6:.0f} µs of CPU for 1 KB, {long * 1e6:.0f} µs for 200 KB")
+        self.metrics["prompt_cost"].values.append(long / short)
 
-    def _costs(self, server: gateways.Running) -> list[float]:
-        """Seconds of its core for a short request and for a long one, in turn and at the same pace.
+    def _cpu_per_request(self, server: gateways.ServerProcess) -> list[float]:
+        """CPU seconds per request for short and long prompts, alternating and at the same rate.
 
-        Each as fast as it goes would compare a proxy that is busy with one that waits: who waits has cold caches, and does for one
-        request alone what it else does for many at once.
+        A closed loop would compare a busy gateway with one that waits, has cold caches, and wakes up for single requests.
         """
         sizes = (1000, 200_000)
-        pace = clock.run(Load(server.port, request(_PATH, _body(sizes[1]))).full(8, self.sizes.seconds / 3)) / 2
+        load = HttpLoad(server.port, request(_PATH, _body(sizes[1])))
+        rate = clock.run(load.closed_loop(8, self.sizes.seconds / 3)) / 2
         used, count = [0.0, 0.0], [0, 0]
         for _ in range(3):
-            for place, size in enumerate(sizes):
-                load = Load(server.port, request(_PATH, _body(size)))
+            for index, size in enumerate(sizes):
+                load = HttpLoad(server.port, request(_PATH, _body(size)))
                 before = server.cpu_seconds()
-                clock.run(load.paced(pace, self.sizes.seconds / 3, connections=8))
-                used[place] += server.cpu_seconds() - before
-                count[place] += load.count
-        # The time of processes is counted in hundredths of a second.
+                clock.run(load.open_loop(rate, self.sizes.seconds / 3, connections=8))
+                used[index] += server.cpu_seconds() - before
+                count[index] += load.count
+        # The kernel counts CPU time in hundredths of a second.
         return [max(0.01, seconds) / max(1, number) for seconds, number in zip(used, count, strict=True)]
 
-    def _memory(self, model: gateways.Running) -> None:
+    def _memory_growth(self, model: gateways.ServerProcess) -> None:
         server = gateways.ours(self.folder, model.port)
         try:
-            held = []
+            resident = []
             for share in (0.1, 0.9):
-                load = Load(server.port, request(_PATH, _body(1000)))
-                clock.run(load.full(self.sizes.connections, share * self.sizes.requests / self._last_rate))
-                held.append(server.resident_bytes())
+                load = HttpLoad(server.port, request(_PATH, _body(1000)))
+                clock.run(load.closed_loop(self.sizes.connections, share * self.sizes.requests / self._last_rate))
+                resident.append(server.resident_bytes())
         finally:
             server.stop()
-        progress.say(
-            f"memory    {held[0] / 1e6:.1f} MB after a tenth of {self.sizes.requests:,} requests, {held[1] / 1e6:.1f} MB after all"
-        )
-        self.found["memory"].twin.append(held[1] / held[0])
+        before, after = (size / 1e6 for size in resident)
+        progress.say(f"memory    {before:.1f} MB after a tenth of {self.sizes.requests:,} requests, {after:.1f} MB after all")
+        self.metrics["memory_growth"].values.append(after / before)
 
     def _streams(self) -> None:
-        """Tokens say when they left the model: how late each is here, with the gateway and without it."""
+        """Delay that the gateway adds to tokens, which carry the time at which the backend sent them."""
+        metric, count = self.metrics["token_p99"], self.sizes.streams
         for _ in range(self.sizes.repeats):
-            self.found["stream_p99"].twin.append(self._listened(gateways.ours, self.sizes.streams))
+            metric.values.append(self._added_delay(gateways.ours, count))
         if not self.ours_only:
-            self._listened(gateways.nginx, self.sizes.streams)
-        goal, count = self.found["stream_p99"].real[0], self.sizes.streams
-        while self.sizes.fewer and min(self.found["stream_p99"].twin) > goal and count > self.sizes.streams // 4:
+            self._added_delay(gateways.nginx, count)
+        goal = metric.baseline[0]
+        while self.sizes.search and min(metric.values) > goal and count > self.sizes.streams // 4:
             count -= self.sizes.streams // 4
-            if self._listened(gateways.ours, count) <= goal:
-                progress.say(
-                    f"streams   up to {count} at once, {count * 50:,} tokens/s, a token is at most {goal:g} ms (p99) later"
-                )
+            if self._added_delay(gateways.ours, count, record=False) <= goal:
+                tokens = count / self.sizes.token_time
+                progress.say(f"streams   {count:,} streams, {tokens:,.0f} tokens/s: at most {goal:g} ms added (p99)")
                 break
 
-    def _listened(self, make: gateways.Maker, count: int) -> float:
-        """What a proxy adds to a token, p99, in ms."""
-        crowd = Crowd(gateways.OTHERS, gateways.MODEL, token_time=0.02)
+    def _added_delay(self, start: gateways.Starter, count: int, *, record: bool = True) -> float:
+        """Milliseconds that a gateway adds to a token, p99."""
+        workers = StreamWorkers(gateways.OTHER_CORES, gateways.MODEL, self.sizes.token_time)
         try:
-            server = make(self.folder, *crowd.ports)
+            server = start(self.folder, *workers.ports)
             if server is None:
                 return 0.0
             try:
-                late = self._late(crowd, server, count)
+                delays = self._delays(workers, server, count, record=record)
             finally:
                 server.stop()
         finally:
-            crowd.stop()
-        self._say("streams", late)
-        return max(0.01, late[server.name][1] - late["direct"][1])
+            workers.stop()
+        self._say("streams", delays)
+        return max(0.01, delays[server.name][1] - delays["direct"][1])
 
-    def _late(self, crowd: Crowd, server: gateways.Running, count: int) -> dict[str, list[float]]:
-        sent = request(_PATH, orjson.dumps({**orjson.loads(_body(100, stream=True)), "max_tokens": 3000}))
-        late = {}
-        for name, ports in (("direct", crowd.ports), (server.name, [server.port])):
-            before, began = server.cpu_seconds(), time.perf_counter()
-            heard = crowd.listen(ports, sent, count, self.sizes.stream_seconds)
-            used = (server.cpu_seconds() - before) / (time.perf_counter() - began)
-            late[name] = [at(heard.late, share) * 1000 for share in (0.5, 0.99)]
-            rate = len(heard.late) / self.sizes.stream_seconds
-            progress.say(f"streams   {name} {rate:,.0f} tokens/s, {heard.joined} joined, {used:.0%} of the proxy's core")
-        if server.name == "ours":
-            self.found["stream_apart"].twin.append(1 - heard.joined / max(1, len(heard.late)))
-        return late
+    def _delays(
+        self, workers: StreamWorkers, server: gateways.ServerProcess, count: int, *, record: bool
+    ) -> dict[str, list[float]]:
+        sent = request(_PATH, _body(100, stream=True, max_tokens=3000))
+        delays = {}
+        for name, ports in (("direct", workers.ports), (server.name, [server.port])):
+            workers.open(ports, sent, count)
+            before, started = server.cpu_seconds(), time.perf_counter()
+            result = workers.receive(self.sizes.stream_seconds)
+            used, elapsed = server.cpu_seconds() - before, time.perf_counter() - started
+            workers.close()
+            delays[name] = [percentile(result.delays, share) * 1000 for share in (0.5, 0.99)]
+            rate = len(result.delays) / self.sizes.stream_seconds
+            progress.say(
+                f"streams   {name} {rate:,.0f} tokens/s, {result.coalesced} coalesced, {used / elapsed:.0%} of the gateway's core"
+            )
+        if record:
+            cpu, ours = self.metrics["token_cpu"], server.name == "ours"
+            (cpu.values if ours else cpu.baseline).append(1e6 * max(used, 0.01) / max(len(result.delays), 1))
+            if ours:
+                self.metrics["separate_tokens"].values.append(1 - result.coalesced / max(1, len(result.delays)))
+        return delays
 
 
-def main() -> None:
-    """Measure, and print."""
-    words = "Our gateway beside nginx and LiteLLM's proxy, in front of the same echo model, each on the same core."
-    given = program.arguments(words, flags={"--ours-only": "leave the others out"})
+def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
+    """Run all benchmarks at this size."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        found = Bench(program.chosen(given, Sizes(), QUICK, TINY), Path(folder), ours_only=given.ours_only).run()
-    program.tell(found, given, ("peer or bound", "ours"))
+        return Bench(sizes, Path(folder), ours_only=options.no_peers).run()
 
+
+SCRIPT = Script(
+    "gateway",
+    "Our gateway compared with nginx and LiteLLM's proxy, in front of the same echo model, each on the same core.",
+    Profiles(FULL, QUICK, TINY, LARGE, NORMAL),
+    measure,
+    ("limit or peer", "ours"),
+    peers="--ours-only",
+)
 
 if __name__ == "__main__":
-    main()
+    SCRIPT.main()

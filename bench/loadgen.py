@@ -1,9 +1,9 @@
-"""Our load generator beside stock Locust, wrk and AIPerf, against one server, one after the other, with a core for each side.
+"""Our load generator compared with stock Locust, wrk and AIPerf, against one backend, one after the other, each side on one core.
 
-    python bench/loadgen.py [--quick] [--ours-only] [--json-only]
+    python bench/loadgen.py [--quick | --large] [--ours-only] [--json-only]
 
-Progress goes to stderr. The last line on stdout is JSON: `{"closed": {"ratio": 1.3, "goal": 0.7}, …}`; a goal is met when the ratio
-is at least as large. What others sent is as the server saw it. AIPerf is installed into the cache once; what is not there is said.
+Progress goes to stderr. The last line on stdout is JSON: `{"closed_loop": {"ratio": 1.3, "goal": 0.7}, …}`. Arrival times are
+recorded by the backend. AIPerf is installed into the cache once and is left out with --quick.
 """
 
 from __future__ import annotations
@@ -12,31 +12,45 @@ import os
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import load_peers, loadgen, program
-from bench.measure.results import Measure
+from bench.harness import load_peers, loadgen
+from bench.harness.command import Profiles, Script
+from bench.harness.metric import Metric, limit
 
 from sliceworks.base import progress
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+_CHUNK_INTERVAL = 0.02
+_AIPERF_SECONDS = 5.0
+"""AIPerf cannot send all requests in time; a few seconds are enough to see that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Durations, rates, users, and records of a report."""
 
     seconds: float = 20.0
-    rows: int = 10_000_000
-    unary: float = 2_000.0
-    streams: float = 500.0
-    pieces: int = 50
-    probe: float = 6.0
+    records: int = 10_000_000
+    unary_rate: float = 2_000.0
+    stream_rate: float = 500.0
+    users: int = 16
+    chunks: int = 50
+    probe_seconds: float = 6.0
     probes: int = 6
-    """Rates that are tried to find the highest: each half as much again as the one before, for so many seconds."""
+    """Steps of the search for the highest rate; each tries 1.5 times the previous rate."""
+    aiperf: bool = True
 
 
-QUICK = Sizes(seconds=5.0, rows=500_000, probe=3.0)
-TINY = Sizes(seconds=1.0, rows=2_000, unary=20.0, streams=5.0, pieces=5, probe=0.5, probes=1)
+FULL = Sizes()
+QUICK = Sizes(seconds=3.0, records=500_000, probe_seconds=2.0, probes=3, aiperf=False)
+TINY = Sizes(seconds=1.0, records=2_000, unary_rate=20.0, stream_rate=5.0, chunks=5, probe_seconds=0.5, probes=1, aiperf=False)
+NORMAL = Sizes(records=1_000_000, probes=0)
+LARGE = Sizes(seconds=200.0, records=10_000_000, users=160, probes=0)
 
 
 class Bench:
@@ -45,91 +59,106 @@ class Bench:
     def __init__(self, sizes: Sizes, *, ours_only: bool = False) -> None:
         self.sizes, self.ours_only = sizes, ours_only
 
-    def run(self) -> list[Measure]:
-        """Everything, one after the other."""
+    def run(self) -> list[Metric]:
+        """Run all benchmarks."""
         sizes = self.sizes
-        with loadgen.server() as url:
-            run = loadgen.unary(url, sizes.unary, sizes.seconds)
-            found = _held("unary", run, sizes.unary)
-            self._beside("unary", url, sizes.unary, run["summary"]["times"]["service"])
-            found += [self._closed(url), self._memory(url)]
-            top = loadgen.highest(lambda rate: loadgen.unary(url, rate, sizes.probe), sizes.unary, sizes.probes)
-            progress.say(f"unary: up to {top:,.0f}/s leave on time")
-        with loadgen.server(sizes.pieces, 0.02) as url:
-            run = loadgen.streams(url, sizes.streams, sizes.seconds)
-            found += _held("streams", run, sizes.streams)
-            self._beside("streams", url, sizes.streams, run["summary"]["times"]["ttft service"])
-            top = loadgen.highest(lambda rate: loadgen.streams(url, rate, sizes.probe), sizes.streams, sizes.probes)
-            progress.say(f"streams: up to {top:,.0f}/s of {sizes.pieces} pieces each leave on time")
-        return [*found, *self._report()]
+        with loadgen.backend() as url:
+            done = loadgen.unary(url, sizes.unary_rate, sizes.seconds)
+            metrics = _rate_metrics("unary", done, sizes.unary_rate)
+            self._compare("unary", url, sizes.unary_rate, done["summary"]["latencies"]["service"])
+            metrics += [self._closed_loop(url), self._memory(url)]
+            highest = loadgen.highest_rate(
+                lambda rate: loadgen.unary(url, rate, sizes.probe_seconds), sizes.unary_rate, sizes.probes
+            )
+            progress.say(f"unary: highest rate on time {highest:,.0f}/s")
+        with loadgen.backend(sizes.chunks, _CHUNK_INTERVAL) as url:
+            done = loadgen.streams(url, sizes.stream_rate, sizes.seconds)
+            metrics += _rate_metrics("stream", done, sizes.stream_rate)
+            self._compare("stream", url, sizes.stream_rate, done["summary"]["latencies"]["ttft service"])
+            highest = loadgen.highest_rate(
+                lambda rate: loadgen.streams(url, rate, sizes.probe_seconds), sizes.stream_rate, sizes.probes
+            )
+            progress.say(f"stream: highest rate on time {highest:,.0f}/s, {sizes.chunks} chunks each")
+        return [*metrics, *self._reports()]
 
-    def _beside(self, name: str, url: str, rate: float, said: dict[str, float]) -> None:
-        """What others make of the same rate, and what ours looks like from the server's side."""
+    def _compare(self, name: str, url: str, rate: float, reported: dict[str, float]) -> None:
+        """Print arrival times of our requests, and of peers at the same rate."""
         ours = load_peers.arrivals(url, rate, self.sizes.seconds)
         assert ours is not None
-        progress.say(f"{name}: ours {replace(ours, said=(said['p50'] * 1000, said['p99'] * 1000))}")
+        progress.say(f"{name}: ours {replace(ours, reported=(reported['p50'] * 1000, reported['p99'] * 1000))}")
         if self.ours_only:
             return
         if name == "unary":
-            progress.say(f"{name}: stock Locust {load_peers.paced_locust(url, rate, self.sizes.seconds)}")
-        # It takes its time for requests that it cannot send in time: a few seconds' worth of them is enough to see that.
-        other = load_peers.aiperf(url, rate, min(self.sizes.seconds, 5.0), stream=name == "streams")
-        progress.say(f"{name}: AIPerf {other or 'is left out'}")
+            progress.say(f"{name}: stock Locust {load_peers.constant_rate_locust(url, rate, self.sizes.seconds)}")
+        if self.sizes.aiperf:
+            seconds = min(self.sizes.seconds, _AIPERF_SECONDS)
+            progress.say(f"{name}: AIPerf {load_peers.aiperf(url, rate, seconds, stream=name == 'stream') or 'was skipped'}")
 
-    def _closed(self, url: str) -> Measure:
-        """As much as users can ask who wait for their answers."""
-        measure = Measure("closed", f"requests/s, {loadgen.USERS} users, stock Locust", 0.7)
-        measure.twin.append(loadgen.closed(url, self.sizes.seconds))
+    def _closed_loop(self, url: str) -> Metric:
+        seconds, users = self.sizes.seconds, self.sizes.users
+        metric = Metric("closed_loop", f"requests/s, {users} users, stock Locust", 0.7, amount=1)
+        metric.values.append(loadgen.closed_loop(url, users, seconds))
         if not self.ours_only:
-            measure.real.append(load_peers.locust(url, self.sizes.seconds, loadgen.USERS))
-            wrk = load_peers.wrk(url, self.sizes.seconds, loadgen.USERS)
+            metric.baseline.append(load_peers.locust(url, seconds, users))
+            wrk = load_peers.wrk(url, seconds, users)
             progress.say(
-                f"closed: ours {measure.twin[0]:,.0f}/s, stock Locust {measure.real[0]:,.0f}/s, "
-                f"wrk {f'{wrk:,.0f}/s' if wrk else 'is not installed'}"
+                f"closed loop: ours {metric.values[0]:,.0f}/s, stock Locust {metric.baseline[0]:,.0f}/s, "
+                f"wrk {f'{wrk:,.0f}/s' if wrk else 'not installed'}"
             )
-        return measure
+        return metric
 
-    def _memory(self, url: str) -> Measure:
-        found = loadgen.memory(url, 2 * self.sizes.unary, self.sizes.seconds)
-        return Measure("memory", "bytes a request", 1, less_is_better=True, real=[200], twin=[found])
+    def _memory(self, url: str) -> Metric:
+        value = loadgen.memory(url, 2 * self.sizes.unary_rate, self.sizes.seconds)
+        return limit("memory", "bytes per request", 200, value, amount=1)
 
-    def _report(self) -> list[Measure]:
-        """Of many requests; and of as many pieces of fewer of them."""
-        rows, found = self.sizes.rows, []
-        for name, (seconds, megabytes) in {
-            "report": loadgen.reported(rows),
-            "report of pieces": loadgen.reported(max(rows // self.sizes.pieces, 1), self.sizes.pieces),
-        }.items():
-            # Fewer rows may take a share of the time; what an empty report takes is not theirs.
-            bound = 60 * max(rows / 10_000_000, 0.1)
-            found.append(Measure(name, f"s, {rows:,} rows", 1, less_is_better=True, real=[bound], twin=[seconds]))
-            found.append(Measure(f"{name}: memory", f"MB, {rows:,} rows", 1, less_is_better=True, real=[2_000], twin=[megabytes]))
-        return found
+    def _reports(self) -> list[Metric]:
+        """Reports on many requests, and on as many chunks of fewer requests."""
+        records, chunks = self.sizes.records, self.sizes.chunks
+        # The limits are for ten million records; the fixed cost of a report is allowed in any case.
+        seconds_limit = 60 * max(records / 10_000_000, 0.1)
+        costs = {
+            "report": loadgen.report(records),
+            "chunk_report": loadgen.report(max(records // chunks, 1), chunks),
+        }
+        metrics = []
+        for name, (seconds, megabytes) in costs.items():
+            unit = f"{records:,} {'chunks' if name == 'chunk_report' else 'requests'}"
+            metrics.append(limit(name, f"s, {unit}", seconds_limit, seconds, amount=records))
+            metrics.append(limit(f"{name}_memory", f"MB, {unit}", 2_000, megabytes, amount=records))
+        return metrics
 
 
-def _held(name: str, run: dict[str, object], rate: float) -> list[Measure]:
-    """Whether a rate was held, and how late requests left."""
-    summary = run["summary"]
-    assert isinstance(summary, dict)
-    delivery, delay = summary["delivery"], summary["times"]["delay"]["p99"] * 1000
-    good = delivery["rateSent"] * (1 - summary["errorRate"])
-    progress.say(f"{name}: {good:,.0f} of {rate:,.0f}/s, {delay:.2f} ms late (p99), errors {summary['errorRate']:.2%}")
+def _rate_metrics(name: str, done: dict[str, Any], rate: float) -> list[Metric]:
+    """Whether a constant rate was reached, and the send delay."""
+    summary = done["summary"]
+    delivery, delay = summary["delivery"], summary["latencies"]["delay"]["p99"] * 1000
+    success = delivery["sentRate"] * (1 - summary["errorRate"])
+    progress.say(f"{name}: {success:,.0f} of {rate:,.0f}/s, send delay {delay:.2f} ms (p99), errors {summary['errorRate']:.2%}")
     return [
-        Measure(name, "requests/s, asked", 0.99, real=[rate], twin=[good]),
-        Measure(f"{name} delay", "ms late, p99", 1, less_is_better=True, real=[5], twin=[delay]),
+        Metric(f"{name}_rate", "requests/s, of the requested rate", 0.99, baseline=[rate], values=[success]),
+        limit(f"{name}_delay", f"ms send delay at {rate:,.0f}/s, p99", 5, delay),
     ]
 
 
-def main() -> None:
-    """Measure, and print."""
-    given = program.arguments(
-        "Our load generator beside stock Locust, wrk and AIPerf.", flags={"--ours-only": "leave out all others"}
-    )
-    cores = sorted(os.sched_getaffinity(0))
+def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
+    """Run all benchmarks at this size, on the second core."""
+    affinity = os.sched_getaffinity(0)
+    cores = sorted(affinity)
     os.sched_setaffinity(0, cores[1:2] or cores)
-    bench = Bench(program.chosen(given, Sizes(), QUICK, TINY), ours_only=given.ours_only or given.tiny)
-    program.tell(bench.run(), given, ("bound", "ours"))
+    try:
+        return Bench(sizes, ours_only=options.no_peers or options.tiny).run()
+    finally:
+        os.sched_setaffinity(0, affinity)
 
+
+SCRIPT = Script(
+    "loadgen",
+    "Our load generator compared with stock Locust, wrk and AIPerf.",
+    Profiles(FULL, QUICK, TINY, LARGE, NORMAL),
+    measure,
+    ("limit or peer", "ours"),
+    peers="--ours-only",
+)
 
 if __name__ == "__main__":
-    main()
+    SCRIPT.main()

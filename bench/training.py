@@ -1,16 +1,14 @@
-"""The commands of training beside their bounds: a twin of its own process, everything over HTTPS, in real time.
+"""The `train` commands compared with time limits, on a twin in its own process, over HTTPS and in real time.
 
-    python bench/training.py [submit] [list] [why] [forecast] [--quick] [--json-only]
+    python bench/training.py [submit] [list] [why] [forecast] [--quick | --large] [--json-only]
 
-Without a name all run. Commands are measured whole, as people run them, the start of Python included. Progress goes to stderr. The
-last line on stdout is JSON: `{"submit": {"ratio": 2.0, "goal": 1}, …}`; the ratio is how many times the time that it took fits into
-the bound.
+Without a name all run. Commands are timed as a whole, including the start of Python. Progress goes to stderr. The last line on
+stdout is JSON: `{"submit": {"ratio": 2.0, "goal": 1}, …}`; the ratio is limit divided by measured time.
 """
 
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -19,121 +17,118 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import program, why
-from bench.measure.results import Measure, bounded
-from bench.measure.slices import Twin
+from bench.harness import training_load
+from bench.harness.command import Profiles, Script
+from bench.harness.metric import limit
+from bench.harness.servers import TwinDaemon
+from bench.harness.training_load import time_command
 
 from bench import forecast
 from sliceworks.base import clock, progress
-from sliceworks.cli import train_cluster
-from sliceworks.cli.env_sites import read_environment
-from sliceworks.rehearsal import submissions
-from sliceworks.training.queues import manifests
+from sliceworks.cli import train_client
+from sliceworks.cli.env_site import read_environment
+from sliceworks.training import submission
+from sliceworks.training.queues import build_manifests
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from argparse import Namespace
+
+    from bench.harness.metric import Metric
 
     from sliceworks.kube.client import Client
 
 ROOT = Path(__file__).parents[1]
 JOB = ROOT / "examples" / "training-jobs" / "hello-one-slice.yaml"
 ENVIRONMENT = ROOT / "examples" / "environments" / "training" / "environment.yaml"
-_AT_ONCE = 8
+SECONDS_LIMIT = 1.0
+_CONCURRENCY = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Jobs for `submit` and `list`, jobs for `why`, and repetitions."""
 
-    listed: int = 5_000
-    beside: int = 10_000
-    times: int = 5
+    jobs: int = 5_000
+    why_jobs: int = 10_000
+    repeats: int = 5
     forecast: forecast.Sizes = field(default_factory=forecast.Sizes)
 
 
-QUICK = Sizes(listed=1_000, beside=1_000, times=3, forecast=forecast.QUICK)
-TINY = Sizes(listed=20, beside=110, times=1, forecast=forecast.TINY)
+FULL = Sizes()
+QUICK = Sizes(jobs=1_000, why_jobs=1_000, repeats=3, forecast=forecast.QUICK)
+TINY = Sizes(jobs=20, why_jobs=110, repeats=1, forecast=forecast.TINY)
+LARGE = Sizes(jobs=50_000, why_jobs=100_000, forecast=forecast.LARGE)
 
 
-def commands(sizes: Sizes, names: set[str]) -> list[Measure]:
-    """`submit` and `list` beside many jobs of one twin."""
+def submit_and_list(sizes: Sizes, names: set[str]) -> list[Metric]:
+    """`train submit` and `train list` with many jobs on one twin."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        twin = Twin(Path(folder))
+        twin = TwinDaemon(Path(folder))
         try:
-            clock.run(_load(twin, sizes.listed))
-            return [_MEASURES[name](twin, sizes) for name in ("submit", "list") if name in names]
+            clock.run(_load(twin, sizes.jobs))
+            metrics = []
+            if "submit" in names:
+                metrics.append(_submit(twin, sizes))
+            if "list" in names:
+                seconds = [time_command(twin, "list", "-A") for _ in range(sizes.repeats)]
+                metrics.append(limit("list", f"s, {sizes.jobs:,} jobs", SECONDS_LIMIT, *seconds, amount=sizes.jobs))
+            return metrics
         finally:
             twin.stop()
 
 
-async def _load(twin: Twin, count: int) -> None:
-    """So many whole training jobs, of which one runs and the others wait."""
-    jobset, room = submissions.read(JOB).jobset(), asyncio.Semaphore(_AT_ONCE)
-    began = clock.effort()
+async def _load(twin: TwinDaemon, count: int) -> None:
+    """Create `count` training jobs: one runs, the others are pending."""
+    jobset, slots = submission.load(JOB).jobset(), asyncio.Semaphore(_CONCURRENCY)
+    started = clock.perf_counter()
     async with twin.client() as client:
-        for each in manifests(read_environment(ENVIRONMENT)):
-            await client.create(each)
-        await asyncio.gather(*(_send(client, room, jobset, f"job-{number}") for number in range(count)))
-        await why.settled(client, count)
-    progress.say(f"{count:,} jobs are queued after {clock.effort() - began:.0f} s")
+        for manifest in build_manifests(read_environment(ENVIRONMENT)):
+            await client.create(manifest)
+        await asyncio.gather(*(_create(client, slots, jobset, f"job-{number}") for number in range(count)))
+        await training_load.wait_queued(client, count)
+    progress.say(f"{count:,} jobs queued in {clock.perf_counter() - started:.0f} s")
 
 
-async def _send(client: Client, room: asyncio.Semaphore, jobset: dict[str, Any], name: str) -> None:
-    async with room:
-        await client.create({**jobset, "metadata": {**jobset["metadata"], "name": name}}, resource=train_cluster.JOBSETS)
+async def _create(client: Client, slots: asyncio.Semaphore, jobset: dict[str, Any], name: str) -> None:
+    async with slots:
+        await client.create({**jobset, "metadata": {**jobset["metadata"], "name": name}}, resource=train_client.JOBSETS)
 
 
-def _submit(twin: Twin, sizes: Sizes) -> Measure:
-    """From the call to the stored JobSet, with everything that is checked before."""
-    found = []
-    for number in range(sizes.times):
-        text = JOB.read_text().replace("name: hello-one-slice", f"name: measured-{number}")
+def _submit(twin: TwinDaemon, sizes: Sizes) -> Metric:
+    """From the call to the stored JobSet, including all checks."""
+    metric = limit("submit", f"s, with {sizes.jobs:,} jobs", SECONDS_LIMIT, amount=1)
+    for number in range(sizes.repeats):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
-            file.write(text)
+            file.write(JOB.read_text().replace("name: hello-one-slice", f"name: measured-{number}"))
             file.flush()
-            found.append(_timed(twin, "submit", "-q", "-f", file.name))
-    return Measure("submit", f"s, beside {sizes.listed:,} jobs", 1, less_is_better=True, real=[1.0], twin=found)
+            metric.values.append(time_command(twin, "submit", "-q", "-f", file.name))
+    return metric
 
 
-def _list(twin: Twin, sizes: Sizes) -> Measure:
-    found = [_timed(twin, "list", "-A") for _ in range(sizes.times)]
-    return Measure("list", f"s, {sizes.listed:,} jobs", 1, less_is_better=True, real=[1.0], twin=found)
-
-
-_MEASURES: dict[str, Callable[[Twin, Sizes], Measure]] = {"submit": _submit, "list": _list}
-
-
-def _timed(twin: Twin, *arguments: str) -> float:
-    command = [sys.executable, "-m", "sliceworks", "train", *arguments, "--twin"]
-    began = clock.effort()
-    subprocess.run(command, env=twin.environment, check=True, stdout=subprocess.DEVNULL)
-    return clock.effort() - began
-
-
-def beside_many(sizes: Sizes) -> list[Measure]:
-    """`why` beside ten thousand jobs."""
+def why(sizes: Sizes) -> list[Metric]:
+    """`train why` with many jobs."""
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
-        found = clock.run(why.measure(Path(folder), sizes.beside, sizes.times))
-    return [bounded("why", f"s, beside {sizes.beside:,} jobs", why.GOAL, found["command"])]
+        seconds = clock.run(training_load.measure_why(Path(folder), sizes.why_jobs, sizes.repeats))
+    return [limit("why", f"s, with {sizes.why_jobs:,} jobs", SECONDS_LIMIT, *seconds, amount=sizes.why_jobs)]
 
 
-def forecasts(sizes: Sizes) -> list[Measure]:
-    """A forecast of two thousand queued jobs."""
-    return [replace(each, name="forecast") for each in forecast.size(sizes.forecast)]
+def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
+    """Run the named benchmarks at this size."""
+    names = set(options.benchmarks)
+    metrics = submit_and_list(sizes, names) if names & {"submit", "list"} else []
+    metrics += why(sizes) if "why" in names else []
+    if "forecast" in names:
+        metrics += [replace(metric, name="forecast") for metric in forecast.duration(sizes.forecast)]
+    return metrics
 
 
-BENCHMARKS = ("submit", "list", "why", "forecast")
-
-
-def main() -> None:
-    """Measure, and print."""
-    given = program.arguments("The commands of training beside their bounds.", BENCHMARKS)
-    sizes, names = program.chosen(given, Sizes(), QUICK, TINY), set(given.benchmarks)
-    found = commands(sizes, names) if names & set(_MEASURES) else []
-    found += beside_many(sizes) if "why" in names else []
-    found += forecasts(sizes) if "forecast" in names else []
-    program.tell(found, given, ("bound", "found"))
-
+SCRIPT = Script(
+    "training",
+    "The `train` commands compared with time limits.",
+    Profiles(FULL, QUICK, TINY, LARGE),
+    measure,
+    benchmarks=("submit", "list", "why", "forecast"),
+)
 
 if __name__ == "__main__":
-    main()
+    SCRIPT.main()

@@ -1,134 +1,148 @@
-"""The twin's workloads: beside what is published of Kueue, beside KWOK on a real control plane, and at size.
+"""The twin's workload controllers compared with Kueue's published benchmark, with KWOK on a real control plane, and at scale.
 
-    python bench/workloads.py [kueue] [size] [kwok] [--quick] [--json-only]
+    python bench/workloads.py [kueue] [pods] [kwok] [--quick | --large] [--twin-only] [--json-only]
 
-Without a name all of them run. Progress goes to stderr. The last line on stdout is JSON: `{"kwok": {"ratio": 1.8, "goal": 1}, …}`.
-Where the goal is a limit, the ratio says how many times it would fit in. KWOK's side is built once, with Go, in some minutes.
+Without a name all three run. Progress goes to stderr. The last line on stdout is JSON: `{"kwok": {"ratio": 1.8, "goal": 1}, …}`.
+If the baseline is a limit, the ratio is limit divided by measured value. KWOK's side is built once, with Go, in a few minutes.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from bench.measure import program
-from bench.measure.results import Measure, bounded
+from bench.harness.command import Profiles, Script
+from bench.harness.metric import GROWTH_LIMIT, Metric, limit
 
 from sliceworks.base import clock, progress
 
-GIGABYTE = 1e9
-WHOLE_SECONDS, WHOLE_BYTES, WHOLE_PODS = 300.0, 4 * GIGABYTE, 100_000
-KUEUE_SECONDS, KUEUE_DEVIATION, KUEUE_GROWTH = 30.0, 0.10, 4.0
-POD_GROWTH = 1.5
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+TOTAL_PODS = 100_000
+POD_SECONDS_LIMIT, POD_MEMORY_LIMIT = 300.0, 4_000.0  # seconds and MB for all pods
+KUEUE_SECONDS_LIMIT, KUEUE_DEVIATION_LIMIT, KUEUE_GROWTH_LIMIT = 30.0, 0.10, 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Runs and scale of Kueue's benchmark; numbers of nodes, JobSets and pods."""
 
     runs: int = 5
     scale: float = 1.0
-    larger: float = 50_000 / 15_000
+    larger_scale: float = 50_000 / 15_000
     small: tuple[int, int] = (1_000, 200)
     """Nodes and JobSets; a JobSet has fifty pods."""
     large: tuple[int, int] = (10_000, 2_000)
-    pods: int = 1_000
+    job_pods: int = 1_000
     repeats: int = 3
 
 
-QUICK = Sizes(runs=1, scale=0.2, larger=0.4, small=(20, 4), large=(200, 40), pods=200, repeats=2)
-TINY = Sizes(runs=1, scale=0.02, larger=0.04, small=(20, 1), large=(20, 2), pods=5, repeats=1)
+FULL = Sizes()
+QUICK = Sizes(runs=1, scale=0.2, larger_scale=0.4, small=(20, 4), large=(200, 40), job_pods=200, repeats=2)
+TINY = Sizes(runs=1, scale=0.02, larger_scale=0.04, small=(20, 1), large=(20, 2), job_pods=5, repeats=1)
+NORMAL = replace(FULL, runs=1, small=(100, 20), large=(1_000, 200))
+LARGE = replace(FULL, runs=1, scale=10.0, larger_scale=20.0, job_pods=10_000)
 
 
-def kueue(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
-    """Kueue's scheduler benchmark in virtual time, in its published size and in a larger one."""
-    from bench.measure.kueue import PUBLISHED, Run
+def kueue(sizes: Sizes, *, twin_only: bool) -> list[Metric]:
+    """Kueue's scheduler benchmark in virtual time, at its published size and at a larger one."""
+    from bench.harness.kueue import PUBLISHED, Run
 
-    # What is published are the averages of five runs.
-    runs, larger = [Run(sizes.scale, seed=seed).run() for seed in range(sizes.runs)], Run(sizes.larger).run()
-    for one in (*runs, larger):
-        progress.say(f"kueue: {one.workloads:,} workloads in {one.wall:.1f} s, {one.virtual:.0f} s of virtual time")
-    wall = mean(run.wall for run in runs)
-    averages = {name: mean(run.averages()[name] for run in runs) for name in runs[0].averages()}
-    for name, seconds in averages.items():
-        progress.say(f"kueue: {name} ones waited {seconds:.1f} s on average (published: {PUBLISHED[name]} s)")
-    off = max(abs(seconds / PUBLISHED[name] - 1) for name, seconds in averages.items())
-    # Waiting grows with the size: only the published one can be held against what was published.
-    published = sizes.scale == 1.0
+    # The published figures are means of five runs.
+    runs, larger = [Run(sizes.scale, seed=seed).run() for seed in range(sizes.runs)], Run(sizes.larger_scale).run()
+    for run in (*runs, larger):
+        progress.say(f"kueue: {run.workloads:,} workloads in {run.wall_seconds:.1f} s, {run.virtual_seconds:.0f} s of virtual time")
+    seconds = mean(run.wall_seconds for run in runs)
+    waits = {name: mean(run.mean_waits()[name] for run in runs) for name in runs[0].mean_waits()}
+    for name, wait in waits.items():
+        progress.say(f"kueue: mean wait of {name} workloads {wait:.1f} s (published: {PUBLISHED[name]} s)")
+    deviation = max(abs(wait / PUBLISHED[name] - 1) for name, wait in waits.items())
+    # Waits grow with the number of workloads: only the published size can be compared with published waits.
+    deviations = [deviation] if sizes.scale == 1.0 else []
     return [
-        bounded("kueue", "s, 15,000 workloads", KUEUE_SECONDS, wall / sizes.scale),
-        bounded("kueue averages", "off what is published", KUEUE_DEVIATION, off if published else None),
-        bounded("kueue growth", "times the time, 50,000", KUEUE_GROWTH, larger.wall / wall * stretch(sizes)),
+        limit("kueue", "s, 15,000 workloads", KUEUE_SECONDS_LIMIT, seconds / sizes.scale, amount=1),
+        limit("kueue_wait", "deviation from the published waits", KUEUE_DEVIATION_LIMIT, *deviations),
+        limit(
+            "kueue_growth", "times the time, 50,000 workloads", KUEUE_GROWTH_LIMIT, larger.wall_seconds / seconds * stretch(sizes)
+        ),
     ]
 
 
 def stretch(sizes: Sizes) -> float:
-    """How much more the larger run would grow if it were as much larger as 50,000 workloads are than 15,000."""
-    return (50_000 / 15_000) / (sizes.larger / sizes.scale)
+    """The factor that scales the measured growth to that from 15,000 to 50,000 workloads."""
+    return (50_000 / 15_000) / (sizes.larger_scale / sizes.scale)
 
 
-def size(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
-    """Pods from submission to completion in virtual time; a quick run is stretched to the whole number."""
-    from bench.measure.size import run
+def pods(sizes: Sizes, *, twin_only: bool) -> list[Metric]:
+    """Pods from submission to completion in virtual time; a quick run is extrapolated to 100,000 pods."""
+    from bench.harness.pod_scale import run
 
-    found = []
+    outcomes = []
     for nodes, jobsets in (sizes.small, sizes.large):
-        # Each in a process of its own: the memory of the one is not the other's.
+        # Each run has its own process, so that peak memory is measured separately.
         with get_context("spawn").Pool(1) as pool:
-            found.append(pool.apply(run, (nodes, jobsets)))
-        one = found[-1]
+            outcomes.append(pool.apply(run, (nodes, jobsets)))
+        outcome = outcomes[-1]
         progress.say(
-            f"size: {one.nodes:,} nodes, {one.jobsets:,} JobSets, {one.pods:,} pods in {one.wall:.1f} s, "
-            f"{one.virtual:,.0f} s of virtual time; {one.each * 1000:.2f} ms a pod, {one.peak_bytes / 1e6:,.0f} MB"
+            f"pods: {outcome.nodes:,} nodes, {outcome.jobsets:,} JobSets, {outcome.pods:,} pods in {outcome.wall_seconds:.1f} s, "
+            f"{outcome.virtual_seconds:,.0f} s of virtual time; {outcome.seconds_per_pod * 1000:.2f} ms per pod, "
+            f"{outcome.peak_bytes / 1e6:,.0f} MB"
         )
-    small, large = found
-    each = max(large.peak_bytes - small.peak_bytes, 0) / max(large.pods - small.pods, 1)  # a small difference drowns in noise
-    memory = large.peak_bytes + each * (WHOLE_PODS - large.pods)
+    small, large = outcomes
+    # With few pods, noise can make the difference negative.
+    bytes_per_pod = max(large.peak_bytes - small.peak_bytes, 0) / max(large.pods - small.pods, 1)
+    memory = large.peak_bytes + bytes_per_pod * (TOTAL_PODS - large.pods)
     return [
-        bounded("size", "s, 100,000 pods", WHOLE_SECONDS, large.each * WHOLE_PODS),
-        bounded("size memory", "MB, 100,000 pods", WHOLE_BYTES / 1e6, memory / 1e6),
-        bounded("size growth", "times the cost of a pod", POD_GROWTH, large.each / small.each),
+        limit("pods", "s, 100,000 pods", POD_SECONDS_LIMIT, large.seconds_per_pod * TOTAL_PODS, amount=1),
+        limit("pod_memory", "MB, 100,000 pods", POD_MEMORY_LIMIT, memory / 1e6, amount=1),
+        limit("pod_growth", "times the cost of a pod, 10× pods", GROWTH_LIMIT, large.seconds_per_pod / small.seconds_per_pod),
     ]
 
 
-def kwok(sizes: Sizes, *, twin_only: bool) -> list[Measure]:
-    """A Job's pods until they run: the twin in real time, and a real control plane whose nodes KWOK plays."""
-    from bench.measure.kwok import compare
-    from bench.measure.servers import Real, Server, Twin
+def kwok(sizes: Sizes, *, twin_only: bool) -> list[Metric]:
+    """A Job until all its pods are running: the twin in real time, and a real control plane with KWOK's nodes."""
+    from bench.harness.kwok import compare
+    from bench.harness.servers import ControlPlaneServer, Server, TwinServer
 
-    found = Measure("kwok", f"s, {sizes.pods:,} pods running", 1, less_is_better=True)
+    metric = Metric("kwok", f"s, {sizes.job_pods:,} pods running", 1, lower_is_better=True, amount=sizes.job_pods)
     with tempfile.TemporaryDirectory(prefix="sliceworks-bench-") as folder:
         servers: list[Server] = []
         try:
-            servers.append(Twin(Path(folder) / "twin", workloads=True))
+            servers.append(TwinServer(Path(folder) / "twin", workloads=True))
             if not twin_only:
-                servers.append(Real(Path(folder) / "real", workloads=True))
-            clock.run(compare(servers, sizes.pods, sizes.repeats, found))
+                servers.append(ControlPlaneServer(Path(folder) / "real", workloads=True))
+            clock.run(compare(servers, sizes.job_pods, sizes.repeats, metric))
         finally:
             for server in servers:
                 server.stop()
-    return [found]
+    return [metric]
 
 
-BENCHMARKS = {"kueue": kueue, "size": size, "kwok": kwok}
+BENCHMARKS = {"kueue": kueue, "pods": pods, "kwok": kwok}
 
 
-def main() -> None:
-    """Measure, and print."""
-    words = "The twin's workloads: beside Kueue's figures, beside KWOK, and at size."
-    given = program.arguments(words, BENCHMARKS, {"--twin-only": "leave the real programs out"})
-    sizes = program.chosen(given, Sizes(), QUICK, TINY)
-    found: list[Measure] = []
-    for name in given.benchmarks:
-        found += BENCHMARKS[name](sizes, twin_only=given.twin_only)
-    program.tell(found, given)
+def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
+    """Run the named benchmarks at this size."""
+    return [metric for name in options.benchmarks for metric in BENCHMARKS[name](sizes, twin_only=options.no_peers)]
 
+
+SCRIPT = Script(
+    "workloads",
+    "The twin's workload controllers compared with Kueue's published benchmark and with KWOK, and at scale.",
+    Profiles(FULL, QUICK, TINY, LARGE, NORMAL),
+    measure,
+    ("limit or real", "twin"),
+    benchmarks=BENCHMARKS,
+    peers="--twin-only",
+)
 
 if __name__ == "__main__":
-    main()
+    SCRIPT.main()

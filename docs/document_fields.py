@@ -1,4 +1,4 @@
-"""The reference of a document, made from its models: every field with its type, default and meaning."""
+"""Generates the reference page of a document from its pydantic models: every field with type, default and description."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
     from pydantic.fields import FieldInfo
 
-Words = typing.Sequence[tuple[Any, str]]
-"""Types that have words of their own."""
+TypeNames = typing.Sequence[tuple[Any, str]]
+"""Display names of annotated types."""
 _FIELDS = "fields"
-_PLAIN: dict[Any, str] = {str: "text", bool: "true or false", int: "number", float: "number", type(None): "nothing"}
+_PLAIN: dict[Any, str] = {str: "string", bool: "true or false", int: "number", float: "number", type(None): "none"}
 
 
-def page(opening: str, spec: type[BaseModel], words: Sequence[tuple[Any, str]]) -> str:
-    """The page of a document whose fields lie under `spec`."""
-    return "\n".join([opening, *(_section(path, model, words) for path, model in _models("spec", spec))])
+def page(opening: str, spec: type[BaseModel], type_names: Sequence[tuple[Any, str]]) -> str:
+    """Return the page of a document with this spec model."""
+    return "\n".join([opening, *(_section(path, model, type_names) for path, model in _models("spec", spec))])
 
 
 def _models(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
-    """A model and those below it, each at the path where it is used first."""
+    """Yield a model and its nested models, each with its path."""
     yield path, model
     for name, field in model.model_fields.items():
         for child, keyed in _nested(_whole(field)):
@@ -34,7 +34,7 @@ def _models(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseM
 
 
 def _nested(kind: Any, keyed: str = "") -> Iterator[tuple[type[BaseModel], str]]:
-    """The models within a type, and how they are reached."""
+    """Yield the models inside a type, with their path suffix."""
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         yield kind, keyed
         return
@@ -44,14 +44,14 @@ def _nested(kind: Any, keyed: str = "") -> Iterator[tuple[type[BaseModel], str]]
         yield from _nested(part, keyed + within)
 
 
-def _section(path: str, model: type[BaseModel], words: Words) -> str:
-    rows = "".join(_row(path, field.alias or name, field, words) for name, field in model.model_fields.items())
+def _section(path: str, model: type[BaseModel], type_names: TypeNames) -> str:
+    rows = "".join(_row(path, field.alias or name, field, type_names) for name, field in model.model_fields.items())
     doc = " ".join((model.__doc__ or "").split())
-    return f"## `{path}`\n\n{doc}\n\n| field | type | default | |\n| --- | --- | --- | --- |\n{rows}"
+    return f"## `{path}`\n\n{doc}\n\n| field | type | default | description |\n| --- | --- | --- | --- |\n{rows}"
 
 
-def _row(path: str, name: str, field: FieldInfo, words: Words) -> str:
-    kind = _type(_whole(field), words)
+def _row(path: str, name: str, field: FieldInfo, type_names: TypeNames) -> str:
+    kind = _type(_whole(field), type_names)
     for _child, keyed in _nested(_whole(field)):
         kind = kind.replace(_FIELDS, f"[fields](#{_anchor(f'{path}.{name}{keyed}')})")
     return f"| `{name}` | {kind} | {_default(field)} | {field.description or ''} |\n"
@@ -62,40 +62,40 @@ def _anchor(path: str) -> str:
 
 
 def _whole(field: FieldInfo) -> Any:
-    """A field's type with the notes that pydantic keeps beside it."""
+    """Return a field's type with its pydantic metadata."""
     return typing.Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
 
 
-def _type(kind: Any, words: Words) -> str:
-    known = next((each for known, each in words if known == kind), None)
-    if known:
-        return known
+def _type(kind: Any, type_names: TypeNames) -> str:
+    name = next((name for known, name in type_names if known == kind), None)
+    if name:
+        return name
     if kind in _PLAIN:
         return _PLAIN[kind]
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
-        return _type(parts[0], words)
+        return _type(parts[0], type_names)
     if origin is Literal:
         return " or ".join(f"`{part}`" for part in parts)
     if origin is list:
-        return f"list of: {_type(parts[0], words)}"
+        return f"list of: {_type(parts[0], type_names)}"
     if origin is dict:
-        return f"by {_type(parts[0], words)}: {_type(parts[1], words)}"
+        return f"by {_type(parts[0], type_names)}: {_type(parts[1], type_names)}"
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(_type(part, words) for part in parts if part is not type(None))
+        return " or ".join(_type(part, type_names) for part in parts if part is not type(None))
     return _FIELDS
 
 
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "**required**"
-    found = field.get_default(call_default_factory=True, validated_data={})
-    if isinstance(found, BaseModel):
-        return "as there"
-    if found is None or found is PydanticUndefined or found in ("", {}, []):
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(default, BaseModel):
+        return "see there"
+    if default is None or default is PydanticUndefined or default in ("", {}, []):
         return "none"
-    if isinstance(found, bool):
-        return "true" if found else "false"
-    if isinstance(found, dict):
-        return ", ".join(f"`{key}`: {value}" for key, value in found.items())
-    return ", ".join(f"`{each}`" for each in found) if isinstance(found, list) else f"`{found}`"
+    if isinstance(default, bool):
+        return "true" if default else "false"
+    if isinstance(default, dict):
+        return ", ".join(f"`{key}`: {value}" for key, value in default.items())
+    return ", ".join(f"`{item}`" for item in default) if isinstance(default, list) else f"`{default}`"

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
-from tests.support.spreading import Spread, by_length
+from tests.support.xdist_scheduler import Spread, by_length
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytest.register_assert_rewrite("tests.support.goldens", "tests.support.http", "tests.support.watching")
+pytest.register_assert_rewrite("tests.support.goldens", "tests.support.http", "tests.support.watch_stream")
 hypothesis.settings.register_profile("sliceworks", deadline=None)
 hypothesis.settings.load_profile("sliceworks")
 
@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Files go to workers as `tests.support.spreading` says."""
+    """Files go to workers as `tests.support.xdist_scheduler` says."""
     if config.getvalue("dist") != "loadfile":
         return None
     return Spread(config, log)

@@ -1,4 +1,4 @@
-"""Shards an array over all chips of all slices, and adds it up."""
+"""Shards an array over all chips of all slices and sums it."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Durations: Go's notation both ways, and kubectl's ages."""
+"""Go durations, and the ages that kubectl shows."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from sliceworks.base import duration
         ("1.s", 1.0),
     ],
 )
-def test_read(text: str, seconds: float) -> None:
+def test_parse(text: str, seconds: float) -> None:
     assert duration.parse(text) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", 'time: invalid duration ""'),
         ("-", 'time: invalid duration "-"'),
@@ -44,10 +44,10 @@ def test_read(text: str, seconds: float) -> None:
         ("9223372036854775808ns", 'time: invalid duration "9223372036854775808ns"'),
     ],
 )
-def test_refused_in_gos_words(text: str, words: str) -> None:
+def test_parse_fails_with_the_message_of_go(text: str, message: str) -> None:
     with pytest.raises(ValueError, match="time: ") as caught:
         duration.parse(text)
-    assert str(caught.value) == words
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def test_refused_in_gos_words(text: str, words: str) -> None:
         (0.0015, "1.5ms"),
     ],
 )
-def test_written(seconds: float, text: str) -> None:
+def test_render(seconds: float, text: str) -> None:
     assert duration.render(seconds) == text
 
 
 @given(st.integers(-(2**62), 2**62))
-def test_what_is_written_reads_back(nanoseconds: int) -> None:
+def test_render_round_trips(nanoseconds: int) -> None:
     assert duration.parse_nanoseconds(duration.render_nanoseconds(nanoseconds)) == nanoseconds
 
 
@@ -99,6 +99,6 @@ def test_what_is_written_reads_back(nanoseconds: int) -> None:
         (9 * 365 * 86400, "9y", "9y"),
     ],
 )
-def test_ages(seconds: float, age: str, short: str) -> None:
+def test_human_and_short_ages(seconds: float, age: str, short: str) -> None:
     assert duration.human(seconds) == age
     assert duration.short(seconds) == short

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic file writes."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_file_is_replaced_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+def test_write_atomic_replaces_the_file_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_bytes(b"old")
-    files.put(file, b"new")
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"run.json": b"new"}
+    files.write_atomic(file, b"new")
+    assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"run.json": b"new"}
 
 
-@pytest.mark.parametrize("lasting", [False, True])
-def test_what_is_private_was_never_readable_by_others(tmp_path: Path, lasting: bool) -> None:
-    left = tmp_path / ".token.new"
-    left.touch(0o644)  # by one who was killed
-    files.put(tmp_path / "token", b"secret", mode=files.PRIVATE, lasting=lasting)
+@pytest.mark.parametrize("fsync", [False, True])
+def test_write_atomic_creates_private_files_with_their_mode(tmp_path: Path, fsync: bool) -> None:
+    stale = tmp_path / ".token.new"
+    stale.touch(0o644)  # left by a killed process
+    files.write_atomic(tmp_path / "token", b"secret", mode=files.PRIVATE_MODE, fsync=fsync)
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
-    assert not left.exists()
+    assert not stale.exists()
 
 
-def test_a_mode_is_had_whatever_the_mask_of_the_process(tmp_path: Path) -> None:
-    files.put(tmp_path / "shared", b"", mode=0o664)
+def test_write_atomic_ignores_the_umask(tmp_path: Path) -> None:
+    files.write_atomic(tmp_path / "shared", b"", mode=0o664)
     assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o664
 
 
-def test_what_cannot_be_written_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_atomic_keeps_the_old_file_on_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"old")
 
-    def full(_: int) -> None:
+    def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="No space left"):
-        files.put(file, b"new", lasting=True)
-    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"key": b"old"}
+        files.write_atomic(file, b"new", fsync=True)
+    assert {entry.name: entry.read_bytes() for entry in tmp_path.iterdir()} == {"key": b"old"}

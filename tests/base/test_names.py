@@ -1,4 +1,4 @@
-"""Names: what Kubernetes refuses and in which words; shortened and generated names."""
+"""Names: validation errors with Kubernetes' messages, generated and shortened names, suggestions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_path_segments() -> None:
     assert names.path_segment_errors("a/b%") == ["may not contain '/'", "may not contain '%'"]
 
 
-def test_keys_of_config_maps() -> None:
+def test_config_keys() -> None:
     assert names.config_key_errors("config.yaml") == []
     assert names.config_key_errors("a/b") == [CONFIG_KEY]
     assert names.config_key_errors("..data") == ["must not start with '..'"]
@@ -134,7 +134,7 @@ def test_other_names() -> None:
     assert "wildcard" in names.wildcard_subdomain_errors("example.com")[0]
 
 
-def test_a_generated_name_keeps_its_suffix() -> None:
+def test_generated_name_keeps_its_suffix() -> None:
     async def main() -> tuple[str, str]:
         return names.generate("web-"), names.generate("a" * 80)
 
@@ -142,21 +142,21 @@ def test_a_generated_name_keeps_its_suffix() -> None:
     assert short.startswith("web-")
     assert len(short) == 9
     assert len(long) == 63
-    assert names.dns1123_label_errors(names.masked_prefix("web-")) == []
+    assert names.dns1123_label_errors(names.mask_trailing_dash("web-")) == []
     assert names.dns1123_label_errors(short) == []
     assert (short, long) == clock.run(main(), virtual=True, seed=1)
 
 
-def test_a_bare_dash_is_not_masked() -> None:
-    assert names.masked_prefix("-") == "-"
-    assert names.masked_prefix("a") == "a"
+def test_single_dash_is_not_masked() -> None:
+    assert names.mask_trailing_dash("-") == "-"
+    assert names.mask_trailing_dash("a") == "a"
 
 
 label_names = st.from_regex(r"[a-z]([-a-z0-9]{0,118}[a-z0-9])?", fullmatch=True)
 
 
 @given(label_names, st.integers(12, 63))
-def test_a_shortened_name_is_a_name(name: str, limit: int) -> None:
+def test_shortened_name_is_valid(name: str, limit: int) -> None:
     short = names.shorten(name, limit)
     assert len(short) <= limit
     assert names.dns1123_label_errors(short) == []
@@ -166,11 +166,31 @@ def test_a_shortened_name_is_a_name(name: str, limit: int) -> None:
 
 
 @given(st.lists(label_names, min_size=2, max_size=40, unique=True))
-def test_shortened_names_do_not_clash(found: list[str]) -> None:
-    assert len({names.shorten(name, 24) for name in found}) == len(found)
+def test_shortened_names_do_not_collide(long_names: list[str]) -> None:
+    assert len({names.shorten(name, 24) for name in long_names}) == len(long_names)
 
 
-def test_names_that_differ_in_their_last_letter_stay_apart() -> None:
-    found = {names.shorten("a" * 100 + f"-{number}") for number in range(5000)}
-    assert len(found) == 5000
-    assert {len(name) for name in found} == {63}
+def test_shortened_names_differ_if_the_last_character_differs() -> None:
+    shortened = {names.shorten("a" * 100 + f"-{number}") for number in range(5000)}
+    assert len(shortened) == 5000
+    assert {len(name) for name in shortened} == {63}
+
+
+def test_pluralize_agrees_with_the_number() -> None:
+    plurals = [names.pluralize(1, "job"), names.pluralize(2, "job"), names.pluralize(1200, "query", "queries")]
+    assert plurals == ["1 job", "2 jobs", "1,200 queries"]
+
+
+def test_suggest_name_returns_the_most_similar_name() -> None:
+    assert names.suggest_name("tpu-trainin", ["serving", "tpu-training"]) == "did you mean tpu-training?"
+    assert names.suggest_name("replicaset", ["Deployment", "ReplicaSet"]) == "did you mean ReplicaSet?"
+
+
+def test_suggest_name_returns_nothing_without_a_similar_name() -> None:
+    assert names.suggest_name("zebra", ["serving", "training"]) == ""
+    assert names.suggest_name("zebra", []) == ""
+
+
+def test_suggest_name_takes_a_similarity_cutoff() -> None:
+    assert names.suggest_name("abcd", ["abxy"]) == ""
+    assert names.suggest_name("abcd", ["abxy"], cutoff=0.5) == "did you mean abxy?"

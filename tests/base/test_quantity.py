@@ -1,4 +1,4 @@
-"""Quantities: values, what the API server prints back, and its words for what is none."""
+"""Quantities: values, canonical forms, and the error messages of Kubernetes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sliceworks.base import quantity
 
-WRONG_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+INVALID_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 # Seen from k8s.io/apimachinery v0.35.4.
 CANONICAL = {
@@ -56,40 +56,40 @@ CANONICAL = {
 }
 
 
-@pytest.mark.parametrize(("text", "printed"), CANONICAL.items())
-def test_printed_as_the_server_prints_it(text: str, printed: str) -> None:
-    assert quantity.canonical(text) == printed
+@pytest.mark.parametrize(("text", "canonical"), CANONICAL.items())
+def test_canonical_form_matches_kube_apiserver(text: str, canonical: str) -> None:
+    assert quantity.canonical(text) == canonical
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
-        ("", WRONG_FORMAT),
-        ("one", WRONG_FORMAT),
-        ("1.2.3", WRONG_FORMAT),
-        ("1 Gi", WRONG_FORMAT),
-        ("١", WRONG_FORMAT),
-        ("1GiB", WRONG_FORMAT),
+        ("", INVALID_FORMAT),
+        ("one", INVALID_FORMAT),
+        ("1.2.3", INVALID_FORMAT),
+        ("1 Gi", INVALID_FORMAT),
+        ("١", INVALID_FORMAT),
+        ("1GiB", INVALID_FORMAT),
         ("1K", "unable to parse quantity's suffix"),
         ("1e", "unable to parse quantity's suffix"),
         ("1e99999999999999999999", "unable to parse quantity's suffix"),
         (".Ei", "unable to parse numeric part of quantity"),
     ],
 )
-def test_refused_in_kubernetes_words(text: str, words: str) -> None:
+def test_parse_fails_with_the_message_of_kubernetes(text: str, message: str) -> None:
     for read in (quantity.parse, quantity.canonical):
         with pytest.raises(ValueError, match="quantit") as caught:
             read(text)
-        assert str(caught.value) == words
+        assert str(caught.value) == message
 
 
-def test_numbers_are_quantities_too() -> None:
+def test_numbers_are_quantities() -> None:
     assert quantity.canonical(2) == "2"
     assert quantity.canonical(0.5) == "500m"
     assert quantity.parse(0.1) == Fraction(1, 10)
 
 
-def test_an_exponent_of_nine_digits_costs_nothing() -> None:
+def test_large_exponents_are_cheap() -> None:
     assert quantity.canonical("1e999999999") == "1e999999999"
     assert quantity.compare("1e999999999", "1") == 1
     assert quantity.canonical("1e-999999999") == "1e-9"
@@ -106,8 +106,8 @@ def test_compare_add_and_subtract() -> None:
     assert quantity.subtract("1", "1500m") == "-500m"
 
 
-def test_whole_units_and_thousandths_are_rounded_away_from_zero() -> None:
-    assert (quantity.whole("1500m"), quantity.whole("-1500m"), quantity.whole("1Ki")) == (2, -2, 1024)
+def test_round_up_and_milli_round_away_from_zero() -> None:
+    assert (quantity.round_up("1500m"), quantity.round_up("-1500m"), quantity.round_up("1Ki")) == (2, -2, 1024)
     assert (quantity.milli("1.0005"), quantity.milli("2"), quantity.milli("-0.0001")) == (1001, 2000, -1)
     assert quantity.render(Fraction(3, 2)) == "1500m"
     assert quantity.render(2**31, quantity.BINARY) == "2Gi"
@@ -124,21 +124,21 @@ quantities = st.builds(
 
 
 @given(quantities)
-def test_the_printed_form_has_the_same_value_and_stays(text: str) -> None:
-    printed = quantity.canonical(text)
+def test_canonical_form_keeps_the_value_and_is_stable(text: str) -> None:
+    canonical = quantity.canonical(text)
     if abs(quantity.parse(text)) < 2**63 and quantity.parse(text) >= Fraction(1, 10**6):
-        assert quantity.parse(printed) == quantity.parse(text)
-    assert quantity.canonical(printed) == printed
+        assert quantity.parse(canonical) == quantity.parse(text)
+    assert quantity.canonical(canonical) == canonical
 
 
 @given(quantities, quantities)
-def test_sums_are_exact(one: str, other: str) -> None:
-    total = quantity.nanos(one) + quantity.nanos(other)
+def test_sums_are_exact(left: str, right: str) -> None:
+    total = quantity.nanos(left) + quantity.nanos(right)
     if abs(total) < 2**63:
-        assert quantity.nanos(quantity.add(one, other)) == total
+        assert quantity.nanos(quantity.add(left, right)) == total
 
 
 @given(st.text(alphabet="0123456789.+-eEinumkKMGTP x", max_size=12))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_string_is_parsed_or_rejected(text: str) -> None:
     with suppress(ValueError):
         assert quantity.canonical(quantity.canonical(text)) == quantity.canonical(text)

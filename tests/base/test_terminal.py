@@ -1,4 +1,4 @@
-"""Tables and progress: plain in a pipe, silent when asked."""
+"""Tables, and progress messages on a terminal, in a pipe and with --quiet."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sliceworks.base import progress, tables
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
-def test_columns_are_aligned_and_nothing_trails() -> None:
+def test_table_aligns_columns_without_trailing_spaces() -> None:
     text = tables.render(["name", "ready", "labels"], [["a", True, ["x", "y"]], ["日本", None, []], ["bell\a\n", 1.5, ""]])
     assert text.splitlines() == [
         "NAME         READY    LABELS",
@@ -28,14 +28,14 @@ def test_columns_are_aligned_and_nothing_trails() -> None:
     ]
 
 
-def test_a_table_without_a_header_or_rows() -> None:
+def test_table_without_header_or_rows() -> None:
     assert tables.render(["name"], [], header=False) == ""
     assert tables.render(["name"], []) == "NAME\n"
     assert tables.render(["name"], [["x"]], header=False) == "x\n"
 
 
-def test_in_a_pipe_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress.working("Starting") as step:
+def test_progress_in_a_pipe_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.task("Starting") as step:
         step("half way")
     out, err = capsys.readouterr()
     assert out == ""
@@ -43,45 +43,45 @@ def test_in_a_pipe_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> N
     assert "\x1b" not in err
 
 
-def test_in_a_log_long_work_has_a_line_for_each_new_step(
+def test_progress_in_a_log_has_a_line_for_each_long_step(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])
-    with progress.working("Deploying", logged=True) as step:
-        for now[0], each in ((0.1, "at once"), (2.0, "one"), (2.1, "at once"), (4.0, "two"), (6.0, "two"), (8.0, "three")):
-            step(each)
-    told = ["Deploying: one", "Deploying: two", "Deploying: three", "Deploying: done in 8.0 s"]
-    assert capsys.readouterr().err.splitlines() == told
+    with progress.task("Deploying", logged=True) as step:
+        for now[0], name in ((0.1, "at once"), (2.0, "one"), (2.1, "at once"), (4.0, "two"), (6.0, "two"), (8.0, "three")):
+            step(name)
+    lines = ["Deploying: one", "Deploying: two", "Deploying: three", "Deploying: done in 8.0 s"]
+    assert capsys.readouterr().err.splitlines() == lines
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, asyncio.CancelledError])
-def test_whoever_interrupts_is_told_what_stays(interruption: type[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(interruption), progress.leaving("It stays."):
+def test_on_interrupt_prints_its_message(interruption: type[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(interruption), progress.on_interrupt("It stays."):
         raise interruption
-    with pytest.raises(ValueError, match="else"), progress.leaving("It stays."):
+    with pytest.raises(ValueError, match="else"), progress.on_interrupt("It stays."):
         raise ValueError("something else")
     assert capsys.readouterr().err == "It stays.\n"
 
 
-def test_on_a_terminal_progress_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_on_a_terminal_is_a_spinner(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
-    with progress.working("Starting [now]") as step:
+    with progress.task("Starting [now]") as step:
         step("half way")
     assert "✓ Starting [now] (" in terminal.getvalue()
     assert "\x1b[32m" not in terminal.getvalue()
     monkeypatch.delenv("NO_COLOR")
-    assert progress.mark() == "\x1b[32m✓\x1b[0m"
+    assert progress.check_mark() == "\x1b[32m✓\x1b[0m"
 
 
-def test_quiet_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_suppresses_progress(capsys: pytest.CaptureFixture[str]) -> None:
     progress.set_quiet(True)
     try:
         progress.say("hello")
-        with progress.working("Starting") as step:
+        with progress.task("Starting") as step:
             step("half way")
     finally:
         progress.set_quiet(False)

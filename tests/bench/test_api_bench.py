@@ -1,4 +1,4 @@
-"""The benchmark of the API runs from start to end and says what it found in the agreed form. Nothing is timed here."""
+"""The API benchmark runs end to end and prints its results in the common format. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -6,42 +6,56 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from bench.measure.results import Measure, as_json, report
-from tests.support import benches
-from tests.support.clusters import real_wanted
+from bench.harness.metric import Metric, as_json, as_table, growth, limit
+from tests.support import bench_script
+from tests.support.clusters import real_enabled
 
 if TYPE_CHECKING:
     import subprocess
 
-NAMES = ["start", "memory", "creates", "gets", "patches", "list", "fanout", "size"]
+NAMES = ["start", "memory", "creates", "gets", "patches", "list", "watch", "memory_100k"]
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    return benches.run("api", "--tiny", *options)
+    return bench_script.run("api", "--tiny", *options)
 
 
-def test_the_twin_alone() -> None:
+def test_twin_only() -> None:
     done = run("--twin-only")
     lines = done.stdout.splitlines()
-    found = orjson.loads(lines[-1])
-    assert list(found) == NAMES
-    assert all(set(each) == {"ratio", "goal"} for each in found.values())
+    results = orjson.loads(lines[-1])
+    assert list(results) == NAMES
+    assert all(set(result) == {"ratio", "goal"} for result in results.values())
     assert "not compared" in done.stdout
     assert "creates" in done.stderr
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not real_wanted(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
-def test_both() -> None:
-    found = orjson.loads(run().stdout.splitlines()[-1])
-    assert all(found[name]["ratio"] >= 0 for name in NAMES)
+@pytest.mark.skipif(not real_enabled(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
+def test_twin_and_real() -> None:
+    results = orjson.loads(run().stdout.splitlines()[-1])
+    assert all(results[name]["ratio"] >= 0 for name in NAMES)
 
 
-def test_ratios_say_how_many_times_better_the_twin_is() -> None:
-    more = Measure("gets", "per second", 2, real=[100, 120, 80], twin=[300, 290, 310])
-    less = Measure("list", "seconds", 2, less_is_better=True, real=[3.0], twin=[2.0])
-    alone = Measure("size", "MB", 1, twin=[5])
-    assert (more.ratio, less.ratio, alone.ratio) == (3.0, 1.5, None)
-    assert (more.verdict, less.verdict, alone.verdict) == ("met", "MISSED", "not compared")
-    assert "Goals missed: list." in report([more, less, alone])
-    assert as_json([more, less]) == '{"gets":{"ratio":3.0,"goal":2},"list":{"ratio":1.5,"goal":2}}'
+def test_ratio_compares_medians_with_the_baseline() -> None:
+    rate = Metric("gets", "per second", 2, baseline=[100, 120, 80], values=[300, 290, 310])
+    seconds = Metric("list", "seconds", 2, lower_is_better=True, baseline=[3.0], values=[2.0])
+    alone = Metric("size", "MB", 1, values=[5])
+    assert (rate.ratio, seconds.ratio, alone.ratio) == (3.0, 1.5, None)
+    assert (rate.verdict, seconds.verdict, alone.verdict) == ("met", "MISSED", "not compared")
+    assert "Goals missed: list." in as_table([rate, seconds, alone], ("real", "twin"))
+    assert as_json([rate, seconds]) == '{"gets":{"ratio":3.0,"goal":2},"list":{"ratio":1.5,"goal":2}}'
+
+
+def test_growth_compares_costs_per_unit() -> None:
+    def metrics(rate: float, seconds: float, count: int) -> list[Metric]:
+        return [
+            Metric("gets", "per second", 2, values=[rate], amount=1),
+            limit("list", "seconds", 1, seconds, amount=count),
+            limit("start", "seconds", 1, 5),
+        ]
+
+    gets, listed = growth(metrics(2000, 0.5, 5_000), metrics(1000, 6, 50_000))
+    assert (gets.name, gets.values, gets.verdict) == ("gets", [2.0], "MISSED")
+    assert (listed.name, listed.verdict) == ("list", "met")
+    assert listed.values == pytest.approx([1.2])

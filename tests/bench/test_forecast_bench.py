@@ -1,4 +1,4 @@
-"""The benchmark of forecasts says what it found in the agreed form, and a month is what it says it is. Nothing is timed here."""
+"""The forecast benchmark prints its results in the common format, and its generated month is consistent. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -6,52 +6,57 @@ import math
 
 import orjson
 import pytest
-from bench.measure.backtest import Backtest, Case
-from bench.measure.months import CHIPS, DAY, Planned, month, state
-from tests.support import benches
+from bench.harness.backtest import Backtest, Case, full_queue
+from bench.harness.job_trace import CHIPS, DAY, TraceJob, simulate, snapshot_at
+from tests.support import bench_script
 
-from sliceworks.rehearsal.forecast.outlook import Outlook
+from sliceworks.rehearsal.forecast.forecaster import Forecaster
 
 
 @pytest.fixture(scope="module")
-def jobs() -> list[Planned]:
-    return month(3, days=10)
+def jobs() -> list[TraceJob]:
+    return simulate(3, days=10)
 
 
-def test_it_runs_and_ends_with_json() -> None:
-    done = benches.run("forecast", "--tiny")
-    found = orjson.loads(done.stdout.splitlines()[-1])
-    assert list(found) == ["start", "covered", "size"]
-    assert all(each["ratio"] is not None for each in found.values())
+def test_results_have_the_common_format() -> None:
+    done = bench_script.run("forecast", "--tiny")
+    results = orjson.loads(done.stdout.splitlines()[-1])
+    assert list(results) == ["start_error", "coverage", "duration"]
+    assert all(result["ratio"] is not None for result in results.values())
     assert "within the 90 % range" in done.stderr
 
 
-def test_all_jobs_of_a_month_end_and_never_more_run_than_there_are_chips(jobs: list[Planned]) -> None:
+def test_month_completes_within_capacity(jobs: list[TraceJob]) -> None:
     assert all(math.isfinite(job.ended) for job in jobs)
-    edges = sorted(
-        (moment, change) for job in jobs for begin, end in job.periods for moment, change in ((begin, job.chips), (end, -job.chips))
+    changes = sorted(
+        (time, chips) for job in jobs for start, end in job.periods for time, chips in ((start, job.chips), (end, -job.chips))
     )
-    used = most = 0
-    for _, change in edges:
-        used += change
-        most = max(most, used)
+    used = peak = 0
+    for _, chips in changes:
+        used += chips
+        peak = max(peak, used)
     assert used == 0
-    assert CHIPS * 0.9 < most <= CHIPS
+    assert CHIPS * 0.9 < peak <= CHIPS
 
 
-def test_a_snapshot_shows_what_can_be_known_at_its_moment(jobs: list[Planned]) -> None:
+def test_snapshot_has_only_past_data(jobs: list[TraceJob]) -> None:
     now = 5 * DAY
-    outlook = Outlook(state(jobs, now))
-    truth = {job.name: job for job in jobs}
-    assert {job.name for job in outlook.jobs.values()} == {job.name for job in jobs if job.came <= now < job.ended}
-    for job in outlook.jobs.values():
-        running = any(begin <= now < end for begin, end in truth[job.name].periods)
+    forecaster = Forecaster(snapshot_at(jobs, now))
+    trace = {job.name: job for job in jobs}
+    assert {job.name for job in forecaster.jobs.values()} == {job.name for job in jobs if job.submitted <= now < job.ended}
+    for job in forecaster.jobs.values():
+        running = any(start <= now < end for start, end in trace[job.name].periods)
         assert (job.state == "running") == running
-    assert outlook.arrivals.days
-    assert len(outlook.arrivals.days) <= 7
+    assert forecaster.arrivals.days
+    assert len(forecaster.arrivals.days) <= 7
 
 
 def test_errors_and_coverage_are_counted() -> None:
-    found = Backtest([Case(100, 90, 50, 110, 200, 0, 300, 300, 250, 350), Case(100, 150, 120, 300, 100, 0, 500, 400, 300, 450)])
-    assert (found.error("ours"), found.error("ahead"), found.error("late")) == (30, 50, 100)
-    assert (found.covered(), found.ends_covered()) == (0.5, 0.5)
+    result = Backtest([Case(100, 90, 50, 110, 200, 0, 300, 300, 250, 350), Case(100, 150, 120, 300, 100, 0, 500, 400, 300, 450)])
+    assert (result.error("ours"), result.error("work_ahead"), result.error("recent_waits")) == (30, 50, 100)
+    assert (result.coverage(), result.end_coverage()) == (0.5, 0.5)
+
+
+def test_full_queue_has_as_many_pending_jobs_as_requested() -> None:
+    forecaster = Forecaster(full_queue(9_000))
+    assert sum(job.state == "queued" for job in forecaster.jobs.values()) == 9_000

@@ -1,4 +1,4 @@
-"""The benchmark of training commands runs from start to end and says what it found in the agreed form. Nothing is timed here."""
+"""The training benchmark runs end to end and prints its results in the common format. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import sys
 from pathlib import Path
 
 import orjson
-from tests.support import benches
+from tests.support import bench_script
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_it_runs_and_says_what_it_found() -> None:
-    done = benches.run("training", "submit", "list", "--tiny", "--json-only", seconds=200)
-    found = orjson.loads(done.stdout)
-    assert list(found) == ["submit", "list"]
-    assert all(each["ratio"] >= 0 and each["goal"] == 1 for each in found.values())
+def test_results_have_the_common_format() -> None:
+    done = bench_script.run("training", "submit", "list", "--tiny", "--json-only", seconds=200)
+    results = orjson.loads(done.stdout)
+    assert list(results) == ["submit", "list"]
+    assert all(result["ratio"] >= 0 and result["goal"] == 1 for result in results.values())
     assert done.stderr == ""
 
 
-def test_an_unknown_measure_is_refused() -> None:
+def test_unknown_benchmark_is_an_error() -> None:
     done = subprocess.run([sys.executable, "bench/training.py", "guess"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, "there are submit, list, why, forecast" in done.stderr) == (2, True)
+    assert (done.returncode, "unknown benchmark 'guess' (known: submit, list, why, forecast)" in done.stderr) == (2, True)

@@ -1,4 +1,4 @@
-"""The benchmark of workloads runs from start to end and says what it found in the agreed form. Nothing is timed here."""
+"""The workloads benchmark runs end to end and prints its results in the common format. Nothing is timed here."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from bench.workloads import QUICK, Sizes, stretch
-from tests.support import benches
-from tests.support.clusters import real_wanted
+from tests.support import bench_script
+from tests.support.clusters import real_enabled
 
 if TYPE_CHECKING:
     import subprocess
 
-NAMES = ["kueue", "kueue averages", "kueue growth", "size", "size memory", "size growth", "kwok"]
+NAMES = ["kueue", "kueue_wait", "kueue_growth", "pods", "pod_memory", "pod_growth", "kwok"]
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
-    return benches.run("workloads", "--tiny", *options)
+    return bench_script.run("workloads", "--tiny", *options)
 
 
-def test_the_twin_alone() -> None:
+def test_twin_only() -> None:
     done = run("--twin-only")
-    found = orjson.loads(done.stdout.splitlines()[-1])
-    assert list(found) == NAMES
-    assert all(set(each) == {"ratio", "goal"} for each in found.values())
-    assert found["kwok"]["ratio"] is None
-    assert found["size memory"]["ratio"] >= 0
+    results = orjson.loads(done.stdout.splitlines()[-1])
+    assert list(results) == NAMES
+    assert all(set(result) == {"ratio", "goal"} for result in results.values())
+    assert results["kwok"]["ratio"] is None
+    assert results["pod_memory"]["ratio"] >= 0
     assert "100 pods in" in done.stderr
 
 
-def test_one_of_them_and_nothing_but_json() -> None:
+def test_single_benchmark_as_json() -> None:
     done = run("kueue", "--json-only")
     assert list(orjson.loads(done.stdout)) == NAMES[:3]
     assert done.stderr == ""
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not real_wanted(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
-def test_beside_kwok() -> None:
+@pytest.mark.skipif(not real_enabled(), reason="needs programs built from their Go modules: SLICEWORKS_REAL=1")
+def test_comparison_with_kwok() -> None:
     assert orjson.loads(run("kwok").stdout.splitlines()[-1])["kwok"]["ratio"] >= 0
 
 
-def test_a_smaller_run_is_held_against_the_same_growth() -> None:
+def test_smaller_run_has_the_same_growth_bound() -> None:
     assert stretch(Sizes()) == 1.0
-    assert stretch(QUICK) * (QUICK.larger / QUICK.scale) == pytest.approx(50_000 / 15_000)
+    assert stretch(QUICK) * (QUICK.larger_scale / QUICK.scale) == pytest.approx(50_000 / 15_000)

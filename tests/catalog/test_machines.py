@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from sliceworks import catalog
-from sliceworks.base.errors import UnknownAccelerator, WrongShape
-from sliceworks.catalog import cpus, data, gpus, prices, rates, zones
+from sliceworks.base.errors import InvalidShape, UnknownAccelerator
+from sliceworks.catalog import availability, data, gpus, machine_types, prices
+from sliceworks.catalog import prices as rates
 
-EVERYTHING: list[catalog.Accelerator] = [*catalog.slices(defaults=True), *gpus.shapes()]
+EVERYTHING: list[catalog.Accelerator] = [*catalog.list_slices(defaults=True), *gpus.shapes()]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_gpu_machines(name: str, machine: str, label: str, has: tuple[int, int, 
 
 
 def test_gpus_are_attached_to_any_n1_type_within_the_limit() -> None:
-    shape = catalog.gpu_for("n1-highmem-8", "nvidia-tesla-t4", 2)
+    shape = catalog.find_gpu("n1-highmem-8", "nvidia-tesla-t4", 2)
     assert shape.attached
     assert shape.guest_accelerators("latest") == [
         {
@@ -54,24 +55,24 @@ def test_gpus_are_attached_to_any_n1_type_within_the_limit() -> None:
         ("n1-standard-4", 3, "1, 2, 4"),
         ("n2-standard-4", 1, "N1"),
     ]:
-        with pytest.raises(WrongShape) as caught:
-            catalog.gpu_for(machine, "nvidia-tesla-t4", count)
+        with pytest.raises(InvalidShape) as caught:
+            catalog.find_gpu(machine, "nvidia-tesla-t4", count)
         assert hint in caught.value.hint
 
 
 def test_a_machine_with_gpus_of_its_own_takes_no_others() -> None:
-    assert catalog.gpu_for("a2-highgpu-2g", "nvidia-tesla-a100", 2).chips == 2
-    with pytest.raises(WrongShape, match="comes with 2 × nvidia-tesla-a100"):
-        catalog.gpu_for("a2-highgpu-2g", "nvidia-l4", 2)
-    with pytest.raises(WrongShape, match="cannot be attached"):
-        catalog.gpu_for("n1-standard-4", "nvidia-l4", 1)
+    assert catalog.find_gpu("a2-highgpu-2g", "nvidia-tesla-a100", 2).chips == 2
+    with pytest.raises(InvalidShape, match="has 2 × nvidia-tesla-a100"):
+        catalog.find_gpu("a2-highgpu-2g", "nvidia-l4", 2)
+    with pytest.raises(InvalidShape, match="cannot be attached"):
+        catalog.find_gpu("n1-standard-4", "nvidia-l4", 1)
     with pytest.raises(UnknownAccelerator) as caught:
-        catalog.gpu_for("n1-standard-4", "nvidia-t4", 1)
+        catalog.find_gpu("n1-standard-4", "nvidia-t4", 1)
     assert "nvidia-tesla-t4" in caught.value.hint
 
 
 def test_a_gpu_machine_has_no_topology() -> None:
-    with pytest.raises(WrongShape, match="l4-1 is one machine"):
+    with pytest.raises(InvalidShape, match="l4-1 is one machine"):
         catalog.find("l4-1", "2x2")
 
 
@@ -93,30 +94,30 @@ def test_a_gpu_machine_has_no_topology() -> None:
     ],
 )
 def test_machine_types(name: str, cpu: int, memory: float) -> None:
-    found = catalog.machine(name)
+    found = catalog.find_machine(name)
     assert (found.cpu, found.memory) == (cpu, memory)
     assert found.disks
 
 
 def test_a_wrong_machine_type_gets_the_closest() -> None:
-    with pytest.raises(UnknownAccelerator, match="no machine type is called 'n2-standard-7'") as caught:
-        catalog.machine("n2-standard-7")
+    with pytest.raises(UnknownAccelerator, match="unknown machine type 'n2-standard-7'") as caught:
+        catalog.find_machine("n2-standard-7")
     assert "n2-standard-" in caught.value.hint
 
 
 def test_every_accelerator_has_a_zone_or_is_known_to_have_none() -> None:
-    without = {each.accelerator for each in EVERYTHING if not zones.of(each)}
+    without = {each.accelerator for each in EVERYTHING if not availability.zones_of(each)}
     assert without == {"nvidia-rtx-pro-6000"}
     for each in EVERYTHING:
-        assert set(zones.of(each, "documented")) <= set(zones.of(each))
+        assert set(availability.zones_of(each, "documented")) <= set(availability.zones_of(each))
 
 
 def test_a_zone_is_known_with_its_region_and_by_who_tells_of_it() -> None:
     v4 = catalog.find("v4-8")
-    assert zones.of(v4) == zones.of(v4, "documented") == ("us-central2-b",)
-    assert zones.of(v4, "flex-start") == ()
-    assert "us-central1-ai1a" in zones.of(catalog.find("v6e-8"))
-    assert zones.region_of("us-central1-ai1a") == zones.region_of("us-central1") == "us-central1"
+    assert availability.zones_of(v4) == availability.zones_of(v4, "documented") == ("us-central2-b",)
+    assert availability.zones_of(v4, "flex-start") == ()
+    assert "us-central1-ai1a" in availability.zones_of(catalog.find("v6e-8"))
+    assert availability.region_of("us-central1-ai1a") == availability.region_of("us-central1") == "us-central1"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_zone_is_known_with_its_region_and_by_who_tells_of_it() -> None:
     ],
 )
 def test_a_price_has_its_parts_and_a_dated_source(name: str, place: str, capacity: str, usd: float) -> None:
-    found = prices.price(catalog.find(name), place, capacity)
+    found = prices.get_price(catalog.find(name), place, capacity)
     assert found is not None
     assert found.low == found.high == pytest.approx(usd)
     assert found.source.date.startswith("2026-")
@@ -158,18 +159,18 @@ def test_a_price_has_its_parts_and_a_dated_source(name: str, place: str, capacit
     ],
 )
 def test_what_no_source_tells_is_unknown(name: str, place: str, capacity: str) -> None:
-    assert prices.price(catalog.find(name), place, capacity) is None
+    assert prices.get_price(catalog.find(name), place, capacity) is None
 
 
 def test_a_spot_price_may_be_a_range() -> None:
-    found = prices.price(catalog.find("v5litepod-4"), "us-central1", "spot")
+    found = prices.get_price(catalog.find("v5litepod-4"), "us-central1", "spot")
     assert found is not None
     assert (round(found.low, 2), round(found.usd, 2), str(found)) == (0.72, 3.12, "0.72–3.12")
 
 
 def test_a_machine_alone_has_a_price_too() -> None:
-    tpu = prices.price(catalog.machine("ct5p-hightpu-4t"), "us-east5-a")
-    cpu = prices.price(catalog.machine("n2-standard-8"), "us-central1-b")
+    tpu = prices.get_price(catalog.find_machine("ct5p-hightpu-4t"), "us-east5-a")
+    cpu = prices.get_price(catalog.find_machine("n2-standard-8"), "us-central1-b")
     assert tpu is not None
     assert cpu is not None
     assert (tpu.usd, cpu.usd) == (16.80, 0.388)
@@ -180,7 +181,7 @@ def test_a_machine_alone_has_a_price_too() -> None:
     [("e2-micro", 0.0084), ("e2-small", 0.0168), ("n2-standard-16", 0.7769), ("n2-highcpu-8", 0.2868), ("n4-standard-4", 0.1814)],
 )
 def test_a_machine_that_no_list_names_costs_what_its_parts_do(name: str, usd: float) -> None:
-    found = prices.price(catalog.machine(name), "us-central1")
+    found = prices.get_price(catalog.find_machine(name), "us-central1")
     assert found is not None
     assert found.usd == pytest.approx(usd, rel=0.003)
     assert found.source == data.source("SKU")
@@ -191,25 +192,31 @@ def test_machines_cost_by_their_parts_what_the_list_says() -> None:
     table = data.load("prices")["machines"]
     for capacity in ("on-demand", "spot"):
         for name, usd in table[capacity].items():
-            machine = catalog.machine(name)
-            reckoned = rates.of_machine(machine, table["region"], capacity)
+            machine = catalog.find_machine(name)
+            reckoned = rates.machine_rate(machine, table["region"], capacity)
             if reckoned is not None and isinstance(usd, float):
                 assert reckoned == pytest.approx(usd, rel=0.02 if name.startswith("n1-standard-1") else 0.01), name
 
 
 def test_the_data_names_only_what_the_catalogue_has() -> None:
     found = data.load("rates")
-    families = {machine.family for machine in (*cpus.machines().values(), *(shape.machine for shape in gpus.machines().values()))}
+    families = {
+        machine.family
+        for machine in (*machine_types.cpu_machines().values(), *(shape.machine for shape in gpus.gpu_machines().values()))
+    }
     assert {*found["parts"], *found["gpus"]} <= families
-    assert set(found["shares"]) <= {name.rpartition("-")[0] for name in gpus.machines()}
+    assert set(found["shares"]) <= {name.rpartition("-")[0] for name in gpus.gpu_machines()}
     assert set(found["attached"]) == {gpu.name for gpu in gpus.GPUS if gpu.attached}
-    assert set(found["billed"]) <= set(cpus.machines())
+    assert set(found["billed"]) <= set(machine_types.cpu_machines())
     table = data.load("prices")["machines"]
     named = {name for key, rows in table.items() if isinstance(rows, dict) for name in rows}
-    known = {*cpus.machines(), *gpus.machines()}
+    known = {*machine_types.cpu_machines(), *gpus.gpu_machines()}
     assert named <= known
     assert set(data.load("prices")["attached"]) == {gpu.name for gpu in gpus.GPUS if gpu.attached}
-    assert {zones.region_of(zone) for each in EVERYTHING for zone in zones.of(each)} >= {"us-central1", "europe-west4"}
+    assert {availability.region_of(zone) for each in EVERYTHING for zone in availability.zones_of(each)} >= {
+        "us-central1",
+        "europe-west4",
+    }
 
 
 def test_the_region_that_is_quoted_has_a_price() -> None:

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sliceworks import catalog
-from sliceworks.base.errors import SliceworksError, UnknownAccelerator, WrongShape
-from sliceworks.catalog import topologies
+from sliceworks.base.errors import InvalidShape, SliceworksError, UnknownAccelerator
+from sliceworks.catalog import tpus
 from sliceworks.catalog.tpus import GENERATIONS, TPU7X, V4, V5P, V6E
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-ALL = list(catalog.slices())
+ALL = list(catalog.list_slices())
 
 # The table that our user's first document gives, row by row.
 TABLE = """
@@ -59,8 +59,8 @@ def test_the_table_of_types_comes_out_of_the_rules(row: str) -> None:
 )
 def test_a_type_name_has_one_default_topology_and_others(chips: int, default: str, others: set[str]) -> None:
     first, *rest = V5P.topologies(chips)
-    assert topologies.render(first) == default
-    assert {topologies.render(axes) for axes in rest} == others
+    assert tpus.format_topology(first) == default
+    assert {tpus.format_topology(axes) for axes in rest} == others
 
 
 @pytest.mark.parametrize(
@@ -88,10 +88,10 @@ def test_a_size_without_a_box_that_fits_does_not_exist(chips: int) -> None:
 def test_every_slice_agrees_with_itself() -> None:
     for each in ALL:
         assert each.hosts * each.chips_per_host == each.chips == prod(each.axes)
-        assert topologies.render(topologies.parse(each.topology)) == each.topology
+        assert tpus.format_topology(tpus.parse_topology(each.topology)) == each.topology
         assert each.multi_host == (each.hosts > 1) == (each.placement is not None)
         assert catalog.find(each.type_name, each.topology, each.chips_per_host) == each
-        assert catalog.slice_for(each.accelerator, each.topology, each.chips_per_host) == each
+        assert catalog.find_slice(each.accelerator, each.topology, each.chips_per_host) == each
         assert each.chips <= each.generation.pod
     assert len(set(ALL)) == len(ALL) > 900
 
@@ -100,7 +100,7 @@ def test_each_name_has_exactly_one_default() -> None:
     defaults = [each for each in ALL if each.is_default]
     assert len({each.type_name for each in defaults}) == len(defaults) == len({each.type_name for each in ALL})
     assert all(catalog.find(each.type_name) == each for each in defaults)
-    assert list(catalog.slices(defaults=True)) == defaults
+    assert list(catalog.list_slices(defaults=True)) == defaults
 
 
 def test_default_boxes_are_the_most_compact() -> None:
@@ -126,21 +126,21 @@ def test_two_hosts_of_four_chips_or_one_of_eight() -> None:
 
 
 def test_the_newest_generation_is_placed_by_a_policy_of_its_own() -> None:
-    found = catalog.slice_for("tpu7x", "4x4x4", 4)
+    found = catalog.find_slice("tpu7x", "4x4x4", 4)
     assert found.placement is not None
     assert found.placement.policy("near") == {"policyName": "near"}
     assert found.placement.resource() == {"workloadPolicy": {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "4x4x4"}}
-    older = catalog.slice_for("tpu-v5p-slice", "4x4x4").placement
+    older = catalog.find_slice("tpu-v5p-slice", "4x4x4").placement
     assert older is not None
     assert older.policy() == {"type": "COMPACT", "tpuTopology": "4x4x4"}
     assert older.resource() is None
 
 
 def test_only_the_oldest_takes_axes_in_any_order() -> None:
-    assert catalog.slice_for("tpu-v4-podslice", "8x4x4").hosts == 32
-    with pytest.raises(WrongShape, match="no topology") as caught:
-        catalog.slice_for("tpu-v5p-slice", "8x4x4")
-    assert caught.value.hint == "with 128 chips there is 4x4x8"
+    assert catalog.find_slice("tpu-v4-podslice", "8x4x4").hosts == 32
+    with pytest.raises(InvalidShape, match="is not a tpu-v5p-slice topology") as caught:
+        catalog.find_slice("tpu-v5p-slice", "8x4x4")
+    assert caught.value.hint == "topologies with 128 chips: 4x4x8"
 
 
 def test_what_a_node_of_a_slice_is_marked_with() -> None:
@@ -158,26 +158,26 @@ def test_a_machine_says_what_is_left_for_pods() -> None:
     eight = V6E.machines[-1]
     assert (eight.cpu, eight.listed_cpu) == (180, 360)
     assert eight.allocatable()["cpu"] == "179480m"
-    assert catalog.machine("e2-standard-4").allocatable() == {"cpu": "3920m", "memory": "13948518Ki"}
+    assert catalog.find_machine("e2-standard-4").allocatable() == {"cpu": "3920m", "memory": "13948518Ki"}
 
 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("v5p-4", "v5p-8 and v5p-16; the number counts cores, so 4 chips are v5p-8"),
-        ("v5p-100", "the nearest are v5p-64 and v5p-128"),
-        ("v5p-9", "the nearest are v5p-8 and v5p-16"),
+        ("v5p-4", "v5p-8 and v5p-16; the number counts TensorCores: 4 chips are v5p-8"),
+        ("v5p-100", "nearest: v5p-64 and v5p-128"),
+        ("v5p-9", "nearest: v5p-8 and v5p-16"),
         ("v5litepod-2", "v5litepod-1 and v5litepod-4"),
         ("v5lite-16", "v5litepod-16"),
         ("h100", "h100-80gb-1"),
         ("a3-mega", "a3-megagpu-8g"),
-        ("", "such as v4-8"),
+        ("", "known: v4-8"),
         ("tpu", "tpu7x-2"),
         ("v5p-99999999999999", "v5p-"),
     ],
 )
 def test_a_wrong_name_gets_the_closest_valid_ones(name: str, hint: str) -> None:
-    with pytest.raises(UnknownAccelerator, match="is called") as caught:
+    with pytest.raises(UnknownAccelerator, match="unknown accelerator") as caught:
         catalog.find(name)
     assert hint in caught.value.hint
 
@@ -185,29 +185,29 @@ def test_a_wrong_name_gets_the_closest_valid_ones(name: str, hint: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message", "hint"),
     [
-        (("tpu-v5-slice", "2x2", 4), "no TPU is called 'tpu-v5-slice'", "tpu-v5p-slice"),
-        (("tpu-v4-podslice", "1x2x2", 4), "1x2x2 is no topology of tpu-v4-podslice", "with 4 chips there is 2x2x1"),
-        (("tpu-v4-podslice", "2x2x3", 4), "2x2x3 is no topology", "the nearest are 2x2x2 and 2x2x4"),
-        (("tpu-v4-podslice", "4x4", 4), "4x4 is no topology", "2x2x4"),
+        (("tpu-v5-slice", "2x2", 4), "unknown TPU 'tpu-v5-slice'", "tpu-v5p-slice"),
+        (("tpu-v4-podslice", "1x2x2", 4), "1x2x2 is not a tpu-v4-podslice topology", "topologies with 4 chips: 2x2x1"),
+        (("tpu-v4-podslice", "2x2x3", 4), "2x2x3 is not a tpu-v4-podslice topology", "nearest: 2x2x2 and 2x2x4"),
+        (("tpu-v4-podslice", "4x4", 4), "4x4 is not a tpu-v4-podslice topology", "2x2x4"),
         (
             ("tpu-v6e-slice", "2x4", 1),
-            "1 chips per host do not fit tpu-v6e-slice 2x4",
+            "tpu-v6e-slice 2x4 has no hosts with 1 chips",
             "8 (ct6e-standard-8t) or 4 (ct6e-standard-4t)",
         ),
-        (("tpu-v6e-slice", "4x4", 8), "8 chips per host do not fit", "ask for 4 (ct6e-standard-4t)"),
-        (("tpu-v6e-slice", "four", 4), "'four' is no topology", "such as 4x8"),
-        (("tpu-v6e-slice", "02x2", 4), "'02x2' is no topology", "such as 4x8"),
+        (("tpu-v6e-slice", "4x4", 8), "has no hosts with 8 chips", "use 4 (ct6e-standard-4t)"),
+        (("tpu-v6e-slice", "four", 4), "'four' is not a topology", "such as 4x8"),
+        (("tpu-v6e-slice", "02x2", 4), "'02x2' is not a topology", "such as 4x8"),
     ],
 )
 def test_what_does_not_fit_is_said_in_words(call: tuple[str, str, int], message: str, hint: str) -> None:
     with pytest.raises(SliceworksError) as caught:
-        catalog.slice_for(*call)
+        catalog.find_slice(*call)
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
 def test_a_topology_of_another_size_is_refused_by_name() -> None:
-    with pytest.raises(WrongShape, match="v5p-256 has 128 chips, topology 4x4x4 has 64") as caught:
+    with pytest.raises(InvalidShape, match="v5p-256 has 128 chips, topology 4x4x4 has 64") as caught:
         catalog.find("v5p-256", "4x4x4")
     assert caught.value.hint == "topologies of v5p-256: 4x4x8"
 
@@ -224,12 +224,12 @@ def refusal(kind: type[SliceworksError], ask: Callable[[], object]) -> str:
 @given(st.text(max_size=12) | st.from_regex(r"(v4|v5p|v6e|v5litepod|7x)-[0-9]{0,6}", fullmatch=True))
 def test_any_name_is_found_or_refused_in_one_line(name: str) -> None:
     found = refusal(UnknownAccelerator, lambda: catalog.find(name))
-    assert found or name in catalog.type_names() or name.startswith(("7x-", "v5e-"))
+    assert found or name in catalog.list_type_names() or name.startswith(("7x-", "v5e-"))
 
 
 @given(st.sampled_from(GENERATIONS), st.lists(st.integers(0, 300), min_size=1, max_size=4), st.none() | st.integers(-1, 9))
 def test_any_topology_fits_or_is_refused(generation: catalog.Generation, axes: list[int], chips: int | None) -> None:
     text = "x".join(map(str, axes))
     fits = generation.has(tuple(axes)) if len(axes) == generation.dimensions else False
-    hint = refusal(WrongShape, lambda: catalog.slice_for(generation.label, text, chips))
+    hint = refusal(InvalidShape, lambda: catalog.find_slice(generation.label, text, chips))
     assert bool(hint) == (not fits or chips not in (None, *(each.chips for each in generation.machines_for(tuple(axes)))))

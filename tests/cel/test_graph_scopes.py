@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from sliceworks.cel.environment import EvaluationError
-from sliceworks.cel.formulas import ABSENT, MissingValue, TextFormula
-from sliceworks.cel.libraries.conditions import VALUE
-from sliceworks.cel.reads import Read
-from sliceworks.cel.rewriting import WrongCall, rewritten
-from sliceworks.cel.scopes import RUNTIME_TYPE, Scope, Types, WrongExpression
+from sliceworks.cel.engine import EvaluationError
+from sliceworks.cel.expressions import ABSENT, MissingValue, StringTemplate
+from sliceworks.cel.libraries.kro import RUNTIME_VALUE
+from sliceworks.cel.references import Reference
+from sliceworks.cel.scopes import RUNTIME_TYPE, InvalidExpression, Scope, Types
+from sliceworks.cel.source_rewrite import InvalidCall, rewrite
 from sliceworks.cel.types import CelType
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.structural import build
+from sliceworks.schemas import build
+from sliceworks.schemas.builtins import builtin_scheme
 
 _NODE: dict[str, Any] = {
     "type": "object",
@@ -30,7 +30,7 @@ _NODE: dict[str, Any] = {
         "namespace": {"type": "string"},
     },
 }
-_TYPES = Types({"a": build(_NODE), "b": build(_NODE), "job": catalogue().schema("batch", "v1", "Job")})
+_TYPES = Types({"a": build(_NODE), "b": build(_NODE), "job": builtin_scheme().schema("batch", "v1", "Job")})
 _SCOPE = Scope(_TYPES, {"item": (CelType("string"), None), "runtime": (RUNTIME_TYPE, None)})
 _DATA: dict[str, Any] = {
     "a": {
@@ -47,7 +47,7 @@ _DATA: dict[str, Any] = {
     "b": {},
     "job": {"status": {"conditions": [{"type": "Complete", "status": "True"}]}},
     "item": "i",
-    "runtime": VALUE,
+    "runtime": RUNTIME_VALUE,
 }
 
 
@@ -96,7 +96,7 @@ def test_only_what_is_read_is_handed_over() -> None:
 
 
 def test_a_lone_field_is_read_without_the_engine() -> None:
-    assert _SCOPE.compile("a.open.other.deep").path == Read("a", ("open", "other", "deep"))
+    assert _SCOPE.compile("a.open.other.deep").path == Reference("a", ("open", "other", "deep"))
     assert _SCOPE.compile("a.since").path is None
     assert _SCOPE.compile("a.?name").path is None
 
@@ -121,7 +121,7 @@ def test_what_is_missing_is_named(text: str, missing: str) -> None:
 
 def test_a_variable_that_is_not_there_yet_is_missing() -> None:
     formula = _SCOPE.compile("a.size / 0 + b.size")
-    with pytest.raises(MissingValue, match=r"b\.size is not there"):
+    with pytest.raises(MissingValue, match=r"b\.size not found"):
         formula.run({"a": _DATA["a"]})
     assert _SCOPE.compile("a.size == 3 || b.size == 1").run({"a": _DATA["a"]}) is True
 
@@ -142,7 +142,7 @@ def test_mistakes_are_not_missing_values(text: str) -> None:
         ("a.nmae", "unknown field nmae", "did you mean name?"),
         ("c.name", "unknown name c", "known here: a, b, item, job, runtime"),
         ("a.name.uperAscii()", "unknown function uperAscii", "did you mean upperAscii?"),
-        ("a.name + a.size", "+ cannot be used between string and int", "use string(…) to make it a text"),
+        ("a.name + a.size", "+ cannot be used between string and int", "use string(…)"),
         ("a.size < 1.5", "< cannot be used between int and double", ""),
         ("a.size ? 1 : 2", "? : cannot be used on int, int, int", ""),
         ("sets.contains([1], [1])", "unknown function sets.contains", "did you mean contains?"),
@@ -152,13 +152,13 @@ def test_mistakes_are_not_missing_values(text: str) -> None:
     ],
 )
 def test_complaints_say_what_would_be_right(text: str, message: str, remedy: str) -> None:
-    with pytest.raises(WrongExpression) as error:
+    with pytest.raises(InvalidExpression) as error:
         _SCOPE.compile(text)
-    assert (message, remedy) in [(one.message, one.remedy) for one in error.value.complaints]
+    assert (message, remedy) in [(issue.message, issue.hint) for issue in error.value.issues]
 
 
 def test_unknown_fields_may_be_read_where_they_are_kept_only() -> None:
-    with pytest.raises(WrongExpression, match="unknown field other"):
+    with pytest.raises(InvalidExpression, match="unknown field other"):
         _SCOPE.compile("a.other")
     assert _run("a.open.other") == {"deep": 1}
 
@@ -184,11 +184,11 @@ def test_lists_from_maps_have_the_order_of_the_keys(text: str, expected: list[An
 
 
 def test_texts_are_put_together() -> None:
-    text = TextFormula("n-${a.name}-${string(a.size)}", ("n-", _SCOPE.compile("a.name"), "-", _SCOPE.compile("string(a.size)")))
+    text = StringTemplate("n-${a.name}-${string(a.size)}", ("n-", _SCOPE.compile("a.name"), "-", _SCOPE.compile("string(a.size)")))
     assert text.run(_DATA) == "n-x-3"
     assert text.names == {"a"}
-    with pytest.raises(EvaluationError, match=r"dyn\(a\.size\) gives 3, which is no text"):
-        TextFormula("", (_SCOPE.compile("dyn(a.size)"),)).run(_DATA)
+    with pytest.raises(EvaluationError, match=r"dyn\(a\.size\) must return a string, got 3"):
+        StringTemplate("", (_SCOPE.compile("dyn(a.size)"),)).run(_DATA)
 
 
 def test_texts_with_nul_stay_whole() -> None:
@@ -212,10 +212,10 @@ def test_texts_with_nul_stay_whole() -> None:
     ],
 )
 def test_texts_are_rewritten_for_the_engine(text: str, expected: str) -> None:
-    assert rewritten(text) == expected
+    assert rewrite(text) == expected
 
 
 @pytest.mark.parametrize("argument", ["x", "{}", "{type: ''}", "{'type': '', status: ''}", "{type: '', type: '', status: ''}"])
 def test_conditions_are_made_of_plain_words(argument: str) -> None:
-    with pytest.raises(WrongCall):
-        rewritten(f"runtime.newCondition({argument})")
+    with pytest.raises(InvalidCall):
+        rewrite(f"runtime.newCondition({argument})")

@@ -1,4 +1,4 @@
-"""Who has no rules pays nothing for them: the engine is loaded with the first rule."""
+"""The CEL engine is loaded with the first rule, so definitions without rules do not pay for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 _PROGRAM = """
 import sys
 from sliceworks.cel.rules import compile_rules, evaluate_rules
-from sliceworks.schemas.structural import build
+from sliceworks.schemas import build
 
 plain = build({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "integer"}}}}})
 assert not compile_rules(plain, "s") and not evaluate_rules(plain, {"spec": {"a": 1}})

@@ -9,9 +9,9 @@ import pytest
 from tests.cel.corpus import OBSERVED, Case, cases, comparable, content, whole_schema
 
 from sliceworks.cel.rules import compile_rules, evaluate_rules
-from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas import MISSING, Schema, build
+from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.schemas.crds import with_type_and_metadata
-from sliceworks.schemas.structural import MISSING, Schema, build
 
 _CASES = cases()
 _OBSERVED: dict[str, Any] = orjson.loads(OBSERVED.read_bytes())
@@ -19,7 +19,7 @@ _GOOD = [case for case in _CASES if not _OBSERVED[case.name]["compile"]]
 
 
 def _schema(case: Case) -> Schema:
-    return build(with_type_and_metadata(whole_schema([case])), catalogue().component)
+    return build(with_type_and_metadata(whole_schema([case])), builtin_scheme().component)
 
 
 def _object(case: Case, value: Any) -> dict[str, Any]:

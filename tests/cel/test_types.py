@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from sliceworks.cel.environment import CompileError, Environment, Variable
-from sliceworks.cel.names import escape
-from sliceworks.cel.types import CelType, Declarations
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.structural import build
+from sliceworks.cel.types import CelType, Declarations, escape_field_name
+from sliceworks.schemas import build
+from sliceworks.schemas.builtins import builtin_scheme
 
 
 @pytest.mark.parametrize(
@@ -31,7 +30,7 @@ from sliceworks.schemas.structural import build
     ],
 )
 def test_names_are_escaped(name: str, escaped: str | None) -> None:
-    assert escape(name) == escaped
+    assert escape_field_name(name) == escaped
 
 
 @pytest.mark.parametrize(
@@ -57,13 +56,13 @@ def test_types_of_schemas(node: dict[str, Any], text: str | None) -> None:
 
 
 def test_a_schema_that_contains_itself_is_declared_once() -> None:
-    schema = catalogue().component("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
+    schema = builtin_scheme().component("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
     program = Environment({"self": Variable(schema)}).compile("self.properties.all(k, self.properties[k].properties.size() < 3)")
     assert program.result == "BOOL"
 
 
 def test_built_in_kinds_have_types() -> None:
-    schema = catalogue().schema("apps", "v1", "Deployment")
+    schema = builtin_scheme().schema("apps", "v1", "Deployment")
     environment = Environment({"deployment": Variable(schema)})
     assert environment.compile("deployment.spec.template.spec.containers.map(c, c.image)").result == "LIST<STRING>"
     assert environment.compile("deployment.metadata.labels['a'] == 'b'").names >= {"deployment"}
@@ -90,4 +89,4 @@ def test_fields_whose_names_differ_little_are_kept_apart() -> None:
     )
     environment = Environment({"self": Variable(schema)})
     for name in names:
-        assert environment.compile(f"self.{escape(name)}.x == 'y'").result == "BOOL"
+        assert environment.compile(f"self.{escape_field_name(name)}.x == 'y'").result == "BOOL"

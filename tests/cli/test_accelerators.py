@@ -1,4 +1,4 @@
-"""`accelerators list` and `accelerators show`: what they print, in every form."""
+"""The output of `accelerators list` and `accelerators show`, in every format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 import orjson
 import pytest
 import yaml
-from tests.support import texts
+from tests.support import golden_text
 
 from sliceworks import catalog
 from sliceworks.cli import main
@@ -35,31 +35,33 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         ("accelerators-show-b200-8", ["show", "b200-8"]),
     ],
 )
-def test_what_is_printed(golden: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    texts.check(golden, run(capsys, *arguments))
+def test_output_matches_golden(golden: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    golden_text.check(golden, run(capsys, *arguments))
 
 
-def test_json_and_yaml_say_the_same_as_the_catalogue(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_and_yaml_match_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     listed = orjson.loads(run(capsys, "list", "--kind", "tpu", "--all", "-o", "json"))
-    assert [(each["name"], each["topology"]) for each in listed] == [(each.type_name, each.topology) for each in catalog.slices()]
+    assert [(each["name"], each["topology"]) for each in listed] == [
+        (each.type_name, each.topology) for each in catalog.list_slices()
+    ]
     assert all(each["hosts"] * each["chipsPerHost"] == each["chips"] for each in listed)
     assert yaml.safe_load(run(capsys, "show", "l4-8", "-o", "yaml")) == orjson.loads(run(capsys, "show", "l4-8", "-o", "json"))
 
 
-def test_names_can_be_shown_again(capsys: pytest.CaptureFixture[str]) -> None:
+def test_listed_names_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
     names = run(capsys, "list", "-o", "name").split()
     assert len(set(names)) == len(names) > 300
     assert {catalog.find(name).type_name for name in names} == set(names)
     assert run(capsys, "show", "a2-highgpu-8g", "-o", "name") == "a100-40gb-8\n"
 
 
-def test_a_list_of_one_generation_grows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_one_generation_is_sorted_by_size(capsys: pytest.CaptureFixture[str]) -> None:
     listed = orjson.loads(run(capsys, "list", "--generation", "v5p", "-o", "json"))
     assert all(one["chips"] < other["chips"] for one, other in pairwise(listed))
     assert all(each["zones"]["visible"] for each in listed)
 
 
-def test_nothing_in_a_zone_that_no_one_knows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_zone_has_no_accelerators(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "list", "--zone", "moon-base1-a", "-o", "name") == ""
 
 
@@ -68,15 +70,15 @@ def test_nothing_in_a_zone_that_no_one_knows(capsys: pytest.CaptureFixture[str])
     [
         (
             ["show", "v5p-4"],
-            "error: no accelerator is called 'v5p-4'\nhint: the nearest are v5p-8 and v5p-16; the number counts cores",
+            "error: unknown accelerator 'v5p-4'\nhint: nearest: v5p-8 and v5p-16; the number counts TensorCores",
         ),
-        (["show", "a3-mega"], "error: no accelerator is called 'a3-mega'\nhint: the closest are a3-megagpu-8g\n"),
+        (["show", "a3-mega"], "error: unknown accelerator 'a3-mega'\nhint: closest: a3-megagpu-8g\n"),
         (["show", "v5p-256", "--topology", "4x4x4"], "error: v5p-256 has 128 chips, topology 4x4x4 has 64\n"),
-        (["show", "v5p-256", "--chips-per-host", "8"], "error: 8 chips per host do not fit tpu-v5p-slice 4x4x8\n"),
-        (["list", "--generation", "v9"], "error: no generation is called 'v9'\nhint: there are 7x, "),
+        (["show", "v5p-256", "--chips-per-host", "8"], "error: tpu-v5p-slice 4x4x8 has no hosts with 8 chips\n"),
+        (["list", "--generation", "v9"], "error: generation 'v9' not found\nhint: known generations: 7x, "),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_name_is_a_one_line_error(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["accelerators", *arguments]) == 1
     captured = capsys.readouterr()
     assert captured.err.startswith(message)

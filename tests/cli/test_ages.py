@@ -1,4 +1,4 @@
-"""Ages are by the cluster's clock: a twin's may run faster than the machine's, or be moved on."""
+"""Ages use the cluster's clock, which may run faster than the machine's clock or be advanced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.model_services import example
 
 from sliceworks.cli import main
 from sliceworks.kube import open_client
-from sliceworks.rehearsal import homes
+from sliceworks.platform import twin_home
 from sliceworks.serving import record as records
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ JOBSET: Object = {
 
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A twin in which three hours have passed since a model and a job came, of which the machine's clock knows nothing."""
+    """A twin whose clock has advanced three hours since a model and a job were created."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLICEWORKS_HOME", str(tmp_path_factory.mktemp("ages")))
         patch.setenv("SLICEWORKS_TWIN", NAME)
         assert main.run(["twin", "start", "--name", NAME, "--memory", "--speed", "1", "--quiet"]) == 0
         try:
-            found = homes.find(NAME).kubeconfig
+            found = twin_home.find(NAME).kubeconfig
             asyncio.run(_fill(found))
             assert main.run(["twin", "advance", "3h10m", "--name", NAME, "--quiet"]) == 0
             yield found
@@ -58,13 +58,13 @@ async def _fill(kubeconfig: Path) -> None:
     service = found.model_copy(update={"metadata": found.metadata.model_copy(update={"namespace": "default"})})
     document = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
     async with open_client(kubeconfig) as client:
-        await client.apply(records.write(service, document, ()), "default")
+        await client.apply(records.to_config_map(service, document, ()), "default")
         await client.create(JOBSET)
 
 
 @pytest.mark.parametrize("command", [("models", "list"), ("train", "list")])
 @pytest.mark.parametrize("by_environment", [False, True])
-def test_ages_are_by_the_twins_clock(
+def test_ages_use_the_twins_clock(
     kubeconfig: Path,
     command: tuple[str, ...],
     by_environment: bool,

@@ -1,4 +1,4 @@
-"""`env` beside a twin and a Terraform that makes nothing: what is in the cluster is planned, made, shown, put right and removed."""
+"""`env` with a twin and a fake Terraform: the cluster's objects are planned, applied, shown, repaired and deleted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.support.environments import EXAMPLES, SMALL
 
 from sliceworks.base import clock
 from sliceworks.cli import main
-from sliceworks.cli.env_apply import way_in
+from sliceworks.cli.env_apply import kubeconfig_command
 from sliceworks.kube import open_client
 from sliceworks.kube.resources import Resource
-from sliceworks.rehearsal import homes
+from sliceworks.platform import twin_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ TEAMS = "  teams: {research: {}}\n"
 
 
 class Shell:
-    """Runs commands here, and tells what they said."""
+    """Runs commands in this process and captures their output."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.file, self.terraform, self._capsys = folder / "environment.yaml", folder / "bin", capsys
@@ -45,7 +45,7 @@ class Shell:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The home of a twin that runs."""
+    """The home of a running twin."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("home")
         patch.setenv("SLICEWORKS_HOME", str(folder))
@@ -69,24 +69,24 @@ def env(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 def change_queue() -> None:
     async def work() -> None:
-        async with open_client(homes.find("default").kubeconfig) as client:
-            await client.patch(QUEUE, "slices", {"spec": {"queueingStrategy": "StrictFIFO"}}, field_manager="somebody")
+        async with open_client(twin_home.find("default").kubeconfig) as client:
+            await client.patch(QUEUE, "slices", {"spec": {"queueingStrategy": "StrictFIFO"}}, field_manager="another")
 
     clock.run(work())
 
 
-def test_the_way_into_a_cluster_is_a_command_that_names_it_whole() -> None:
+def test_connect_command_names_the_cluster() -> None:
     cluster = {"name": "training-cluster", "location": "us-central2", "endpoint": "10.0.0.2", "ca_certificate": "…"}
-    wanted = "gcloud container clusters get-credentials training-cluster --project my-project --location us-central2"
-    assert way_in("my-project", cluster) == wanted
+    expected = "gcloud container clusters get-credentials training-cluster --project my-project --location us-central2"
+    assert kubeconfig_command("my-project", cluster) == expected
 
 
-def test_apply_tells_counts_and_the_names_of_everything(env: Shell) -> None:
+def test_apply_prints_counts_and_names(env: Shell) -> None:
     assert env("apply", "--twin") == 0, env.err
     assert "gcloud" not in env.err
     rows = env.rows()
-    made = next(row for row in rows if row[0] == "cluster")
-    assert int(made[1]) > 8
+    created = next(row for row in rows if row[0] == "cluster")
+    assert int(created[1]) > 8
     assert ["cluster/queues", "LocalQueue", "research/queue"] in rows
     assert "Applying cluster/kueue: done in " in env.err
     assert env("apply", "--twin", "-q", "-o", "json") == 0
@@ -96,12 +96,12 @@ def test_apply_tells_counts_and_the_names_of_everything(env: Shell) -> None:
     assert again["2-cluster"]["cluster"]
 
 
-def test_a_plan_before_there_is_a_cluster_tells_what_would_be_made(env: Shell) -> None:
+def test_plan_without_cluster_lists_objects_to_create(env: Shell) -> None:
     assert env("plan", "--twin", "-q") == 0, env.err
     assert ["cluster/queues", "+", "LocalQueue", "research/queue"] in env.rows()
 
 
-def test_a_full_plan_has_terraforms_own_words_after_ours(env: Shell) -> None:
+def test_full_plan_includes_terraform_output(env: Shell) -> None:
     assert env("plan", "--twin", "--full", "-q") == 0, env.err
     ours, _, words = env.out.partition("# 0-bootstrap\n")
     assert "LocalQueue research/queue" in ours
@@ -110,7 +110,7 @@ def test_a_full_plan_has_terraforms_own_words_after_ours(env: Shell) -> None:
     assert env("plan", "--twin", "--full", "-o", "json", "-q") == 2
 
 
-def test_a_plan_for_the_cloud_names_what_would_be_fetched(env: Shell) -> None:
+def test_plan_for_google_cloud_lists_downloads(env: Shell) -> None:
     assert env("plan", "-q") == 0, env.err
     assert ["cluster/jobset", "+", "Release", "v0.12.0"] in env.rows()
     assert ["cluster/kueue", "+", "Release", "v0.15.0"] in env.rows()
@@ -122,7 +122,7 @@ def test_destroy_needs_no_graphs(env: Shell) -> None:
     assert env("destroy", "--twin", "-y", "-q") == 0, env.err
 
 
-def test_a_plan_asks_the_cluster_and_show_tells_what_drifted(env: Shell) -> None:
+def test_plan_and_show_report_drift(env: Shell) -> None:
     assert env("apply", "--twin", "-q") == 0, env.err
     env.write("  teams: {serving: {}}\n")
     assert env("plan", "--twin", "-q", "-o", "json") == 0, env.err
@@ -139,44 +139,44 @@ def test_a_plan_asks_the_cluster_and_show_tells_what_drifted(env: Shell) -> None
     assert env("apply", "--twin", "-q") == 0
     assert env("show", "--drift", "--twin", "-o", "name") == 0
     assert env("plan", "--twin", "-o", "name") == 0, env.err
-    assert (env.out, "small: nothing would change" in env.err) == ("", True)
+    assert (env.out, "small: no changes" in env.err) == ("", True)
 
 
-def test_resize_gives_the_queue_the_chips_that_there_are(env: Shell) -> None:
+def test_resize_updates_queue_quota(env: Shell) -> None:
     assert env("apply", "--twin", "-q") == 0, env.err
     (env.terraform / "planned").write_text('delete module.node_pools.this["slice-0"]')
     env.write("", SMALL.replace("type: v4-16", "type: v4-16, count: 1") + TEAMS)
     assert env("resize", "slice", "0", "--twin", "-q") == 0, env.err
 
     async def quota() -> str:
-        async with open_client(homes.find("default").kubeconfig) as client:
+        async with open_client(twin_home.find("default").kubeconfig) as client:
             groups = (await client.get(QUEUE, "slices"))["spec"]["resourceGroups"]
             return str(groups[0]["flavors"][0]["resources"][0]["nominalQuota"])
 
     assert clock.run(quota()) == "0"
 
 
-def test_destroy_takes_everything_out_and_tells_what_stays(env: Shell) -> None:
+def test_destroy_deletes_objects_and_lists_the_rest(env: Shell) -> None:
     assert env("apply", "--twin", "-q") == 0, env.err
     assert env("destroy", "--twin", "-y") == 0, env.err
     assert int(next(row for row in env.rows() if row[0] == "cluster")[1]) > 8
-    assert "stays: project my-project, and the services that are enabled in it" in env.err
+    assert "kept: project my-project, and the services that are enabled in it" in env.err
     assert env("show", "--twin", "-o", "name") == 0
     assert env.out == ""
 
 
-def test_a_namespace_that_stays_is_told_with_its_reason(env: Shell) -> None:
+def test_kept_namespace_is_reported_with_reason(env: Shell) -> None:
     assert env("apply", "--twin", "-q") == 0, env.err
 
     async def note() -> None:
         metadata = {"name": "notes", "namespace": "research"}
-        async with open_client(homes.find("default").kubeconfig) as client:
+        async with open_client(twin_home.find("default").kubeconfig) as client:
             await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
 
     clock.run(note())
     env.write()
     assert env("apply", "--twin") == 0, env.err
-    assert "Namespace research is no longer asked for, and stays: ConfigMap notes is in it" in env.err
+    assert "Namespace research is no longer in the document but is kept: it contains ConfigMap notes" in env.err
 
 
 SQL = """kind: ResourceGraphDefinition
@@ -189,44 +189,44 @@ spec:
 SERVICE = "  selfService: {modelRegistries: [{secret: kaggle-secret, file: kaggle.json}]%s}\n"
 
 
-def test_nothing_is_begun_without_the_credentials_that_are_asked_for(env: Shell) -> None:
+def test_missing_registry_credentials_are_an_error(env: Shell) -> None:
     env.write(SERVICE % "")
     assert env("apply", "-y") == 1
-    assert f"error: {env.file.parent / 'kaggle.json'}: there is no such file" in env.err
+    assert f"error: {env.file.parent / 'kaggle.json'}: file not found" in env.err
     assert "--skip secrets" in env.err
     assert not (env.terraform / "calls").exists()
     env.write()
 
 
-def test_check_tells_what_apply_does_not_do(env: Shell) -> None:
+def test_check_reports_what_apply_does_not_do(env: Shell) -> None:
     env.write("  addons: {gateway: true}\n")
     assert env("check") == 0
-    said = env.err.splitlines()
-    assert "small: nothing is wrong" in said
-    assert said[-1].startswith("note: addons.gateway: there is no registry to build its image into")
+    output = env.err.splitlines()
+    assert "small: all checks passed" in output
+    assert output[-1].startswith("note: addons.gateway: no registry to push its image to")
     env.write()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
-        ("kind: ConfigMap\nmetadata: {name: a}\n", "ConfigMap/a is no ResourceGraphDefinition"),
+        ("kind: ConfigMap\nmetadata: {name: a}\n", "ConfigMap/a is not a ResourceGraphDefinition"),
         ("", "no such file"),
-        (SQL, "g, one: no role is known with which Config Connector keeps a SQLInstance"),
+        (SQL, "g, one: no role is known for Config Connector to manage a SQLInstance"),
     ],
 )
-def test_graphs_that_cannot_be_published_are_refused_before_anything_is_made(env: Shell, text: str, said: str) -> None:
+def test_invalid_graphs_are_rejected_before_apply(env: Shell, text: str, expected: str) -> None:
     if text:
         (env.file.parent / "graph.yaml").write_text(text)
     env.write("  selfService: {graphs: [graph.yaml]}\n  addons: {graphs: true, image: a/b:c}\n")
     for command in (("check",), ("apply", "-y"), ("plan",)):
         assert env(*command) == 1
-        assert said in env.err
+        assert expected in env.err
     assert not (env.terraform / "calls").exists()
     env.write()
 
 
-def test_a_graph_that_does_not_compile_is_refused_with_its_place(env: Shell) -> None:
+def test_graph_compile_error_has_its_location(env: Shell) -> None:
     graph = (EXAMPLES / "graphs" / "gemma-on-tpu" / "definition.yaml").read_text()
     (env.file.parent / "graph.yaml").write_text(graph.replace("${bucket.metadata.name}", "${bucket.metadata.nam}"))
     env.write("  selfService: {graphs: [graph.yaml]}\n  addons: {graphs: true, image: a/b:c}\n")
@@ -236,12 +236,12 @@ def test_a_graph_that_does_not_compile_is_refused_with_its_place(env: Shell) -> 
     env.write()
 
 
-def test_builds_give_config_connector_the_roles_that_the_graphs_need(env: Shell) -> None:
+def test_build_grants_config_connector_the_roles_of_graphs(env: Shell) -> None:
     graph = (EXAMPLES / "graphs" / "gemma-on-tpu" / "definition.yaml").read_text()
     (env.file.parent / "graph.yaml").write_text(graph)
     env.write("  selfService: {graphs: [graph.yaml]}\n  addons: {graphs: true, image: a/b:c}\n")
     folder = env.file.parent / "builds"
     assert env("cloudbuild", "--to", str(folder), "-q") == 0, env.err
-    given = orjson.loads((folder / "stages" / "2-cluster" / "environment.auto.tfvars.json").read_bytes())
-    assert "roles/storage.admin" in given["config_connector"]["roles"]
+    variables = orjson.loads((folder / "stages" / "2-cluster" / "environment.auto.tfvars.json").read_bytes())
+    assert "roles/storage.admin" in variables["config_connector"]["roles"]
     env.write()

@@ -1,4 +1,4 @@
-"""`sliceworks graph`: what is printed for a graph and its instance, and what is said of those that are wrong."""
+"""`sliceworks graph`: its output for graphs and instances, and its errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import orjson
 import pytest
-from tests.support import texts
+from tests.support import golden_text
 
 from sliceworks.cli import main
 
@@ -70,16 +70,16 @@ def files(folder: Path, **contents: str) -> list[str]:
         ("graph-diagram-svg", ["diagram", DEFINITION]),
     ],
 )
-def test_what_is_printed(golden: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    texts.check(golden, run(capsys, *arguments)[0])
+def test_output_matches_golden(golden: str, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    golden_text.check(golden, run(capsys, *arguments)[0])
 
 
-def test_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_graph_in_original_form(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = run(capsys, "check", WRITTEN, code=1)
-    old = "name and namespace of externalRef stand beside metadata, an old form; write metadata: {name: …, namespace: …}"
+    old = "externalRef with name and namespace outside metadata is deprecated; write metadata: {name: …, namespace: …}"
     assert err.splitlines() == [
         f"error: {WRITTEN}/instance.yaml:7: unknown field spec.kaggelSecret; did you mean kaggleSecret?",
-        f"warning: {WRITTEN}/rgd.yaml:7: apiVersion: kro.run/v1alpha1 is an old form; write apiVersion: v1alpha1",
+        f"warning: {WRITTEN}/rgd.yaml:7: apiVersion: kro.run/v1alpha1 is deprecated; write apiVersion: v1alpha1",
         f"warning: {WRITTEN}/rgd.yaml:20: {old}",
     ]
     assert "wrong" in out
@@ -90,18 +90,18 @@ def test_as_it_was_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert found[1]["order"][0] == "project"
 
 
-def test_instance_that_is_wrong_is_not_rendered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_instance_is_not_rendered(capsys: pytest.CaptureFixture[str]) -> None:
     _, err = run(capsys, "render", f"{WRITTEN}/rgd.yaml", f"{WRITTEN}/instance.yaml", code=1)
     assert err == (f"error: {WRITTEN}/instance.yaml:7: unknown field spec.kaggelSecret\nhint: did you mean kaggleSecret?\n")
 
 
-def test_every_mistake_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_error_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = GRAPH.replace("schema.spec.size", "schema.spec.sice").replace("kind: Service", "kind: Servise")
     _, err = run(capsys, "check", *files(tmp_path, graph=wrong), code=1)
     lines = [line.removeprefix(f"error: {tmp_path}/") for line in err.splitlines()]
     for place, *words in (
         ("graph.yaml:13: ", "unknown field sice", "${string(schema.spec.sice)}", "did you mean size?"),
-        ("graph.yaml:19: ", "unknown kind Servise of v1", "did you mean Service?"),
+        ("graph.yaml:19: ", "unknown kind Servise in v1", "did you mean Service?"),
     ):
         assert any(line.startswith(place) and all(word in line for word in words) for line in lines), err
 
@@ -113,14 +113,14 @@ def test_states_of_resources(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     found = {each["resource"]: each for each in orjson.loads(run(capsys, "render", graph, shop, "-o", "json")[0])}
     assert found["settings"]["objects"][0]["data"] == {"size": "2"}
     assert [obj["metadata"]["name"] for obj in found["notes"]["objects"]] == ["corner-red"]
-    assert (found["last"]["state"], found["last"]["because"]) == ("undecided", 'only if ${service.spec.clusterIP != ""}')
+    assert (found["last"]["state"], found["last"]["because"]) == ("unresolved", 'only if ${service.spec.clusterIP != ""}')
     assert found["last"]["unknown"] == ["${service.spec.clusterIP}"]
     found = {each["resource"]: each for each in orjson.loads(run(capsys, "render", graph, closed, "-o", "json")[0])}
-    assert (found["service"]["state"], found["service"]["because"]) == ("left out", "${schema.spec.open}")
-    assert (found["last"]["state"], found["last"]["because"]) == ("left out", "service is left out")
+    assert (found["service"]["state"], found["service"]["because"]) == ("excluded", "${schema.spec.open}")
+    assert (found["last"]["state"], found["last"]["because"]) == ("excluded", "service is excluded")
     assert len(found["notes"]["objects"]) == 2
     text, _ = run(capsys, "render", graph, closed)
-    assert "# service: left out, ${schema.spec.open}\n" in text
+    assert "# service: excluded, ${schema.spec.open}\n" in text
 
 
 def test_diff_of_two_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,10 +138,10 @@ def test_diff_of_two_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ]
     assert err == "2 to create, 1 to change, 3 to delete.\n"
     run(capsys, "diff", graph, other, "--from-instance", shop, "--exit-code", code=1)
-    assert run(capsys, "diff", graph, shop, "--from-instance", shop, "--exit-code") == ("", "Nothing changes.\n")
+    assert run(capsys, "diff", graph, shop, "--from-instance", shop, "--exit-code") == ("", "No changes.\n")
 
 
-def test_kinds_from_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_kinds_from_crd_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     uses = GRAPH.replace("kind: Service, metadata: {name", "kind: Box, metadata: {name").replace(
         "{apiVersion: v1, kind: Box", "{apiVersion: example.com/v1, kind: Box"
     )
@@ -169,13 +169,13 @@ spec:
 """
     graph, box = files(tmp_path, graph=uses, box=definition)
     _, err = run(capsys, "check", graph, code=1)
-    assert "unknown kind Box of example.com/v1" in err
+    assert "unknown kind Box in example.com/v1" in err
     run(capsys, "check", graph, "--crds", box)
     _, err = run(capsys, "check", graph, "--crds", graph, code=1)
-    assert "has no CustomResourceDefinitions" in err
+    assert "contains no CustomResourceDefinition" in err
 
 
-def test_graph_that_uses_the_kind_of_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_graph_uses_kind_of_another_graph(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     street = """
 apiVersion: kro.run/v1alpha1
 kind: ResourceGraphDefinition
@@ -189,10 +189,10 @@ spec:
     first, second = files(tmp_path, a_street=street, b_shop=GRAPH)
     run(capsys, "check", first, second)
     _, err = run(capsys, "check", first, code=1)
-    assert "unknown kind Shop of kro.run/v1alpha1" in err
+    assert "unknown kind Shop in kro.run/v1alpha1" in err
 
 
-def test_folders_are_searched_to_the_bottom(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_are_searched_recursively(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for folder in ("shops/deep", ".hidden"):
         (tmp_path / folder).mkdir(parents=True)
     files(tmp_path / "shops" / "deep", graph=GRAPH)
@@ -201,17 +201,25 @@ def test_folders_are_searched_to_the_bottom(tmp_path: Path, capsys: pytest.Captu
     assert run(capsys, "check", str(tmp_path), "-o", "name")[0].splitlines() == ["ResourceGraphDefinition/shops", "Shop/corner"]
 
 
-def test_files_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsuitable_files_are_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     graph, shop = files(tmp_path, graph=GRAPH, shop=SHOP)
-    assert "has no ResourceGraphDefinition" in run(capsys, "render", shop, graph, code=1)[1]
-    assert "has no Shop of kro.run/v1alpha1" in run(capsys, "render", graph, graph, code=1)[1]
-    assert "there is no ResourceGraphDefinition" in run(capsys, "check", shop, code=1)[1]
+    assert "contains no ResourceGraphDefinition" in run(capsys, "render", shop, graph, code=1)[1]
+    assert "contains no Shop of kro.run/v1alpha1" in run(capsys, "render", graph, graph, code=1)[1]
+    assert "no ResourceGraphDefinition found" in run(capsys, "check", shop, code=1)[1]
     _, err = run(capsys, "diff", graph, shop, "--from-rgd", graph, "--twin", code=2)
-    assert "a cluster is named too" in err
+    assert "cannot be combined with a cluster" in err
     assert run(capsys, "check", str(tmp_path / "missing.yaml"), code=2)[1].startswith("error: ")
 
 
-def test_picture_is_well_formed_and_nothing_overlaps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_gemma_ships_its_rights(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "rights", DEFINITION)[0] == Path(DEFINITION).with_name("rights.yaml").read_text()
+
+
+def test_rights_of_documents_without_a_definition(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "no ResourceGraphDefinition found" in run(capsys, "rights", INSTANCE, code=1)[1]
+
+
+def test_diagram_is_well_formed_without_overlap(capsys: pytest.CaptureFixture[str]) -> None:
     root = ElementTree.fromstring(run(capsys, "diagram", DEFINITION)[0])
     boxes = [
         tuple(float(rect.attrib[name]) for name in ("x", "y", "width", "height"))
@@ -223,4 +231,4 @@ def test_picture_is_well_formed_and_nothing_overlaps(capsys: pytest.CaptureFixtu
         for left, top, wide, high in boxes[number + 1 :]:
             assert x + width <= left or left + wide <= x or y + height <= top or top + high <= y
     words = [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"GemmaOnTPUServer", "downloadCheckpoint", "ServiceAccount · given back"} <= set(words)
+    assert {"GemmaOnTPUServer", "downloadCheckpoint", "StorageBucket · retained"} <= set(words)

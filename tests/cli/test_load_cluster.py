@@ -17,12 +17,12 @@ import pytest
 from tests.support.model_twins import model_twin
 from tokenizers import Tokenizer, models
 
-from sliceworks.base import clock, yamls
+from sliceworks.base import clock, yaml_documents
 from sliceworks.cli import connections, main
 from sliceworks.cloud import Session, Token
 from sliceworks.kube import open_client
-from sliceworks.kube.well_known import CONFIG_MAP, JOB, NETWORK_POLICY, POD, SECRET, SERVICE
-from sliceworks.rehearsal import homes
+from sliceworks.kube.resources import CONFIG_MAP, JOB, NETWORK_POLICY, POD, SECRET, SERVICE
+from sliceworks.platform import twin_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +57,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A model behind a gateway that asks for a key."""
+    """A model behind a gateway that requires a key."""
     with model_twin(tmp_path_factory.mktemp("load")) as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLICEWORKS_GATEWAY_KEY", "mine")
         in_cloud("POST", "/storage/v1/b?project=p", b'{"name": "loads"}')
@@ -70,7 +70,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def on_cluster(work: Callable[[Client], Any]) -> Any:
     async def act() -> Any:
-        async with open_client(homes.find("models").state().kubeconfig) as client:
+        async with open_client(twin_home.find("models").state().kubeconfig) as client:
             return await work(client)
 
     return asyncio.run(act())
@@ -88,7 +88,7 @@ def document(folder: Path, **fields: Any) -> Path:
     }
     file = folder / "test.yaml"
     kind = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "LoadTest", "metadata": {"name": "chat"}}
-    file.write_text(yamls.dump({**kind, "spec": spec}))
+    file.write_text(yaml_documents.dump({**kind, "spec": spec}))
     return file
 
 
@@ -96,8 +96,8 @@ def load(file: Path, *words: str) -> int:
     return main.run(["load", "run", "-f", str(file), "--twin", "-q", "-o", "json", *words])
 
 
-def left_behind() -> list[str]:
-    """What is in the cluster of load tests."""
+def remaining_objects() -> list[str]:
+    """The objects of load tests in the cluster."""
 
     async def look(client: Client) -> list[str]:
         kinds = (JOB, POD, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY)
@@ -108,15 +108,15 @@ def left_behind() -> list[str]:
     return found
 
 
-def test_a_model_service_is_found_by_its_name(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prompts and tokenizer come from a bucket here too; the server reports what the tokenizer would count."""
+def test_model_service_is_found_by_name(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Prompts and tokenizer come from a bucket; the server reports what the tokenizer would count."""
     distant = {"prompts": {"file": "gs://loads/prompts/two.jsonl"}, "tokens": {"tokenizer": "gs://loads/tokenizer.json"}}
     assert load(document(tmp_path, **distant)) == 0, capsys.readouterr()
     found = orjson.loads(capsys.readouterr().out)
     assert found["url"].startswith("http://127.")
     assert (found["summary"]["succeeded"], found["tokens"]["server"]) == (20, 20)
     [folder] = (tmp_path / "runs").iterdir()
-    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "pieces.parquet", "senders.log"}
+    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet", "workers.log"}
 
 
 TOKENIZER = Tokenizer(models.WordLevel({"[unknown]": 0}, unk_token="[unknown]")).to_str().encode()
@@ -124,12 +124,12 @@ PODS = {"where": "cluster", "count": 2, "image": "load-worker:1", "cpu": "100m",
 
 
 def in_cloud(method: str, path: str, content: bytes = b"") -> bytes:
-    """What the twin's cloud answers."""
+    """A response of the twin's cloud."""
 
     async def ask() -> bytes:
         address, token = connections.twin_cloud()
         async with Session(address, Token(token)) as session:
-            return (await session.raw(method, path, content, {"content-type": "application/json"})).body
+            return (await session.send_raw(method, path, content, {"content-type": "application/json"})).body
 
     return asyncio.run(ask())
 
@@ -139,16 +139,16 @@ def put(name: str, content: bytes) -> None:
 
 
 def rows(folder: Path) -> list[tuple[Any, ...]]:
-    """How many requests each worker has, and how many are different."""
+    """The number of requests of each worker, and the number of distinct ones."""
     with duckdb.connect() as connection:
         file = str(next((folder / "runs").iterdir()) / "requests.parquet")
         query = "SELECT worker, count(*), count(DISTINCT number) FROM read_parquet($1) GROUP BY worker ORDER BY worker"
         return connection.execute(query, [file]).fetchall()
 
 
-def test_pods_send_and_their_rows_come_back(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The example, with fewer pods and requests. Prompts come from a bucket, and results go into one."""
-    (given,) = yamls.load_path(EXAMPLE)
+def test_pods_send_and_return_rows(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The example with fewer pods and requests; prompts come from a bucket, results are written to one."""
+    (given,) = yaml_documents.load_path(EXAMPLE)
     spec: dict[str, Any] = given.data["spec"]
     fields = {
         **spec,
@@ -164,9 +164,9 @@ def test_pods_send_and_their_rows_come_back(home: Path, tmp_path: Path, capsys: 
     found = orjson.loads(capsys.readouterr().out)
     assert (found["valid"], found["summary"]["succeeded"]) == (True, 20)
     assert rows(tmp_path) == [(0, 10, 10), (1, 10, 10)]
-    assert left_behind() == []
+    assert remaining_objects() == []
     [folder] = (tmp_path / "runs").iterdir()
-    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "pieces.parquet"}
+    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet"}
     for file in folder.iterdir():
         name = f"kept%2F{folder.name}%2F{file.name}"
         assert in_cloud("GET", f"/storage/v1/b/loads/o/{name}?alt=media") == file.read_bytes()
@@ -175,26 +175,29 @@ def test_pods_send_and_their_rows_come_back(home: Path, tmp_path: Path, capsys: 
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"prompts": {"file": "gs://nowhere/x.jsonl"}}, "gs://nowhere/x.jsonl: cannot be read: "),
+        ({"prompts": {"file": "gs://nowhere/x.jsonl"}}, "gs://nowhere/x.jsonl: cannot read: "),
         ({"tokens": {"tokenizer": "gs://loads/prompts/two.jsonl"}}, "not a tokenizer: "),
-        ({"results": {"bucket": "gs://nowhere/runs"}}, "gs://nowhere/runs: results cannot be put there: "),
-        ({"target": {"modelService": {"name": "chet"}}}, "there is no model service 'chet' in default\nhint: did you mean chat?"),
-        ({"model": "tinny"}, "chat does not serve 'tinny'"),
-        ({"api": "oip-infer"}, "spec: api oip-infer needs the field infer"),
+        ({"results": {"bucket": "gs://nowhere/runs"}}, "gs://nowhere/runs: cannot write results: "),
+        (
+            {"target": {"modelService": {"name": "chet"}}},
+            "model service 'chet' not found in namespace default\nhint: did you mean chat?",
+        ),
+        ({"model": "tinny"}, "model service chat has no model 'tinny'"),
+        ({"api": "oip-infer"}, "spec: infer: required with api oip-infer"),
     ],
 )
-def test_what_cannot_be_is_told_before_anything_starts(
+def test_impossible_test_is_rejected_before_start(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], fields: dict[str, Any], problem: str
 ) -> None:
     assert load(document(tmp_path, **{"workers": PODS, **fields})) in (1, 2)
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
-    assert left_behind() == []
+    assert remaining_objects() == []
 
 
 @contextmanager
-def under_way(folder: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A test whose pods have begun to send, and some of whose rows are here."""
+def start_test(folder: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A test whose pods have started to send and some of whose rows have arrived."""
     file = document(folder, workers={**PODS, "count": count}, stages=[{"constant": 20, "for": "6s"}])
     command = [sys.executable, "-m", "sliceworks", "load", "run", "-f", str(file), "--twin", "-q"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as running:
@@ -209,28 +212,28 @@ def concluded(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_killed_pod_leaves_what_it_measured(home: Path, tmp_path: Path) -> None:
+def test_rows_of_killed_pod_are_kept(home: Path, tmp_path: Path) -> None:
     async def kill(client: Client) -> str:
         pods = (await client.list_all(POD, "default", labels="sliceworks.dev/load-test")).items
         name: str = next(each["metadata"]["name"] for each in pods if "-2-" in each["metadata"]["name"])
         await client.delete(POD, name, "default", grace_period_seconds=0)
         return name
 
-    with under_way(tmp_path, 2) as running:
+    with start_test(tmp_path, 2) as running:
         name = on_cluster(kill)
         assert running.wait(90) == 1
     result = concluded(tmp_path)
-    assert any(each.startswith(f"sender 1: pod/{name} ") for each in result["problems"]), result["problems"]
+    assert any(each.startswith(f"worker 1: pod/{name} ") for each in result["problems"]), result["problems"]
     counts = sorted(many for _, many, _ in rows(tmp_path))
     assert 0 < counts[0] < counts[1] == 60
-    assert left_behind() == []
+    assert remaining_objects() == []
 
 
-def test_ctrl_c_keeps_what_was_measured_and_removes_the_pods(home: Path, tmp_path: Path) -> None:
-    with under_way(tmp_path, 1) as running:
+def test_ctrl_c_keeps_rows_and_deletes_pods(home: Path, tmp_path: Path) -> None:
+    with start_test(tmp_path, 1) as running:
         running.send_signal(signal.SIGINT)
         assert running.wait(90) == 1
     result = concluded(tmp_path)
     assert result["problems"][0] == "ended early: it was interrupted"
     assert 0 < result["summary"]["succeeded"] < 120
-    assert left_behind() == []
+    assert remaining_objects() == []

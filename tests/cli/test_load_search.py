@@ -1,4 +1,4 @@
-"""A search that somebody interrupts: no further rate is tried, and what was cut short says nothing about its rate."""
+"""Searches for the maximum rate: an interrupted search tries no further rate and does not judge the interrupted one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 
-from sliceworks.base import yamls
-from sliceworks.cli import load_perform
+from sliceworks.base import yaml_documents
+from sliceworks.cli import load_runner
 from sliceworks.cli.main import run
-from sliceworks.loadtest.running import INTERRUPTED, not_started
+from sliceworks.loadtest import load_plan
+from sliceworks.loadtest.runner import INTERRUPTED, not_started_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,34 +32,34 @@ DOCUMENT: dict[str, Any] = {
 
 def result(stopped: str) -> dict[str, Any]:
     problems = [f"ended early: {stopped}"] if stopped else []
-    return {"valid": not problems, "kept": True, "stopped": stopped, "problems": problems, "objectives": []}
+    return {"valid": not problems, "met": True, "stopped": stopped, "problems": problems, "objectives": []}
 
 
-@pytest.mark.parametrize("began", [True, False])
-def test_nothing_more_is_tried(
-    began: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("started", [True, False])
+def test_interrupted_search_stops(
+    started: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tried: list[str] = []
 
     def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
         tried.append(test.name)
-        if len(tried) == 2 and not began:
-            raise not_started(INTERRUPTED, tmp_path)
+        if len(tried) == 2 and not started:
+            raise not_started_error(INTERRUPTED, tmp_path)
         return result(INTERRUPTED if len(tried) == 2 else ""), tmp_path / test.name
 
-    monkeypatch.setattr(load_perform, "performed", performed)
+    monkeypatch.setattr(load_runner, "run_test", performed)
     file = tmp_path / "test.yaml"
-    file.write_text(yamls.dump(DOCUMENT))
-    assert run(["load", "search", "-f", str(file), "--from", "4", "--most", "64", "-o", "json"]) == 1
-    told = capsys.readouterr()
-    found = orjson.loads(told.out)
+    file.write_text(yaml_documents.dump(DOCUMENT))
+    assert run(["load", "search", "-f", str(file), "--from", "4", "--max", "64", "-o", "json"]) == 1
+    reported = capsys.readouterr()
+    found = orjson.loads(reported.out)
     assert tried == ["limit-at-4", "limit-at-8"]
     assert (found["held"], found["failed"], [each["rate"] for each in found["probes"]]) == (4, None, [4])
-    assert "interrupted: this is what was found until then" in told.err
+    assert "interrupted; showing the result so far" in reported.err
 
 
 @pytest.mark.parametrize(("rate", "name"), [(10_000, "10000"), (123_456, "123500"), (0.0124, "0.0124"), (5.65685, "5.657")])
-def test_rates_are_written_out(
+def test_rates_are_printed(
     rate: float, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tried: list[str] = []
@@ -67,37 +68,90 @@ def test_rates_are_written_out(
         tried.append(test.name)
         return result(""), tmp_path / test.name
 
-    monkeypatch.setattr(load_perform, "performed", performed)
+    monkeypatch.setattr(load_runner, "run_test", performed)
     file = tmp_path / "test.yaml"
-    file.write_text(yamls.dump(DOCUMENT))
-    assert run(["load", "search", "-f", str(file), "--from", str(rate), "--most", str(rate)]) == 0
+    file.write_text(yaml_documents.dump(DOCUMENT))
+    assert run(["load", "search", "-f", str(file), "--from", str(rate), "--max", str(rate)]) == 0
     assert tried == [f"limit-at-{name}"]
-    assert f"{name} requests/s hold, the most that was tried" in capsys.readouterr().out
+    assert f"{name} requests/s meet the objectives (the highest rate tested)" in capsys.readouterr().out
 
 
-def test_who_sends_can_be_said_as_for_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_accepts_worker_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, str]] = []
 
     def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
         seen.append((test.spec.workers.count, test.spec.workers.where))
         return result(""), tmp_path / test.name
 
-    monkeypatch.setattr(load_perform, "performed", performed)
+    monkeypatch.setattr(load_runner, "run_test", performed)
     file = tmp_path / "test.yaml"
-    file.write_text(yamls.dump({**DOCUMENT, "spec": {**DOCUMENT["spec"], "workers": {"image": "i:1"}}}))
-    asked = ["load", "search", "-f", str(file), "--most", "1", "--url", "http://model.example", "--workers", "3", "--on", "cluster"]
-    assert run(asked) == 0
+    file.write_text(yaml_documents.dump({**DOCUMENT, "spec": {**DOCUMENT["spec"], "workers": {"image": "i:1"}}}))
+    requests = [
+        "load",
+        "search",
+        "-f",
+        str(file),
+        "--max",
+        "1",
+        "--url",
+        "http://model.example",
+        "--workers",
+        "3",
+        "--on",
+        "cluster",
+    ]
+    assert run(requests) == 0
     assert seen == [(3, "cluster")]
 
 
-def test_senders_that_do_not_start_are_an_error(
+def test_workers_that_do_not_start_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
-        raise not_started("", tmp_path)
+        raise not_started_error("", tmp_path)
 
-    monkeypatch.setattr(load_perform, "performed", performed)
+    monkeypatch.setattr(load_runner, "run_test", performed)
     file = tmp_path / "test.yaml"
-    file.write_text(yamls.dump(DOCUMENT))
+    file.write_text(yaml_documents.dump(DOCUMENT))
     assert run(["load", "search", "-f", str(file)]) == 1
-    assert "error: the senders did not start" in capsys.readouterr().err
+    assert "error: the workers did not start" in capsys.readouterr().err
+
+
+def missed() -> dict[str, Any]:
+    return {**result(""), "met": False}
+
+
+def test_no_rate_meets_the_objectives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    tried: list[str] = []
+
+    def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
+        load_plan.create(test.spec, tmp_path, url="http://127.0.0.1:1")
+        tried.append(test.name)
+        return missed(), tmp_path / test.name
+
+    monkeypatch.setattr(load_runner, "run_test", performed)
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml_documents.dump(DOCUMENT))
+    assert run(["load", "search", "-f", str(file), "--slo", "ttft p99 < 1ms", "--from", "20", "--max", "40", "--for", "1s"]) == 1
+    reported = capsys.readouterr()
+    assert tried == ["limit-at-20", "limit-at-10"]
+    assert [line.split()[:2] for line in reported.out.splitlines()[1:3]] == [["10", "no"], ["20", "no"]]
+    assert "none: no rate from 10 to 20 requests/s meets the objectives" in reported.out
+    assert "error" not in reported.err
+
+
+def test_an_error_keeps_the_probes_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def performed(test: Any, **_more: Any) -> tuple[dict[str, Any], Path]:
+        if test.name == "limit-at-8":
+            raise not_started_error("", tmp_path)
+        return result(""), tmp_path / test.name
+
+    monkeypatch.setattr(load_runner, "run_test", performed)
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml_documents.dump(DOCUMENT))
+    assert run(["load", "search", "-f", str(file), "--from", "4", "-o", "json"]) == 1
+    reported = capsys.readouterr()
+    assert [probe["rate"] for probe in orjson.loads(reported.out)["probes"]] == [4]
+    assert "error: the workers did not start" in reported.err

@@ -1,4 +1,4 @@
-"""`sliceworks load run` against a real Triton on the CPU: the example of an image model, and a model that speaks word by word."""
+"""`sliceworks load run` against a real Triton on the CPU: the image model example, and a model that streams words."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import orjson
 import pytest
 from tests.real import triton
 from tests.real.build import cache_folder
-from tests.support.clusters import real_wanted
-from tests.support.waiting import eventually
+from tests.support.clusters import real_enabled
+from tests.support.polling import eventually
 
-from sliceworks.base import yamls
+from sliceworks.base import yaml_documents
 from sliceworks.cli import main
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not real_wanted() or sys.platform != "linux", reason="needs a real Triton, on Linux: SLICEWORKS_REAL=1"),
-    pytest.mark.timeout(600),  # an environment may have to be made first
+    pytest.mark.skipif(not real_enabled() or sys.platform != "linux", reason="needs a real Triton, on Linux: SLICEWORKS_REAL=1"),
+    pytest.mark.timeout(600),  # an environment may have to be created first
 ]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "load-tests" / "densenet.yaml"
 LOOK = """
@@ -52,7 +52,7 @@ instance_group [{ kind: KIND_CPU, count: 1 }]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[triton.Triton]:
-    """Serves a model with DenseNet's tensors, and the one that speaks; it sees no folder below /tmp."""
+    """Serve a model with DenseNet's tensors and one that streams; the server sees no folder below /tmp."""
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         models = triton.repository(Path(folder) / "models")
         (models / "densenet_onnx" / "1").mkdir(parents=True)
@@ -63,7 +63,7 @@ def server() -> Iterator[triton.Triton]:
 
 
 def answered(server: triton.Triton, model: str) -> int:
-    """How many requests Triton itself has counted."""
+    """The number of requests that Triton has counted."""
     with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats") as answer:
         return int(orjson.loads(answer.read())["model_stats"][0]["inference_stats"]["success"]["count"])
 
@@ -72,16 +72,16 @@ def performed(folder: Path, server: triton.Triton, spec: dict[str, Any], capsys:
     file = folder / "test.yaml"
     kind = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "LoadTest", "metadata": {"name": "triton"}}
     free = {"delivery": {"share": 0.0, "delay": "1h"}, "results": {"folder": str(folder / "runs")}}
-    file.write_text(yamls.dump({**kind, "spec": {**spec, **free}}))
+    file.write_text(yaml_documents.dump({**kind, "spec": {**spec, **free}}))
     code = main.run(["load", "run", "-f", str(file), "--url", server.url, "-q", "-o", "json"])
-    told = capsys.readouterr()
-    assert code == 0, told
-    found: dict[str, Any] = orjson.loads(told.out)
+    reported = capsys.readouterr()
+    assert code == 0, reported
+    found: dict[str, Any] = orjson.loads(reported.out)
     return found
 
 
-def test_the_example_of_an_image_model(server: triton.Triton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (given,) = yamls.load_path(EXAMPLE)
+def test_image_model_example(server: triton.Triton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (given,) = yaml_documents.load_path(EXAMPLE)
     spec = {**given.data["spec"], "warmUp": "0s", "stages": [{"constant": 10, "for": "2s"}], "slo": ["errors < 0.1%"]}
     spec["target"] = {"modelService": {"file": str(EXAMPLE.parent / spec["target"]["modelService"]["file"])}}
     before = answered(server, "densenet_onnx")
@@ -90,10 +90,10 @@ def test_the_example_of_an_image_model(server: triton.Triton, tmp_path: Path, ca
     # Triton counts a request after it has answered it.
     eventually(lambda: answered(server, "densenet_onnx") - before >= 20, what="Triton has counted all requests")
     assert answered(server, "densenet_onnx") - before == 20
-    assert summary["times"]["e2e"]["p50"] > 0
+    assert summary["latencies"]["e2e"]["p50"] > 0
 
 
-def test_a_model_that_speaks_word_by_word(server: triton.Triton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_streaming_model(server: triton.Triton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = {
         "target": {"url": server.url},
         "api": "oip-generate",
@@ -103,5 +103,5 @@ def test_a_model_that_speaks_word_by_word(server: triton.Triton, tmp_path: Path,
     }
     found = performed(tmp_path, server, spec, capsys)
     assert found["summary"]["succeeded"] == 10
-    assert found["tokens"] == {"server": 0, "tokenizer": 0, "nobody": 10}
-    assert found["summary"]["times"]["itl"]["count"] == 30  # three gaps between four words, of each answer
+    assert found["tokens"] == {"server": 0, "tokenizer": 0, "unknown": 10}
+    assert found["summary"]["latencies"]["itl"]["count"] == 30  # three gaps between the four words of each response

@@ -1,4 +1,4 @@
-"""The root of the command line: quick help, exit codes, errors in one line."""
+"""The root of the command line: fast help, exit codes, one-line errors."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import errno
 import resource
 import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import pytest
@@ -14,10 +15,13 @@ import sliceworks
 from sliceworks.base.errors import InvalidDocument, SliceworksError, TimedOut, UsageError
 from sliceworks.cli import main
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 HEAVY = ("aiohttp", "asyncio", "cel_expr_python", "cryptography", "orjson", "rich", "uvloop", "yaml")
 
 
-def test_help_lists_what_exists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["--help"]) == 0
     out = capsys.readouterr().out
     assert all(name in out for name in main.ENTRIES)
@@ -28,24 +32,25 @@ def test_help_lists_what_exists(capsys: pytest.CaptureFixture[str]) -> None:
         assert command.get_short_help_str(120) == entry.summary or command.help is not None
 
 
-def test_help_imports_nothing_heavy_and_is_quick() -> None:
+def test_help_is_fast_and_imports_little() -> None:
     code = f"""
 import sys
+from pathlib import Path
 from sliceworks.cli.main import run
 run(["--help"])
 print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 """
     times = []
     for _ in range(3):
-        began = _spent()
+        started = _spent()
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        times.append(_spent() - began)
+        times.append(_spent() - started)
         assert done.stderr.strip() == "[]"
     assert min(times) < 0.3
 
 
 def _spent() -> float:
-    """Seconds of the processor that ended children of this process had: how busy the machine is does not count."""
+    """CPU seconds of finished child processes, which do not depend on the load of the machine."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -65,13 +70,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["twin", "start", "--speed", "0"], "error: Invalid value for '--speed'"),
         (
             ["twin", "start", "--timeout", "soon"],
-            "error: Invalid value for '--timeout': 'soon' is no duration",
+            "error: Invalid value for '--timeout': 'soon' is not a valid duration",
         ),
-        (["twin", "start", "--name", "A"], "error: 'A' cannot be the name of a twin"),
+        (["twin", "start", "--name", "A"], "error: 'A' is not a valid twin name"),
         (["twin"], "Usage: sliceworks twin"),
     ],
 )
-def test_wrong_usage_is_exit_code_two(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_exits_with_two(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -91,7 +96,7 @@ def test_wrong_usage_is_exit_code_two(arguments: list[str], message: str, capsys
         (
             OSError(errno.EADDRINUSE, "error while attempting to bind on address ('127.0.0.1', 8080): address already in use"),
             1,
-            "error: port 8080 of 127.0.0.1 is in use\nhint: choose another one, or end what listens there\n",
+            "error: 127.0.0.1:8080: address already in use\nhint: choose another port, or stop the process that uses it\n",
         ),
         (
             ZeroDivisionError("division by zero"),
@@ -101,7 +106,7 @@ def test_wrong_usage_is_exit_code_two(arguments: list[str], message: str, capsys
         (KeyboardInterrupt(), 130, "interrupted\n"),
     ],
 )
-def test_an_error_is_one_line_and_an_exit_code(
+def test_error_is_one_line_with_an_exit_code(
     error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(_context: click.Context) -> None:
@@ -112,7 +117,7 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert capsys.readouterr().err.lstrip().startswith(text)
 
 
-def test_lists_of_commands_say_in_whole_sentences_what_each_is_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_help_is_a_whole_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     context = click.Context(main.cli)
     groups = [name for name in main.ENTRIES if isinstance(main.cli.get_command(context, name), click.Group)]
     assert len(groups) > 5
@@ -131,7 +136,7 @@ def test_completion_scripts(shell: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "sliceworks" in out
 
 
-def test_completion_knows_commands_and_options() -> None:
+def test_completion_offers_commands_and_options() -> None:
     def complete(words: str) -> list[str]:
         environment = {"_SLICEWORKS_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
         done = subprocess.run([sys.executable, "-m", "sliceworks"], env=environment, capture_output=True, text=True, check=True)
@@ -143,20 +148,61 @@ def test_completion_knows_commands_and_options() -> None:
 
 
 @pytest.mark.parametrize("arguments", ["--help", "completion bash"])
-def test_an_output_that_takes_nothing_is_told_in_a_line(arguments: str) -> None:
+def test_full_output_device_is_a_one_line_error(arguments: str) -> None:
     command = f"{sys.executable} -m sliceworks {arguments} > /dev/full"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert (done.stderr, done.returncode) == ("error: No space left on device\n", 1)
 
 
-def test_a_closed_output_is_no_error() -> None:
+def test_closed_output_is_not_an_error() -> None:
     done = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m sliceworks completion bash >&-"], capture_output=True, text=True, check=True
     )
     assert done.stderr == ""
 
 
-def test_an_early_end_of_the_reader_is_no_error() -> None:
+def test_broken_pipe_is_not_an_error() -> None:
     command = f"{sys.executable} -m sliceworks completion bash | head -c 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "command", ["train submit", "env plan", "load run", "models deploy", "gateway run", "rehearse", "graph check"]
+)
+def test_deeply_nested_document_is_a_one_line_error(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "deep.yaml").write_text("kind: A\nspec: " + "[" * 100_000)
+    arguments = command.split()
+    option = ["deep.yaml"] if command in {"rehearse", "graph check"} else ["-f", "deep.yaml"]
+    assert main.run([*arguments, *option]) in {1, 2}
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "deep.yaml:2: nested more than 100 levels deep" in err
+    assert "Traceback" not in err
+
+
+HOSTILE_FIELDS = {
+    "escape sequence": (r"\e[31mred", r"unknown field spec.\x1b[31mred"),
+    "title of the terminal": (r"\e]0;x\a", r"unknown field spec.\x1b]0;x\x07"),
+    "other direction": (r"\u202eabc", r"unknown field spec.\u202eabc"),
+    "line break": (r"a\nb", "unknown field spec.a b"),
+    "variant of a union": ("function-before[x()]", "unknown field spec.function-before[x()]"),
+}
+
+
+@pytest.mark.parametrize("command", ["env plan --twin", "train submit", "load run", "gateway run --check"])
+@pytest.mark.parametrize(("field", "message"), HOSTILE_FIELDS.values(), ids=HOSTILE_FIELDS)
+def test_terminal_does_not_obey_a_document(
+    command: str, field: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = {"env": "Environment", "train": "TrainingJob", "load": "LoadTest", "gateway": "Gateway"}[command.split(maxsplit=1)[0]]
+    file = tmp_path / "hostile.yaml"
+    file.write_text(f'apiVersion: sliceworks.dev/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {{"{field}": 1}}\n')
+    assert main.run([*command.split(), "-f", str(file)]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert [line.isprintable() for line in err.splitlines()] == [True] * len(err.splitlines())

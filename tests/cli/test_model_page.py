@@ -1,43 +1,45 @@
-"""The page of one model service, as far as no cluster is needed for it."""
+"""The output for one model service, as far as it needs no cluster."""
 
 from __future__ import annotations
 
 from tests.support.model_services import example
 
-from sliceworks.cli import model_page
-from sliceworks.serving.cluster import Seen
+from sliceworks.cli import models
+from sliceworks.kube.pod_diagnosis import Cause
+from sliceworks.serving.cluster import ServiceDetails
 from sliceworks.serving.record import Record
-from sliceworks.serving.scaling import Scaling
-from sliceworks.serving.standing import Standing
-from sliceworks.serving.why import Cause
+from sliceworks.serving.service_status import AutoscalerStatus, ServiceStatus
 
 
-def test_autoscalers_and_why_they_do_not_scale() -> None:
+def test_autoscaler_conditions_are_shown() -> None:
     record = Record(example("densenet-triton"), {}, frozenset(), "uid", "2026-11-15T10:00:00Z", "triton")
     trouble = Cause("horizontalpodautoscaler/densenet", "no metrics", "install an adapter")
-    scalings = (Scaling("densenet", "1 of 1–3", "fails", trouble), Scaling("gateway", "2 of 2–5", "4% of 70% cpu"))
-    seen = Seen(record, Standing(()), (), (), (Cause("pod/a", "too large"),), scalings)
-    page = model_page.render(seen)
+    scalings = (
+        AutoscalerStatus("densenet", "1 of 1–3", "fails", trouble),
+        AutoscalerStatus("gateway", "2 of 2–5", "4% of 70% cpu"),
+    )
+    seen = ServiceDetails(record, ServiceStatus(()), (), (), (Cause("pod/a", "too large"),), scalings)
+    page = models.describe_service(seen)
     assert "densenet     1 of 1–3   fails\ngateway      2 of 2–5   4% of 70% cpu\n" in page
     assert page.endswith(
         "\nnot ready: pod/a: too large\nnot scaled: horizontalpodautoscaler/densenet: no metrics\n            install an adapter\n"
     )
-    told = model_page.data(seen)["autoscalers"]
-    assert told[0] == {
+    reported = models.service_data(seen)["autoscalers"]
+    assert reported[0] == {
         "name": "densenet",
         "replicas": "1 of 1–3",
         "state": "fails",
-        "trouble": {"object": "horizontalpodautoscaler/densenet", "words": "no metrics", "remedy": "install an adapter"},
+        "cause": {"object": "horizontalpodautoscaler/densenet", "message": "no metrics", "hint": "install an adapter"},
     }
-    assert told[1]["trouble"] is None
+    assert reported[1]["cause"] is None
 
 
-def test_what_a_deployment_that_nobody_waited_for_has_left() -> None:
+def test_pending_steps_of_a_deployment_are_shown() -> None:
     left = ("apply httproute/densenet", "remove service/densenet-canary")
     record = Record(example("densenet-triton"), {}, frozenset(), "uid", "2026-11-15T10:00:00Z", "triton", left)
-    seen = Seen(record, Standing(()), (), (), ())
-    assert model_page.render(seen).endswith(
-        "\nleft to do: apply httproute/densenet, remove service/densenet-canary\n"
-        "            `sliceworks models deploy -f FILE -n triton` waits for what must come before, and does it\n"
+    seen = ServiceDetails(record, ServiceStatus(()), (), (), ())
+    assert models.describe_service(seen).endswith(
+        "\npending: apply httproute/densenet, remove service/densenet-canary\n"
+        "            run `sliceworks models deploy -f FILE -n triton` to finish\n"
     )
-    assert model_page.data(seen)["left"] == list(left)
+    assert models.service_data(seen)["left"] == list(left)

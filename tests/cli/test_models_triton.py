@@ -1,4 +1,4 @@
-"""`sliceworks models` with a real Triton on the CPU and a real gateway, on a twin: text, tensors, pictures, and publishing."""
+"""`sliceworks models` with a real Triton on the CPU and a real gateway on a twin: text, tensors, images, and publishing."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import orjson
 import pytest
 from tests.real import triton
 from tests.real.build import cache_folder
-from tests.support.clusters import real_wanted
+from tests.support.clusters import real_enabled
 from tests.support.model_twins import model_twin
 
-from sliceworks.base import clock, yamls
+from sliceworks.base import clock, yaml_documents
 from sliceworks.cli import main
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not real_wanted() or sys.platform != "linux", reason="needs a real Triton, on Linux: SLICEWORKS_REAL=1"),
+    pytest.mark.skipif(not real_enabled() or sys.platform != "linux", reason="needs a real Triton, on Linux: SLICEWORKS_REAL=1"),
 ]
 COLOUR = """
 import numpy as np
@@ -57,13 +57,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
-    """A folder outside /tmp, which in a container is one of its own."""
+    """A folder outside /tmp, which is private in a container."""
     with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
         yield Path(folder)
 
 
 def repository(folder: Path) -> Path:
-    """Two models of the gateway's tests, and one that sees which colour a picture has most of."""
+    """Two models of the gateway's tests, and one that detects the dominant colour of an image."""
     models = triton.repository(folder / "models")
     (models / "colour" / "1").mkdir(parents=True)
     (models / "colour" / "1" / "model.py").write_text(COLOUR)
@@ -73,7 +73,7 @@ def repository(folder: Path) -> Path:
 
 
 def document(models: Path) -> str:
-    """A service that runs the server in place of an image's."""
+    """A service that runs the server instead of an image."""
     python = triton.python()
     home = triton.home(python.parents[1])
     spec = {
@@ -93,20 +93,22 @@ def document(models: Path) -> str:
         "gateway": {"image": "gateway:1", "cpu": "100m"},
     }
     metadata = {"name": "served", "namespace": "default"}
-    return yamls.dump({"apiVersion": "sliceworks.dev/v1alpha1", "kind": "ModelService", "metadata": metadata, "spec": spec})
+    return yaml_documents.dump(
+        {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "ModelService", "metadata": metadata, "spec": spec}
+    )
 
 
 def run(*words: str) -> int:
     return main.run(["models", *words, "--twin", "--quiet"])
 
 
-def asked_soon(*words: str) -> bool:
-    """A changed document reaches a gateway that runs a little later."""
-    return clock.wait_until(lambda: run("invoke", "served", *words) == 0, 90, every=0.5)
+def call_until_success(*words: str) -> bool:
+    """Call until it succeeds: a running gateway reloads a changed document with a delay."""
+    return clock.wait_until(lambda: run("invoke", "served", *words) == 0, 90, interval=0.5)
 
 
-@pytest.mark.timeout(600)  # an environment may have to be made first
-def test_a_real_triton_is_deployed_and_asked(
+@pytest.mark.timeout(600)  # an environment may have to be created first
+def test_real_triton_is_deployed_and_called(
     home: Path, tmp_path: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from PIL import Image
@@ -126,19 +128,19 @@ def test_a_real_triton_is_deployed_and_asked(
     (broken / "1" / "model.py").write_text("raise ValueError('it cannot be loaded')")
     assert run("publish", "served", "broken") == 1
     assert "it cannot be loaded" in capsys.readouterr().err
-    # A server that could not load one model is there for the others.
+    # A server that could not load one model serves the others.
     assert run("invoke", "served", "--data", str(tmp_path / "request.json")) == 0
     capsys.readouterr()
     assert run("publish", "served", "missing") == 1
-    assert "answered 500: failed to load 'missing'" in capsys.readouterr().err
+    assert "responded with status 500: failed to load 'missing'" in capsys.readouterr().err
     assert run("publish", "served", "speak") == 0
     assert run("publish", "served", "colour") == 0
     capsys.readouterr()
-    assert asked_soon("one two three", "--model", "speak")
+    assert call_until_success("one two three", "--model", "speak")
     assert capsys.readouterr().out == "onetwothree\n"
 
     Image.new("RGB", (30, 20), (10, 200, 100)).save(tmp_path / "green.png")
-    assert asked_soon("--model", "colour", "--image", str(tmp_path / "green.png"), "--top", "2")
+    assert call_until_success("--model", "colour", "--image", str(tmp_path / "green.png"), "--top", "2")
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.split()[1:] == ["1", "green"]
     assert second.split()[1:] == ["2", "blue"]

@@ -1,4 +1,4 @@
-"""A question before something is done: yes, no, Ctrl-C, and nobody there."""
+"""Confirmation prompts: yes, no, Ctrl-C, and no terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 
 import pytest
-from tests.support.interrupts import heeding
+from tests.support.sigint import with_sigint
 
 from sliceworks.base.errors import UsageError
 from sliceworks.cli import options
@@ -21,7 +21,7 @@ from sliceworks.cli import main, options
 
 async def work():
     options.confirm("Go on?", False)
-    print("gone on")
+    print("continued")
 
 main.cli.invoke = lambda _context: clock.run(work())
 raise SystemExit(main.run(["twin"]))
@@ -29,13 +29,13 @@ raise SystemExit(main.run(["twin"]))
 
 
 def answered(keys: bytes) -> tuple[str, int]:
-    """What is on the terminal at the end of a command that asks inside an event loop, and its exit code."""
+    """The terminal output and exit code of a command that prompts inside an event loop."""
     process, terminal = pty.fork()
     if not process:
-        os.execv(sys.executable, heeding([sys.executable, "-c", ASKING]))
-    seen, ends = b"", time.monotonic() + 20
+        os.execv(sys.executable, with_sigint([sys.executable, "-c", ASKING]))
+    seen, ends = b"", time.monotonic() + 120
     while time.monotonic() < ends:
-        # A signal between the question and the reading of the answer is lost to it: who sees nothing happen presses again.
+        # A signal between the prompt and the read is lost: send it again.
         if select.select([terminal], [], [], 0.5)[0]:
             try:
                 seen += os.read(terminal, 1024)
@@ -51,22 +51,22 @@ def answered(keys: bytes) -> tuple[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("keys", "told", "code"),
+    ("keys", "expected", "code"),
     [
-        (b"y\n", "gone on", 0),
-        (b"n\n", "error: nothing was done: the answer was no", 1),
-        (b"\n", "error: nothing was done: the answer was no", 1),
+        (b"y\n", "continued", 0),
+        (b"n\n", "error: not confirmed; nothing was changed", 1),
+        (b"\n", "error: not confirmed; nothing was changed", 1),
         (b"\x03", "interrupted", 130),
     ],
 )
-def test_a_question_is_answered_on_a_terminal(keys: bytes, told: str, code: int) -> None:
+def test_prompt_is_answered_on_a_terminal(keys: bytes, expected: str, code: int) -> None:
     seen, ended = answered(keys)
-    assert told in seen
-    assert ("gone on" in seen, ended) == (code == 0, code)
+    assert expected in seen
+    assert ("continued" in seen, ended) == (code == 0, code)
 
 
-def test_nobody_is_asked_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prompt_without_terminal_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     options.confirm("Go on?", True)
-    with pytest.raises(UsageError, match="there is nobody to ask"):
+    with pytest.raises(UsageError, match="stdin is not a terminal"):
         options.confirm("Go on?", False)

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from sliceworks.catalog.labels import NODE_POOL
-from sliceworks.cli import slice_views
-from sliceworks.controllers.slices import words
+from sliceworks.cli import slice_view
+from sliceworks.controllers.slices import well_known
 
 Object = dict[str, Any]
 
 
 def pool(name: str = "train-abc", machine: str = "ct4p-hightpu-4t", nodes: int = 2, **changes: Any) -> Object:
-    """A pool that the controller made for the JobSet `default/train`; `others` is one of somebody else's."""
+    """A pool that the controller created for JobSet `default/train`; `others` is a foreign pool."""
     config: Object = {"machineType": machine, **changes.pop("config", {})}
     if not changes.pop("others", False):
         config["labels"] = {
-            words.MANAGER: words.MANAGER_VALUE,
-            words.POOL_JOBSET_NAME: "train",
-            words.POOL_JOBSET_NAMESPACE: "default",
-            words.PARENT_NAME: "train-slice-0",
-            words.PARENT_NAMESPACE: "default",
+            well_known.MANAGER: well_known.MANAGER_VALUE,
+            well_known.POOL_JOBSET_NAME: "train",
+            well_known.POOL_JOBSET_NAMESPACE: "default",
+            well_known.PARENT_NAME: "train-slice-0",
+            well_known.PARENT_NAMESPACE: "default",
         }
     body = {"name": name, "status": "RUNNING", "initialNodeCount": nodes, "locations": ["us-central2-b"], "config": config}
     return {**body, **changes}
@@ -39,21 +39,21 @@ def jobset(**annotations: str) -> Object:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": {}}
 
 
-def only(*found: slice_views.SliceView) -> slice_views.SliceView:
+def only(*found: slice_view.SliceView) -> slice_view.SliceView:
     assert len(found) == 1
     return found[0]
 
 
-def test_a_slice_and_what_it_costs() -> None:
+def test_slice_with_its_price() -> None:
     raw = pool(placementPolicy={"type": "COMPACT", "tpuTopology": "2x2x2"})
-    view = only(*slice_views.views([raw], [node("train-abc"), node("train-abc", born="2026-11-15T06:59:00Z")], [jobset()]))
+    view = only(*slice_view.build_views([raw], [node("train-abc"), node("train-abc", born="2026-11-15T06:59:00Z")], [jobset()]))
     assert (view.type_name, view.ready, view.capacity, view.state) == ("v4-16", 2, "on-demand", "ready")
     assert str(view.owner) == "default/train"
     assert view.created is not None
     assert view.created.minute == 59
     assert view.price is not None
     assert view.price.usd == pytest.approx(25.76)
-    assert slice_views.data(view)["owner"] == {"kind": "JobSet", "namespace": "default", "name": "train"}
+    assert slice_view.slice_data(view)["owner"] == {"kind": "JobSet", "namespace": "default", "name": "train"}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_slice_and_what_it_costs() -> None:
     ],
 )
 def test_types_and_prices(raw: Object, name: str, usd: float | None) -> None:
-    view = only(*slice_views.views([raw], [], [jobset()]))
+    view = only(*slice_view.build_views([raw], [], [jobset()]))
     assert view.type_name == name
     assert (view.price.usd if view.price else None) == (None if usd is None else pytest.approx(usd))
 
@@ -91,8 +91,8 @@ def test_types_and_prices(raw: Object, name: str, usd: float | None) -> None:
         (pool(), [node("train-abc")], [jobset()], "starting", "1 of 2 hosts are ready"),
         (pool(), [node("train-abc"), node("train-abc", ready=False)], [jobset()], "starting", "1 of 2 hosts are ready"),
         (pool(status="STOPPING"), [], [], "deleting", ""),
-        (pool(), [], [], "unowned", "its JobSet is gone"),
-        (pool(), [], [jobset(**{words.DRAIN: "true"})], "draining", ""),
+        (pool(), [], [], "unowned", "its JobSet was deleted"),
+        (pool(), [], [jobset(**{well_known.DRAIN: "true"})], "draining", ""),
         (
             pool(status="ERROR", conditions=[{"code": "GCE_STOCKOUT", "message": "no more  machines"}]),
             [],
@@ -104,7 +104,7 @@ def test_types_and_prices(raw: Object, name: str, usd: float | None) -> None:
     ],
 )
 def test_states(raw: Object, nodes: list[Object], jobsets: list[Object], state: str, message: str) -> None:
-    view = only(*slice_views.views([raw], nodes, jobsets))
+    view = only(*slice_view.build_views([raw], nodes, jobsets))
     assert (view.state, view.message) == (state, message)
 
 
@@ -118,9 +118,9 @@ def test_states(raw: Object, nodes: list[Object], jobsets: list[Object], state: 
     ],
 )
 def test_capacity(config: Object, capacity: str) -> None:
-    assert only(*slice_views.views([pool(config=config)], [], [])).capacity == capacity
+    assert only(*slice_view.build_views([pool(config=config)], [], [])).capacity == capacity
 
 
-def test_pools_of_others_come_last_and_have_no_owner() -> None:
-    found = slice_views.views([pool("a", others=True), pool("z")], [], [jobset()])
+def test_foreign_pools_are_last_without_owner() -> None:
+    found = slice_view.build_views([pool("a", others=True), pool("z")], [], [jobset()])
     assert [(view.name, str(view.owner)) for view in found] == [("z", "default/train"), ("a", "None")]

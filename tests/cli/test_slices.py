@@ -5,48 +5,48 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import texts
-from tests.support.slices import Rig, jobset, on_rig
+from tests.support import golden_text
+from tests.support.slices_controller import Rig, jobset, run_with_rig
 
 from sliceworks.base import clock, tables
 from sliceworks.base.errors import SliceworksError, UsageError
-from sliceworks.cli import clouds, main, slices
-from sliceworks.cli.slice_page import page
-from sliceworks.cli.slice_sources import Sources
+from sliceworks.cli import connections, main, slices
+from sliceworks.cli.slice_inventory import SliceInventory
+from sliceworks.cli.slice_view import describe
+from sliceworks.controllers.slices.model import NamespacedName
 from sliceworks.controllers.slices.settings import Settings
-from sliceworks.controllers.slices.views import Ref
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-async def listed(sources: Sources, namespace: str | None = "default") -> str:
-    found = slices._wanted(await sources.slices(), namespace)
+async def listed(sources: SliceInventory, namespace: str | None = "default") -> str:
+    found = slices._visible(await sources.slices(), namespace)
     return tables.render(slices._WIDE, [slices._row(view, "wide") for view in found])
 
 
-def test_a_jobset_from_waiting_to_gone() -> None:
-    async def course(rig: Rig) -> None:
-        sources = Sources(rig.client, rig.container)
+def test_list_follows_jobset_to_deletion() -> None:
+    async def scenario(rig: Rig) -> None:
+        sources = SliceInventory(rig.client, rig.container)
         await rig.client.create(jobset("train", 2, seconds=600))
         told = []
         for seconds in (5, 100):
             await clock.sleep(seconds)
-            told += [await listed(sources), page(await sources.named("train"))]
+            told += [await listed(sources), describe(await sources.named("train"))]
         name = (await sources.slices())[0].name
-        told.append(page(await sources.named(name)))
-        texts.check("slices", "\n\n".join(text.rstrip("\n") for text in told) + "\n")
+        told.append(describe(await sources.named(name)))
+        golden_text.check("slices", "\n\n".join(text.rstrip("\n") for text in told) + "\n")
         assert (await sources.named(name)).data()["ownerConditions"]
         await clock.sleep(900)
         assert await sources.slices() == []
-        assert "It has no slices." in page(await sources.named("train"))
+        assert "The JobSet has no slices." in describe(await sources.named("train"))
 
-    on_rig(course)
+    run_with_rig(scenario)
 
 
-def test_a_drained_jobset_gives_its_slices_back_and_gets_none() -> None:
-    async def course(rig: Rig) -> None:
-        sources = Sources(rig.client, rig.container)
+def test_drained_jobset_releases_its_slices() -> None:
+    async def scenario(rig: Rig) -> None:
+        sources = SliceInventory(rig.client, rig.container)
         await rig.client.create(jobset("train", 2, seconds=6000, failurePolicy={"maxRestarts": 9}))
         await rig.client.create(jobset("other", 1, seconds=6000, failurePolicy={"maxRestarts": 9}))
         await clock.sleep(120)
@@ -57,7 +57,7 @@ def test_a_drained_jobset_gives_its_slices_back_and_gets_none() -> None:
         for owner in owners:
             await sources.drain(owner, undo=False)
         await clock.sleep(300)
-        # The two may have taken each other's slices: what is left is the one that the other sits on.
+        # The two may have taken each other's slices: the remaining one is occupied by the other JobSet.
         assert len(await sources.slices()) == 1
         running = {pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] for pod in await rig.pods("Running")}
         assert running == {"other"}
@@ -65,70 +65,70 @@ def test_a_drained_jobset_gives_its_slices_back_and_gets_none() -> None:
             await sources.drain(owner, undo=True)
         await rig.until(lambda: _ready(sources, 3), 600)
 
-    on_rig(course)
+    run_with_rig(scenario)
 
 
-def test_a_drained_cluster_holds_jobsets_made_later_until_all_are_freed() -> None:
-    async def course(rig: Rig) -> None:
-        sources = Sources(rig.client, rig.container)
+def test_drained_cluster_holds_later_jobsets() -> None:
+    async def scenario(rig: Rig) -> None:
+        sources = SliceInventory(rig.client, rig.container)
         await rig.client.create(jobset("early", 1, seconds=6000))
         await clock.sleep(120)
         assert len(await sources.slices()) == 1
-        await sources.drain(Ref("default", "early"), undo=False)
+        await sources.drain(NamespacedName("default", "early"), undo=False)
         await sources.drain_everything(undo=False)
         await clock.sleep(300)
         await rig.client.create(jobset("later", 1, seconds=6000))
         await clock.sleep(300)
         assert await sources.slices() == []
         assert await sources.drained() == [("default", "early")]
-        assert "Draining: 0 of 1 slices are ready" in page(await sources.named("later"))
+        assert "Draining: 0 of 1 slices are ready" in describe(await sources.named("later"))
         await sources.drain_everything(undo=True)
         for owner in await sources.drained():
             await sources.drain(owner, undo=True)
         assert await sources.drained() == []
         await rig.until(lambda: _ready(sources, 1), 600)
 
-    on_rig(course)
+    run_with_rig(scenario)
 
 
-async def _ready(sources: Sources, count: int) -> bool:
+async def _ready(sources: SliceInventory, count: int) -> bool:
     return [view.state for view in await sources.slices()] == ["ready"] * count
 
 
-def test_why_a_slice_cannot_be_had_is_shown() -> None:
-    async def course(rig: Rig) -> None:
-        sources = Sources(rig.client, rig.container)
+def test_slice_failure_reason_is_shown() -> None:
+    async def scenario(rig: Rig) -> None:
+        sources = SliceInventory(rig.client, rig.container)
         rig.cluster.cloud.faults.add({"fault": "Stockout"})
         await rig.client.create(jobset("train", 1))
 
         async def told() -> bool:
-            return "does not have enough resources available" in page(await sources.named("train"))
+            return "does not have enough resources available" in describe(await sources.named("train"))
 
-        await rig.until(told, 600)
+        await rig.until(told, 3600)
 
-    on_rig(course)
+    run_with_rig(scenario)
 
 
-def test_pools_of_others_are_listed_and_left_alone() -> None:
-    async def course(rig: Rig) -> None:
-        sources = Sources(rig.client, rig.container)
+def test_foreign_pools_are_listed_only() -> None:
+    async def scenario(rig: Rig) -> None:
+        sources = SliceInventory(rig.client, rig.container)
         gpu = {"name": "gpus", "initialNodeCount": 1, "locations": ["us-central2-b"], "config": {"machineType": "a3-highgpu-8g"}}
-        cpu = {"name": "cpus", "initialNodeCount": 1, "config": {"machineType": "e2-standard-4"}}
-        await rig.container.create(gpu)
-        await rig.container.create(cpu)
+        cpu = {"name": "cpus", "initialNodeCount": 1, "config": {"machineType": "n2-standard-4"}}
+        await rig.container.create_node_pool(gpu)
+        await rig.container.create_node_pool(cpu)
         await clock.sleep(120)
         assert "gpus" in await listed(sources, None)
         assert "cpus" not in await listed(sources, None)
         assert "gpus" not in await listed(sources)
-        with pytest.raises(SliceworksError, match="gpus was not made for a JobSet"):
+        with pytest.raises(SliceworksError, match="node pool gpus does not belong to a JobSet"):
             await sources.owners("gpus")
-        with pytest.raises(SliceworksError, match="there is no slice and no JobSet 'nothing' in default"):
+        with pytest.raises(SliceworksError, match="slice or JobSet 'nothing' not found in namespace default"):
             await sources.named("nothing")
 
-    on_rig(course)
+    run_with_rig(scenario)
 
 
-def test_which_cluster_of_the_cloud_is_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_name_is_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GCP_PROJECT_ID", "GCP_CLUSTER", "GCP_CLUSTER_LOCATION"):
         monkeypatch.delenv(name, raising=False)
     config = tmp_path / "config"
@@ -136,7 +136,7 @@ def test_which_cluster_of_the_cloud_is_meant(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("KUBECONFIG", str(config))
 
     def names(**flags: str) -> tuple[str, ...]:
-        found = clouds.settings_for(flags, twin=False)
+        found = connections.resolve_settings(flags, twin=False)
         return found.project, found.location, found.cluster
 
     assert names() == ("p", "us-central1", "c")
@@ -146,29 +146,29 @@ def test_which_cluster_of_the_cloud_is_meant(tmp_path: Path, monkeypatch: pytest
     assert names(project="a", location="b", cluster="d") == ("a", "b", "d")
     config.write_text("current-context: kind-kind\n")
     assert names(project="a") == ("a", "", "")
-    config.unlink()  # as in a pod, where the metadata server tells the rest
+    config.unlink()  # as in a pod, where the metadata server has the rest
     assert names(project="a") == ("a", "", "")
 
 
-def test_a_cluster_that_nobody_names_is_asked_for() -> None:
-    async def course() -> None:
-        async with clouds.open_container(Settings(project="p", token="t")):
+def test_missing_cluster_name_is_an_error() -> None:
+    async def scenario() -> None:
+        async with connections.open_container(Settings(project="p", token="t")):
             raise AssertionError("unreachable")
 
-    with pytest.raises(UsageError, match="the location is not known"):
-        clock.run(course())
+    with pytest.raises(UsageError, match="location is required"):
+        clock.run(scenario())
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["drain"], "error: name a slice or a JobSet, or say --all\n"),
-        (["drain", "x", "--all"], "error: name a slice or a JobSet, or say --all\n"),
-        (["list", "--twin", "--context", "c"], "error: --twin and --kubeconfig or --context name two clusters\n"),
-        (["list", "--twin"], "error: the twin 'default' does not run\nhint: sliceworks twin start --name default\n"),
+        (["drain"], "error: a slice, a JobSet or --all is required\n"),
+        (["drain", "x", "--all"], "error: a slice, a JobSet or --all is required\n"),
+        (["list", "--twin", "--context", "c"], "error: --twin cannot be combined with --kubeconfig or --context\n"),
+        (["list", "--twin"], "error: twin 'default' is not running\nhint: sliceworks twin start --name default\n"),
     ],
 )
-def test_wrong_usage(
+def test_usage_errors(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path))

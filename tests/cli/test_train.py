@@ -1,4 +1,4 @@
-"""`train submit`: what is wrong is told in one line before anything is sent; what is right is shown with its price, and sent."""
+"""`train submit`: errors are one line and nothing is submitted; a valid job is shown with its price and submitted."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import orjson
 import pytest
 from tests.support.train_shell import ENVIRONMENT, EXAMPLES, TEAM, Shell, platform, send, with_machines
 
-from sliceworks.base import yamls
+from sliceworks.base import clock, yaml_documents
+from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import Forbidden
-from sliceworks.cli import main, train_cluster
+from sliceworks.cli import main, train_client
+from sliceworks.kube.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from sliceworks.kube.client import Client
 
+WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
 JOB = EXAMPLES / "training-jobs" / "hello-one-slice.yaml"
 FLAGS = ("--queue", "tpu-job-queue", "--type", "v4-32", "--image", "jax:1")
 SECRET: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub", "namespace": TEAM}, "data": {"a": ""}}
@@ -37,18 +40,18 @@ def changed(tmp_path: Path, old: str, new: str) -> str:
 
 
 async def stored(client: Client) -> list[str]:
-    return [each["metadata"]["name"] for each in await train_cluster.all_jobsets(client, None)]
+    return [each["metadata"]["name"] for each in await train_client.list_jobsets(client, None)]
 
 
-def test_a_job_is_checked_shown_and_sent(train: Shell) -> None:
-    said = train("submit", "-q", "-f", str(JOB))
-    assert said.code == 0, said.err
-    assert said.lines[0][-4:] == ["CHIPS", "USD/HOUR", "AHEAD", "WAIT"]
-    assert said.lines[1][-4:] == ["16", "51.52", "0", "none"]
+def test_job_is_checked_shown_and_submitted(train: Shell) -> None:
+    output = train("submit", "-q", "-f", str(JOB))
+    assert output.code == 0, output.err
+    assert output.lines[0][-4:] == ["CHIPS", "USD/HOUR", "AHEAD", "WAIT"]
+    assert output.lines[1][-4:] == ["16", "51.52", "0", "none"]
     assert train.on(stored) == ["hello-one-slice"]
 
 
-def test_who_is_ahead_is_said(train: Shell) -> None:
+def test_jobs_ahead_are_shown(train: Shell) -> None:
     async def busy(client: Client) -> None:
         await platform(client)
         await send(client, "hello-multi-slice")
@@ -56,29 +59,62 @@ def test_who_is_ahead_is_said(train: Shell) -> None:
         assert first["metadata"]["name"] == "hello-one-slice"
 
     train.ready(busy)
-    said = train("submit", "-q", "second", *FLAGS, "--priority", "medium", "--", "true")
-    assert said.lines[1][-2:] == ["1", "unknown"], said
-    said = train("submit", "-q", "third", *FLAGS, "--priority", "high", "--", "true")
-    assert said.lines[1][-2:] == ["0", "unknown"], said
+    output = train("submit", "-q", "second", *FLAGS, "--priority", "medium", "--", "true")
+    assert output.lines[1][-2:] == ["1", "unknown"], output
+    output = train("submit", "-q", "third", *FLAGS, "--priority", "high", "--", "true")
+    assert output.lines[1][-2:] == ["0", "unknown"], output
 
 
-def test_dry_runs_send_nothing(train: Shell) -> None:
-    said = train("submit", "-q", "-f", str(JOB), "--dry-run", "server", "-o", "name")
-    assert (said.code, said.out, train.on(stored)) == (0, "jobset/hello-one-slice\n", [])
-    said = train("submit", "-f", str(JOB), "--dry-run", "client", "-o", "json")
-    assert orjson.loads(said.out)["kind"] == "JobSet"
+async def _admitted(client: Client) -> set[str]:
+    """The jobs that Kueue has admitted, a while later."""
+    await clock.sleep(60)
+    workloads = (await client.list_all(WORKLOADS)).items
+    return {item["metadata"]["ownerReferences"][0]["name"] for item in workloads if is_condition_true(item, "Admitted")}
 
 
-def test_flags_make_the_same_document_as_a_file(train: Shell, tmp_path: Path) -> None:
+def test_a_job_that_preempts_does_not_wait(train: Shell) -> None:
+    flags = [*FLAGS, "--slices", "2"]
+    for priority, name in (("low", "first"), ("high", "second")):
+        output = train("submit", "-q", name, *flags, "--priority", priority, "--", "true")
+        assert output.lines[1][-2:] == ["0", "none"], output
+        assert train.on(_admitted) == {name}
+    output = train("submit", "-q", "third", *flags, "--priority", "high", "--", "true")
+    assert output.lines[1][-2:] == ["0", "unknown"], output
+
+
+def test_a_job_that_borrows_does_not_wait(train: Shell) -> None:
+    async def lent(client: Client) -> None:
+        await platform(client)
+        queues = (await client.list_all(train_client.CLUSTER_QUEUES)).items
+        [spec] = [queue["spec"] for queue in queues if queue["metadata"]["name"] == "slices"]
+        lender = {"kind": "ClusterQueue", "metadata": {"name": "lender"}, "spec": {**spec, "cohortName": "all"}}
+        await client.create({"apiVersion": "kueue.x-k8s.io/v1beta2", **lender})
+        await client.patch(train_client.CLUSTER_QUEUES, "slices", {"spec": {"cohortName": "all"}})
+        await send(client, "hello-multi-slice")
+
+    train.ready(lent)
+    output = train("submit", "-q", "borrower", *FLAGS, "--priority", "low", "--", "true")
+    assert output.lines[1][-2:] == ["0", "none"], output
+    assert train.on(_admitted) >= {"borrower", "hello-multi-slice"}
+
+
+def test_dry_run_submits_nothing(train: Shell) -> None:
+    output = train("submit", "-q", "-f", str(JOB), "--dry-run", "server", "-o", "name")
+    assert (output.code, output.out, train.on(stored)) == (0, "jobset/hello-one-slice\n", [])
+    output = train("submit", "-f", str(JOB), "--dry-run", "client", "-o", "json")
+    assert orjson.loads(output.out)["kind"] == "JobSet"
+
+
+def test_flags_build_the_same_document_as_a_file(train: Shell, tmp_path: Path) -> None:
     flags = [*FLAGS, "--slices", "2", "--priority", "high", "--spot", "--env", "STEPS=10", "--env", "EMPTY=", "--restarts", "3"]
     flags += ["--secret", "TOKEN=hub/token", "--secret", "/keys=keys", "--label", "run=first", "--time-to-live", "24h"]
     flags += ["--mount", "/data=gs://bucket", "--mount", "/home=pvc:home", "--mount", "/share=nfs:10.0.0.2:/vol"]
     command = ["--", "python", "train.py", "--steps", "10"]
-    said = train("submit", "first", *flags, "-o", "document", *command)
-    assert said.code == 0, said.err
+    output = train("submit", "first", *flags, "-o", "document", *command)
+    assert output.code == 0, output.err
     file = tmp_path / "job.yaml"
-    file.write_text(said.out)
-    spec = yamls.load_path(file)[0].data["spec"]
+    file.write_text(output.out)
+    spec = yaml_documents.load_path(file)[0].data["spec"]
     assert spec["slices"] == {"type": "v4-32", "count": 2, "capacity": "spot"}
     assert spec["command"] == ["python", "train.py", "--steps", "10"]
     assert spec["env"] == {"STEPS": "10", "EMPTY": ""}
@@ -90,153 +126,153 @@ def test_flags_make_the_same_document_as_a_file(train: Shell, tmp_path: Path) ->
     assert shown[0].out != direct.out
 
 
-def test_variables_come_from_files_too(train: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_from_files(train: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "variables"
     file.write_text("# steps\nSTEPS=10\nHERE\n\nTEXT=a=b\n")
     monkeypatch.setenv("HERE", "there")
-    said = train("submit", "first", *FLAGS, "--env-file", str(file), "--env", "STEPS=20", "-o", "document")
-    [document] = yamls.load_all(said.out, "flags")
+    output = train("submit", "first", *FLAGS, "--env-file", str(file), "--env", "STEPS=20", "-o", "document")
+    [document] = yaml_documents.load_all(output.out, "flags")
     assert document.data["spec"]["env"] == {"STEPS": "20", "HERE": "there", "TEXT": "a=b"}
-    said = train("submit", "first", *FLAGS, "--env-file", str(tmp_path / "none"))
-    assert (said.code, "No such file" in said.err) == (1, True)
+    output = train("submit", "first", *FLAGS, "--env-file", str(tmp_path / "none"))
+    assert (output.code, "No such file" in output.err) == (1, True)
     file.write_bytes(b"\xc0\xff")
-    said = train("submit", "first", *FLAGS, "--env-file", str(file))
-    assert (said.code, said.err) == (2, f"error: --env-file {file}: is not UTF-8 text\n")
+    output = train("submit", "first", *FLAGS, "--env-file", str(file))
+    assert (output.code, output.err) == (2, f"error: --env-file {file}: not valid UTF-8\n")
 
 
-def test_capacity_is_said_once(train: Shell) -> None:
-    said = train("submit", "first", *FLAGS, "--spot", "--reservation", "autumn")
-    assert (said.code, said.err) == (2, "error: --spot and --reservation: slices are of one or the other\n")
+def test_capacity_flags_are_exclusive(train: Shell) -> None:
+    output = train("submit", "first", *FLAGS, "--spot", "--reservation", "autumn")
+    assert (output.code, output.err) == (2, "error: --spot and --reservation cannot be combined\n")
 
 
-def test_a_script_is_found_beside_the_caller(train: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_script_path_is_relative_to_the_caller(train: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.sh").write_text("echo hello\n")
-    said = train("submit", "first", *FLAGS, "--script", "run.sh", "--dry-run", "client", "-o", "json")
-    job = orjson.loads(said.out)["spec"]["replicatedJobs"][0]
+    output = train("submit", "first", *FLAGS, "--script", "run.sh", "--dry-run", "client", "-o", "json")
+    job = orjson.loads(output.out)["spec"]["replicatedJobs"][0]
     assert job["template"]["spec"]["template"]["spec"]["containers"][0]["command"] == ["bash", "-c", "echo hello\n"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
-        ((), ("which job?", "NAME with --queue, --type and --image")),
-        ((*FLAGS, "--", "python", "train.py"), ("which job?", "NAME with --queue, --type and --image")),
+        ((), ("no job given", "NAME with --queue, --type and --image")),
+        ((*FLAGS, "--", "python", "train.py"), ("no job given", "NAME with --queue, --type and --image")),
         (("first", *FLAGS, "python", "train.py"), ("unexpected extra arguments (python train.py)", "submit --help")),
-        (("-f", str(JOB), "--spot"), ("-f and flags both say what the job is", "leave -f out")),
-        (("first", "--env", "STEPS", *FLAGS), ("--env STEPS: NAME=VALUE is wanted", "")),
+        (("-f", str(JOB), "--spot"), ("-f cannot be combined with flags that describe the job", "edit the document, or remove -f")),
+        (("first", "--env", "STEPS", *FLAGS), ("--env STEPS: expected NAME=VALUE", "")),
         (("first", "--mount", "/x=hdfs://y", *FLAGS), ("--mount /x=hdfs://y", "gs://BUCKET")),
-        (("first", "--secret", "hub", *FLAGS), ("--secret hub: ENV=SECRET/KEY or /PATH=SECRET is wanted", "")),
+        (("first", "--secret", "hub", *FLAGS), ("--secret hub: expected ENV=SECRET/KEY or /PATH=SECRET", "")),
     ],
 )
-def test_wrong_flags_are_wrong_usage(train: Shell, arguments: tuple[str, ...], told: tuple[str, str]) -> None:
-    said = train("submit", *arguments)
-    assert said.code == 2
-    assert all(words in said.err for words in told), said.err
+def test_invalid_flags_are_usage_errors(train: Shell, arguments: tuple[str, ...], expected: tuple[str, str]) -> None:
+    output = train("submit", *arguments)
+    assert output.code == 2
+    assert all(words in output.err for words in expected), output.err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (
             ("first", "--queue", "q", "--type", "v4-33", "--image", "i"),
-            ("error: --type: no accelerator is called 'v4-33'", "v4-32"),
+            ("error: --type: unknown accelerator 'v4-33'", "v4-32"),
         ),
-        (("first", "--queue", "q", "--image", "i"), ("error: --type: ", "give a type")),
+        (("first", "--queue", "q", "--image", "i"), ("error: --type: ", "exactly one of type and accelerator")),
         (("first", "--type", "v4-32", "--image", "i"), ("error: --queue: spec.queue is required", "")),
         (("first", "--queue", "q", "--type", "v4-32"), ("error: --image: spec.image is required", "")),
         (("first", *FLAGS, "--topology", "2x2x2"), ("error: --topology: v4-32 has 16 chips", "2x2x4")),
         (("First", *FLAGS), ("error: NAME: ", "")),
-        (("n" * 27, *FLAGS), ("error: NAME: the name", "take a name of 26 characters at most")),
+        (("n" * 27, *FLAGS), ("error: NAME: the name", "use at most 26 characters")),
         (("first", *FLAGS, "--deadline", "soon"), ("error: --deadline: ", "")),
         (("first", *FLAGS, "--env", "1-2=x"), ("error: --env: ", "")),
-        (("first", *FLAGS, "--script", "none.py"), ("error: --script: script none.py: No such file", "it is looked for in")),
+        (("first", *FLAGS, "--script", "none.py"), ("error: --script: script none.py: No such file", "it is read from")),
     ],
 )
-def test_what_flags_say_is_checked_like_a_document(train: Shell, arguments: tuple[str, ...], told: tuple[str, str]) -> None:
-    said = train("submit", *arguments)
-    assert said.code == 1
-    assert all(words in said.err for words in told), said.err
+def test_flags_are_validated_like_a_document(train: Shell, arguments: tuple[str, ...], expected: tuple[str, str]) -> None:
+    output = train("submit", *arguments)
+    assert output.code == 1
+    assert all(words in output.err for words in expected), output.err
 
 
-def test_the_type_must_be_one_of_the_environment(train: Shell) -> None:
+def test_type_must_be_in_the_environment(train: Shell) -> None:
     environment = ("--environment", str(ENVIRONMENT), "--dry-run", "client")
     assert train("submit", "-f", str(JOB), *environment).code == 0
-    said = train("submit", "first", "--queue", "q", "--type", "v5p-32", "--image", "i", *environment)
-    assert "has no pool of v5p-32" in said.err
+    output = train("submit", "first", "--queue", "q", "--type", "v5p-32", "--image", "i", *environment)
+    assert "has no pool of v5p-32" in output.err
 
 
-def test_the_queue_must_have_the_type_and_the_quota(train: Shell) -> None:
-    said = train("submit", "-q", "first", "--queue", "tpu-job-queue", "--type", "v5p-32", "--image", "i")
-    assert "error: --type: queue slices has no v5p-32" in said.err
-    assert "hint: it has v4-32" in said.err
-    said = train("submit", "-q", "first", *FLAGS, "--slices", "3")
-    assert "--slices: queue slices can never hold it: 48 google.com/tpu of v4-32 is asked for, 32 is the most" in said.err
+def test_queue_must_have_type_and_quota(train: Shell) -> None:
+    output = train("submit", "-q", "first", "--queue", "tpu-job-queue", "--type", "v5p-32", "--image", "i")
+    assert "error: --type: queue slices has no v5p-32" in output.err
+    assert "hint: it has v4-32" in output.err
+    output = train("submit", "-q", "first", *FLAGS, "--slices", "3")
+    assert "--slices: queue slices can never admit it: requests 48 google.com/tpu of v4-32, maximum is 32" in output.err
 
 
-def test_kueue_and_jobset_must_be_there(train: Shell) -> None:
+def test_kueue_and_jobset_must_be_installed(train: Shell) -> None:
     train.ready(platform, workloads=False)
     for arguments, what in ((("submit", "-q", "-f", str(JOB)), "Kueue"), (("list",), "JobSet"), (("top",), "Kueue")):
-        said = train(*arguments)
-        assert (said.code, said.err.splitlines()) == (
+        output = train(*arguments)
+        assert (output.code, output.err.splitlines()) == (
             1,
             [f"error: {what} is not installed in this cluster", "hint: install it, or use --twin"],
         )
 
 
-def test_the_queue_the_priority_and_the_namespace_must_be_there(train: Shell, tmp_path: Path) -> None:
-    said = train("submit", "-q", "-f", changed(tmp_path, "tpu-job-queue", "tpu-jobs-queue"))
-    assert "job.yaml:8: there is no queue 'tpu-jobs-queue' in namespace tpu-training" in said.err
-    assert "hint: did you mean tpu-job-queue?" in said.err
-    said = train("submit", "-q", "-f", changed(tmp_path, "priority: medium", "priority: hihg"))
-    assert "job.yaml:9: there is no priority 'hihg'" in said.err
-    assert "hint: did you mean high?" in said.err
-    said = train("submit", "-q", "-f", str(JOB), "-n", "nowhere")
-    assert "error: there is no namespace 'nowhere'" in said.err
+def test_queue_priority_and_namespace_must_exist(train: Shell, tmp_path: Path) -> None:
+    output = train("submit", "-q", "-f", changed(tmp_path, "tpu-job-queue", "tpu-jobs-queue"))
+    assert "job.yaml:8: queue 'tpu-jobs-queue' not found in namespace tpu-training" in output.err
+    assert "hint: did you mean tpu-job-queue?" in output.err
+    output = train("submit", "-q", "-f", changed(tmp_path, "priority: medium", "priority: hihg"))
+    assert "job.yaml:9: priority 'hihg' not found" in output.err
+    assert "hint: did you mean high?" in output.err
+    output = train("submit", "-q", "-f", str(JOB), "-n", "nowhere")
+    assert "error: namespace 'nowhere' not found" in output.err
 
 
-def test_secrets_claims_and_accounts_must_be_there(train: Shell) -> None:
+def test_secrets_claims_and_accounts_must_exist(train: Shell) -> None:
     async def with_secret(client: Client) -> None:
         await platform(client)
         await client.create(SECRET)
 
     train.ready(with_secret)
-    for flags, told in (
-        (("--secret", "TOKEN=hug/a"), "--secret: there is no Secret 'hug' in tpu-training"),
-        (("--secret", "TOKEN=hub/b"), "--secret: the Secret 'hub' has no key 'b'"),
-        (("--mount", "/data=pvc:home"), "--mount: there is no PersistentVolumeClaim 'home' in tpu-training"),
-        (("--service-account", "nobody"), "--service-account: there is no ServiceAccount 'nobody' in tpu-training"),
+    for flags, reported in (
+        (("--secret", "TOKEN=hug/a"), "--secret: Secret 'hug' not found in namespace tpu-training"),
+        (("--secret", "TOKEN=hub/b"), "--secret: key 'b' not found in Secret 'hub'"),
+        (("--mount", "/data=pvc:home"), "--mount: PersistentVolumeClaim 'home' not found in namespace tpu-training"),
+        (("--service-account", "missing"), "--service-account: ServiceAccount 'missing' not found in namespace tpu-training"),
     ):
-        said = train("submit", "-q", "first", *FLAGS, *flags)
-        assert (said.code, f"error: {told}" in said.err) == (1, True), said.err
+        output = train("submit", "-q", "first", *FLAGS, *flags)
+        assert (output.code, f"error: {reported}" in output.err) == (1, True), output.err
     assert train("submit", "-q", "first", *FLAGS, "--secret", "TOKEN=hub/a").code == 0
 
 
-def test_a_namespace_that_the_queue_does_not_take_is_told(train: Shell) -> None:
+def test_namespace_excluded_by_queue_is_an_error(train: Shell) -> None:
     async def unlabelled(client: Client) -> None:
         await platform(client)
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stray"}}
         await client.create(space)
         queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "tpu-job-queue"}}
-        await client.create({**queue, "spec": {"clusterQueue": "slices"}}, "stray", resource=train_cluster.LOCAL_QUEUES)
+        await client.create({**queue, "spec": {"clusterQueue": "slices"}}, "stray", resource=train_client.LOCAL_QUEUES)
 
     train.ready(unlabelled)
-    said = train("submit", "-q", "first", *FLAGS, "-n", "stray")
-    assert "--queue: queue slices takes no work from namespace stray" in said.err
+    output = train("submit", "-q", "first", *FLAGS, "-n", "stray")
+    assert "--queue: queue slices does not accept namespace stray" in output.err
 
 
-def test_a_name_is_taken_once(train: Shell) -> None:
+def test_duplicate_name_is_an_error(train: Shell) -> None:
     async def taken(client: Client) -> None:
         await platform(client)
         await send(client, "hello-one-slice")
 
     train.ready(taken)
-    said = train("submit", "-q", "-f", str(JOB))
-    assert "error: there is already a job hello-one-slice in tpu-training" in said.err
-    assert "hint: take another name, or sliceworks train cancel" in said.err
+    output = train("submit", "-q", "-f", str(JOB))
+    assert "error: job hello-one-slice already exists in namespace tpu-training" in output.err
+    assert "hint: choose another name, or run sliceworks train cancel" in output.err
 
 
-def test_who_may_not_look_may_still_submit_and_who_may_not_submit_is_told(train: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_read_permission_does_not_block_submission(train: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     from sliceworks.kube.client import Client as Whole
 
     listed, created = Whole.list_all, Whole.create
@@ -247,8 +283,8 @@ def test_who_may_not_look_may_still_submit_and_who_may_not_submit_is_told(train:
         return await listed(self, resource, *rest, **options)
 
     monkeypatch.setattr(Whole, "list_all", blind)
-    said = train("submit", "-q", "-f", str(JOB))
-    assert (said.code, said.lines[1][-2:]) == (0, ["unknown", "unknown"]), said.err
+    output = train("submit", "-q", "-f", str(JOB))
+    assert (output.code, output.lines[1][-2:]) == (0, ["unknown", "unknown"]), output.err
 
     async def refused(self: Whole, obj: Any, *rest: Any, **options: Any) -> Any:
         if obj["kind"] == "JobSet":
@@ -256,17 +292,17 @@ def test_who_may_not_look_may_still_submit_and_who_may_not_submit_is_told(train:
         return await created(self, obj, *rest, **options)
 
     monkeypatch.setattr(Whole, "create", refused)
-    said = train("submit", "-q", "first", *FLAGS)
-    assert said.code == 1
-    assert "hint: name your team's namespace with -n, or ask its administrator" in said.err
+    output = train("submit", "-q", "first", *FLAGS)
+    assert output.code == 1
+    assert "hint: pass your team's namespace with -n, or ask an administrator" in output.err
 
 
-def test_another_document_is_not_submitted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_document_of_another_kind_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["train", "submit", "-f", str(ENVIRONMENT), "--dry-run", "client"]) == 1
-    assert "a TrainingJob is wanted, found Environment" in capsys.readouterr().err
+    assert "expected a TrainingJob, found Environment" in capsys.readouterr().err
 
 
-def test_no_cluster_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cluster_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert main.run(["train", "submit", "-q", "-f", str(JOB)]) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -274,30 +310,67 @@ def test_no_cluster_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path, 
     assert lines[1].startswith("hint: ")
 
 
-def test_waiting_ends_when_the_job_runs_or_has_finished(train: Shell) -> None:
+def test_wait_ends_when_job_runs_or_finishes(train: Shell) -> None:
     train.ready(with_machines)
-    said = train("submit", "-f", str(JOB), "-o", "name", "--wait=running", "--timeout", "10m")
-    assert said.code == 0, said.err
-    lines = said.err.splitlines()
-    assert lines[-1].startswith("Waiting until hello-one-slice runs: done in")
+    output = train("submit", "-f", str(JOB), "-o", "name", "--wait=running", "--timeout", "10m")
+    assert output.code == 0, output.err
+    lines = output.err.splitlines()
+    assert lines[-1].startswith("Waiting until hello-one-slice is running: done in")
     assert lines[-2].endswith("hello-one-slice running: 4 of 4 hosts are ready")
-    said = train("wait", "hello-one-slice", "--timeout", "10m")
-    assert (said.code, "hello-one-slice completed: " in said.err) == (0, True), said.err
+    output = train("wait", "hello-one-slice", "--timeout", "10m")
+    assert (output.code, "hello-one-slice completed: " in output.err) == (0, True), output.err
     train("cancel", "hello-one-slice", "-y")
-    said = train("submit", "-f", str(JOB), "-o", "name", "--wait", "--timeout", "10m")
-    assert (said.code, "hello-one-slice completed: " in said.err) == (0, True), said.err
+    output = train("submit", "-f", str(JOB), "-o", "name", "--wait", "--timeout", "10m")
+    assert (output.code, "hello-one-slice completed: " in output.err) == (0, True), output.err
 
 
-def test_waiting_ends_with_a_job_that_fails_or_takes_too_long(train: Shell) -> None:
+def test_wait_ends_when_job_fails_or_times_out(train: Shell) -> None:
     train.ready(with_machines)
-    said = train("submit", "-f", str(JOB), "-o", "name", "--wait", "--timeout", "30s")
-    assert (said.code, "error: hello-one-slice is not finished after 30 seconds: running" in said.err) == (3, True), said.err
+    output = train("submit", "-f", str(JOB), "-o", "name", "--wait", "--timeout", "30s")
+    assert (output.code, "error: hello-one-slice is not finished after 30 seconds: running" in output.err) == (3, True), output.err
 
     async def crashing(client: Client) -> None:
         await with_machines(client)
         await send(client, "hello-one-slice", fail="crash", fail_seconds="90")
 
     train.ready(crashing)
-    said = train("wait", "hello-one-slice")
-    assert (said.code, "error: hello-one-slice failed: jobset failed" in said.err) == (1, True), said.err
-    assert "after 1 restart" in said.err
+    output = train("wait", "hello-one-slice")
+    assert (output.code, "error: hello-one-slice failed: jobset failed" in output.err) == (1, True), output.err
+    assert "after 1 restart" in output.err
+
+
+def test_pods_ready_timeout_below_steps_is_a_warning(train: Shell, tmp_path: Path) -> None:
+    async def configured(client: Client) -> None:
+        await platform(client)
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kueue-system"}})
+        metadata = {"name": "kueue-manager-config", "namespace": "kueue-system"}
+        data = {"controller_manager_config.yaml": "waitForPodsReady: {timeout: 5m}"}
+        await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
+
+    train.ready(configured)
+    file = changed(tmp_path, "spec:\n", "spec:\n  before: [{name: copy, image: x, estimate: 10m}]\n")
+    output = train("submit", "-q", "-f", file)
+    assert output.code == 0, output.err
+    assert output.err.startswith("warning: spec.before: Kueue evicts the job if its slices are not ready within 5m")
+    assert train("submit", "-q", "second", *FLAGS, "--dry-run", "server").err == ""
+
+
+_FITTING = ("hello-multi-slice", "hello-one-slice", "maxtext-v4", "maxtext-v4-multi", "prepare-train-evaluate")
+_NEEDS = {"gpu": "l4-1", "maxtext-v5e": "v5litepod-16", "maxtext-v5p": "v5p-32"}
+
+
+@pytest.mark.parametrize("file", sorted((EXAMPLES / "training-jobs").glob("*.yaml")), ids=lambda file: file.stem)
+def test_examples_fit_the_training_environment_or_say_what_they_need(train: Shell, file: Path) -> None:
+    if file.stem in _FITTING:
+        output = train("submit", "-q", "-f", str(file), "--environment", str(ENVIRONMENT), "--dry-run", "server")
+        assert output.code == 0, output.err
+        return
+    needed = _NEEDS[file.stem.removesuffix("-multi")]
+    assert f"Needs an environment whose queue has {needed}" in file.read_text()
+    for flags in ([], ["--environment", str(ENVIRONMENT)]):
+        output = train("submit", "-q", "-f", str(file), "--dry-run", "server", *flags)
+        assert output.code == 1
+        assert (
+            f"has no {needed}" in output.err or f"no pool of {needed}" in output.err or "no quota for nvidia.com/gpu" in output.err
+        )
+        assert "hint:" in output.err

@@ -1,4 +1,4 @@
-"""The container API: paths, node pools, operations and what they failed of; each request as Google's own document has it."""
+"""The container API: paths, node pools, operations and their faults, checked against Google's discovery document."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from typing import Any
 
 import pytest
 from tests.support import discovery
-from tests.support.cloud_script import Scripted, answer
+from tests.support.scripted_cloud import Scripted, answer
 
 from sliceworks.base import clock
 from sliceworks.base.errors import UsageError
-from sliceworks.cloud import operations
-from sliceworks.cloud.connecting import open_container, split_endpoint
-from sliceworks.cloud.container import Container
-from sliceworks.cloud.operations import Fault
-from sliceworks.cloud.session import Session
+from sliceworks.cloud import container
+from sliceworks.cloud.container import Container, Fault, open_container
+from sliceworks.cloud.session import Session, split_endpoint
 
 _DONE = {"name": "operation-1", "status": "DONE", "operationType": "CREATE_NODE_POOL", "targetLink": "https://x/nodePools/p"}
 
@@ -23,7 +21,7 @@ def _container(transport: Scripted, **more: Any) -> Container:
     return Container(Session(transport=transport), "proj", "us-central2", "main", **more)
 
 
-def test_every_call_is_one_of_the_api() -> None:
+def test_calls_match_the_discovery_document() -> None:
     pool, running = (
         {"name": "p", "initialNodeCount": 1},
         {"name": "operation-1", "status": "RUNNING", "operationType": "DELETE_NODE_POOL"},
@@ -31,50 +29,45 @@ def test_every_call_is_one_of_the_api() -> None:
     answers: list[dict[str, Any]] = [
         {"nodePools": [pool]},
         {},
-        pool,
         _DONE,
-        running,
         running,
         {"operations": [_DONE]},
         {},
         _DONE,
         {},
+        {"name": "main"},
     ]
-    answers += [{"name": "main"}, {"validNodeVersions": []}]
     transport = Scripted(*(answer(each) for each in answers))
     container = _container(transport)
 
     async def main() -> None:
-        assert await container.node_pools() == [pool]
-        assert await container.node_pools() == []
-        assert await container.node_pool("p") == pool
-        made = await container.create(pool)
-        assert (made.done, made.target, made.kind, made.fault) == (True, "p", "CREATE_NODE_POOL", None)
-        assert not (await container.delete("p")).done
-        assert (await container.set_size("p", 3)).name == "operation-1"
-        assert [each.name for each in await container.operations()] == ["operation-1"]
-        assert await container.operations() == []
-        assert (await container.operation("operation-1")).done
-        await container.cancel("operation-1")
+        assert await container.list_node_pools() == [pool]
+        assert await container.list_node_pools() == []
+        created = await container.create_node_pool(pool)
+        assert (created.done, created.target, created.kind, created.fault) == (True, "p", "CREATE_NODE_POOL", None)
+        assert not (await container.delete_node_pool("p")).done
+        assert [each.name for each in await container.list_operations()] == ["operation-1"]
+        assert await container.list_operations() == []
+        assert (await container.get_operation("operation-1")).done
+        await container.cancel_operation("operation-1")
         assert await container.get_cluster() == {"name": "main"}
-        assert "validNodeVersions" in await container.server_config()
 
     clock.run(main(), virtual=True)
     for request in transport.requests:
         discovery.messages("container", "v1beta1", request.method, request.target.lstrip("/"))  # raises where there is none
-    assert transport.requests[3].body == b'{"nodePool":{"name":"p","initialNodeCount":1}}'
+    assert transport.requests[2].body == b'{"nodePool":{"name":"p","initialNodeCount":1}}'
 
 
-def test_a_twin_has_a_path_before_the_version() -> None:
+def test_twin_endpoint_has_a_path_prefix() -> None:
     transport = Scripted(answer({}))
-    clock.run(_container(transport, prefix="/container/", version="v1").node_pools(), virtual=True)
+    clock.run(_container(transport, prefix="/container/", version="v1").list_node_pools(), virtual=True)
     assert transport.requests[0].target == "/container/v1/projects/proj/locations/us-central2/clusters/main/nodePools"
 
 
 @pytest.mark.parametrize("missing", ["project", "location", "cluster"])
-def test_the_cluster_must_be_known(missing: str) -> None:
+def test_project_location_and_cluster_are_required(missing: str) -> None:
     names = {"project": "p", "location": "l", "cluster": "c", missing: ""}
-    with pytest.raises(UsageError, match=f"the {missing} is not known"):
+    with pytest.raises(UsageError, match=f"{missing} is required"):
         Container(Session(transport=Scripted()), **names)
 
 
@@ -87,7 +80,7 @@ def test_the_cluster_must_be_known(missing: str) -> None:
         ("http://127.0.0.1:8080/container", "http://127.0.0.1:8080", "/container"),
     ],
 )
-def test_endpoints_as_terraform_has_them(endpoint: str, base: str, prefix: str) -> None:
+def test_terraform_endpoints_are_accepted(endpoint: str, base: str, prefix: str) -> None:
     assert split_endpoint(endpoint) == (base, prefix)
     assert open_container("p", "l", "c", endpoint=endpoint, token="t").project == "p"
 
@@ -112,13 +105,13 @@ def test_endpoints_as_terraform_has_them(endpoint: str, base: str, prefix: str) 
         ({"status": "DONE", "statusMessage": "something"}, Fault("UNKNOWN", "something")),
     ],
 )
-def test_what_an_operation_failed_of(raw: dict[str, Any], fault: Fault | None) -> None:
-    assert operations.read(raw).fault == fault
+def test_fault_of_an_operation(raw: dict[str, Any], fault: Fault | None) -> None:
+    assert container.parse_operation(raw).fault == fault
 
 
-def test_what_a_pool_failed_of() -> None:
+def test_fault_of_a_node_pool() -> None:
     stockout = {"code": "GCE_STOCKOUT", "message": "none left"}
-    assert operations.condition_fault([{"code": "UNKNOWN", "message": "a"}, stockout]) == Fault("GCE_STOCKOUT", "none left")
-    assert operations.condition_fault([{"message": "a"}]) == Fault("UNKNOWN", "a")
-    assert operations.condition_fault([], "words alone") == Fault("UNKNOWN", "words alone")
-    assert operations.condition_fault([]) is None
+    assert container.fault_from_conditions([{"code": "UNKNOWN", "message": "a"}, stockout]) == Fault("GCE_STOCKOUT", "none left")
+    assert container.fault_from_conditions([{"message": "a"}]) == Fault("UNKNOWN", "a")
+    assert container.fault_from_conditions([], "words alone") == Fault("UNKNOWN", "words alone")
+    assert container.fault_from_conditions([]) is None

@@ -1,4 +1,4 @@
-"""Google's credentials: renewed before they end, once for many requests, and said in words when there are none."""
+"""Google credentials: refreshed before they expire, once for many requests."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ import pytest
 from google.auth import exceptions
 
 from sliceworks.base.errors import Unauthenticated
-from sliceworks.cloud.connecting import credentials
-from sliceworks.cloud.credentials import Anonymous, Token
-from sliceworks.cloud.google_credentials import GoogleCredentials
+from sliceworks.cloud.credentials import Anonymous, GoogleCredentials, Token, find_credentials
 
 
 class Fake:
-    """What google-auth hands out."""
+    """Credentials as google-auth returns them."""
 
     def __init__(self, lasts: timedelta = timedelta(hours=1), error: Exception | None = None) -> None:
         self.token, self.expiry = "", None
@@ -40,36 +38,36 @@ def _headers(made: GoogleCredentials, times: int = 1) -> list[str]:
     return asyncio.run(main())
 
 
-def test_one_token_serves_many_requests() -> None:
+def test_token_is_shared_by_requests() -> None:
     fake = Fake()
     assert _headers(GoogleCredentials(load=lambda: fake), 5) == ["Bearer token-1"] * 5
     assert fake.renewals == 1
 
 
-def test_a_token_that_ends_soon_is_renewed() -> None:
+def test_token_is_refreshed_before_it_expires() -> None:
     fake = Fake(lasts=timedelta(minutes=2))
-    made = GoogleCredentials(load=lambda: fake)
+    created = GoogleCredentials(load=lambda: fake)
 
     async def main() -> None:
-        await made.headers()
-        assert (await made.headers())["authorization"] == "Bearer token-2"
+        await created.headers()
+        assert (await created.headers())["authorization"] == "Bearer token-2"
 
     asyncio.run(main())
 
 
-def test_a_token_that_was_refused_is_renewed() -> None:
+def test_rejected_token_is_refreshed() -> None:
     fake = Fake()
-    made = GoogleCredentials(load=lambda: fake)
+    created = GoogleCredentials(load=lambda: fake)
 
     async def main() -> None:
-        await made.headers()
-        made.refused()
-        assert (await made.headers())["authorization"] == "Bearer token-2"
+        await created.headers()
+        created.invalidate()
+        assert (await created.headers())["authorization"] == "Bearer token-2"
 
     asyncio.run(main())
 
 
-def test_no_credentials_are_said_in_one_line() -> None:
+def test_missing_credentials_have_a_hint() -> None:
     error = exceptions.DefaultCredentialsError("Your default credentials were not found.\nMore.")  # type: ignore[no-untyped-call]
 
     def load() -> Any:
@@ -77,34 +75,34 @@ def test_no_credentials_are_said_in_one_line() -> None:
 
     with pytest.raises(Unauthenticated) as caught:
         _headers(GoogleCredentials(load=load))
-    assert str(caught.value) == "no credentials for Google: Your default credentials were not found."
+    assert str(caught.value) == "no Google Cloud credentials found: Your default credentials were not found."
     assert "gcloud auth application-default login" in caught.value.hint
 
 
-def test_credentials_that_cannot_be_renewed() -> None:
+def test_failed_refresh_is_unauthenticated() -> None:
     error = exceptions.RefreshError("invalid_grant: Token has been expired or revoked.")  # type: ignore[no-untyped-call]
     with pytest.raises(Unauthenticated, match="Token has been expired or revoked"):
         _headers(GoogleCredentials(load=lambda: Fake(error=error)))
 
 
-def test_acting_as_another_account(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impersonation(monkeypatch: pytest.MonkeyPatch) -> None:
     import google.auth
     from google.auth import impersonated_credentials
 
-    asked: dict[str, Any] = {}
+    requests: dict[str, Any] = {}
 
     def acting_as(**given: Any) -> Fake:
-        asked.update(given)
+        requests.update(given)
         return Fake()
 
     monkeypatch.setattr(google.auth, "default", lambda scopes: ("me", "project"))
     monkeypatch.setattr(impersonated_credentials, "Credentials", acting_as)
     assert _headers(GoogleCredentials("robot@p.iam.gserviceaccount.com")) == ["Bearer token-1"]
-    assert asked["source_credentials"] == "me"
-    assert asked["target_principal"] == "robot@p.iam.gserviceaccount.com"
+    assert requests["source_credentials"] == "me"
+    assert requests["target_principal"] == "robot@p.iam.gserviceaccount.com"
 
 
-def test_a_given_token_needs_no_google() -> None:
-    assert credentials("abc") == Token("abc")
-    assert isinstance(credentials(impersonate="x"), GoogleCredentials)
+def test_given_token_needs_no_google_auth() -> None:
+    assert find_credentials("abc") == Token("abc")
+    assert isinstance(find_credentials(impersonate="x"), GoogleCredentials)
     assert asyncio.run(Anonymous().headers()) == {}

@@ -1,4 +1,4 @@
-"""Over real HTTP, on the loopback: what is sent and read, and what is said when nobody answers; and the metadata server."""
+"""The HTTP transport and the metadata server, on loopback."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from aiohttp import web
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Unreachable
+from sliceworks.base.retry import NEVER
+from sliceworks.base.transport import Request
 from sliceworks.cloud.credentials import Token
-from sliceworks.cloud.http import HttpTransport
-from sliceworks.cloud.metadata import Whereabouts, whereabouts
-from sliceworks.cloud.retrying import NEVER
+from sliceworks.cloud.http import HttpTransport, InstanceMetadata, read_metadata
 from sliceworks.cloud.session import Session
-from sliceworks.cloud.transport import Request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def serving(handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
-    """A server on the loopback; its address."""
+    """Runs a server on loopback; yields its address."""
     runner = web.ServerRunner(web.Server(handler))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -36,7 +35,7 @@ async def serving(handler: Callable[[web.BaseRequest], Awaitable[web.StreamRespo
         await runner.cleanup()
 
 
-def test_a_request_and_its_answer() -> None:
+def test_request_and_response() -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         body = await request.json()
         return web.json_response({"path": request.path_qs, "who": request.headers["Authorization"], "body": body})
@@ -49,7 +48,7 @@ def test_a_request_and_its_answer() -> None:
     clock.run(main())
 
 
-def test_nobody_there() -> None:
+def test_refused_connection_is_unreachable() -> None:
     async def main() -> None:
         transport = HttpTransport("http://127.0.0.1:1")
         with pytest.raises(Unreachable, match=r"cannot reach http://127\.0\.0\.1:1"):
@@ -61,7 +60,7 @@ def test_nobody_there() -> None:
     clock.run(main())
 
 
-def test_one_who_hangs_up() -> None:
+def test_closed_connection_is_unreachable() -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         assert request.transport is not None
         request.transport.close()
@@ -75,8 +74,8 @@ def test_one_who_hangs_up() -> None:
     clock.run(main())
 
 
-def test_the_metadata_server_tells_where_we_are() -> None:
-    told = {
+def test_metadata_server_is_read() -> None:
+    reported = {
         "project/project-id": "p",
         "instance/attributes/cluster-name": "c",
         "instance/attributes/cluster-location": "us-central2",
@@ -85,24 +84,24 @@ def test_the_metadata_server_tells_where_we_are() -> None:
 
     async def handler(request: web.BaseRequest) -> web.Response:
         assert request.headers["Metadata-Flavor"] == "Google"
-        text = told[request.path.removeprefix("/computeMetadata/v1/")]
+        text = reported[request.path.removeprefix("/computeMetadata/v1/")]
         return web.Response(text=text, headers={"Metadata-Flavor": "Google"})
 
     async def main() -> None:
         async with serving(handler) as url:
-            assert await whereabouts(url.removeprefix("http://")) == Whereabouts("p", "c", "us-central2", "us-central2-b")
+            assert await read_metadata(url.removeprefix("http://")) == InstanceMetadata("p", "c", "us-central2", "us-central2-b")
 
     clock.run(main())
 
 
-def test_another_server_is_not_believed() -> None:
+def test_server_without_metadata_flavor_is_ignored() -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         return web.Response(text="anything")
 
     async def main() -> None:
         async with serving(handler) as url:
-            assert await whereabouts(url.removeprefix("http://")) == Whereabouts()
-        assert await whereabouts("127.0.0.1:1") == Whereabouts()
+            assert await read_metadata(url.removeprefix("http://")) == InstanceMetadata()
+        assert await read_metadata("127.0.0.1:1") == InstanceMetadata()
         await asyncio.sleep(0)
 
     clock.run(main())

@@ -1,6 +1,6 @@
-"""A browser, and a big busy cluster with a console on it: made once for all files that say `CLUSTER = "console"`.
+"""A browser, and a large busy cluster with a console: created once for all files with `CLUSTER = "console"`.
 
-What drives a browser is imported where it is needed: most tests here need none.
+Playwright is imported lazily, because most tests here need no browser.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Browser
-    from tests.support.browsers import Served
+    from tests.support.browsers import ConsoleProcess
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium. While it is there this thread has a running loop: what needs one of its own goes through `apart`."""
+    """Chromium. While it runs, this thread has a running event loop: coroutines run through `run_in_thread`."""
     from playwright.sync_api import sync_playwright
-    from tests.support.browsers import chromium, launched
+    from tests.support.browsers import chromium, launch_browser
 
     chromium()
     with sync_playwright() as playwright:
-        found = launched(playwright)
+        found = launch_browser(playwright)
         yield found
         found.close()
 
@@ -40,7 +40,7 @@ def big_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
     chromium()
     folder = tmp_path_factory.mktemp("big")
-    command = [sys.executable, "-m", "bench.measure.console_worlds", str(folder), "--updates", "60"]
+    command = [sys.executable, "-m", "bench.harness.synthetic_cluster", str(folder), "--updates", "60"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -49,9 +49,9 @@ def big_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def big(big_kubeconfig: Path) -> Iterator[Served]:
-    """A console on it that only looks."""
-    from tests.support.browsers import Served
+def big(big_kubeconfig: Path) -> Iterator[ConsoleProcess]:
+    """A read-only console on the large cluster."""
+    from tests.support.browsers import ConsoleProcess
 
-    with Served(big_kubeconfig) as served:
+    with ConsoleProcess(big_kubeconfig) as served:
         yield served

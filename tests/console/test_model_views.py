@@ -1,60 +1,60 @@
-"""Live latency from a gateway's numbers, and model services from their records."""
+"""Live latency from a gateway's metrics, and model services from their records."""
 
 from typing import Any
 
 import pytest
 from tests.support.model_services import service
 
-from sliceworks.console.pages import one_model
-from sliceworks.console.views import latencies, models
+from sliceworks.console.pages import model_detail
+from sliceworks.console.views import latency_view, model_view
 from sliceworks.serving import record as records
-from sliceworks.serving.cluster import Seen
-from sliceworks.serving.gateway.measures import Measures
+from sliceworks.serving.cluster import ServiceDetails
+from sliceworks.serving.gateway.telemetry import GatewayMetrics
 from sliceworks.serving.record import LABEL
-from sliceworks.serving.standing import standing
+from sliceworks.serving.service_status import compute_status
 
 
-def counted(measures: Measures, seconds: float, times: int, code: str = "200") -> None:
+def counted(measures: GatewayMetrics, seconds: float, times: int, code: str = "200") -> None:
     for _ in range(times):
-        measures.requests.add("llama", "r", "k", code)
-        measures.vllm_whole.observe(seconds, "llama")
-        measures.vllm_first.observe(seconds / 10, "llama")
+        measures.requests.inc("llama", "r", "k", code)
+        measures.vllm_e2e_latency.observe(seconds, "llama")
+        measures.vllm_ttft.observe(seconds / 10, "llama")
 
 
-def test_latency_is_that_of_what_came_between_two_readings() -> None:
-    measures = Measures()
-    measures.registry.gauges("vllm:num_requests_running", "x", "model_name", lambda: {"llama": 3, "other": 9})
+def test_latency_covers_the_interval_between_two_samples() -> None:
+    measures = GatewayMetrics()
+    measures.registry.gauge_vec("vllm:num_requests_running", "x", "model_name", lambda: {"llama": 3, "other": 9})
     counted(measures, 40.0, 100)
-    before = latencies.read([measures.registry.text()], at=10.0)
+    before = latency_view.parse_metrics([measures.registry.render()], at=10.0)
     counted(measures, 0.2, 98)
     counted(measures, 4.0, 2, "500")
-    after = latencies.read([measures.registry.text()], at=20.0)
-    found = latencies.between(before, after, "llama")
+    after = latency_view.parse_metrics([measures.registry.render()], at=20.0)
+    found = latency_view.latency_between(before, after, "llama")
     assert found.rate == pytest.approx(10.0)
     assert found.errors == pytest.approx(0.02)
     assert found.whole is not None
     assert 0.1 < found.whole[0] <= 0.25
     assert 2.5 < found.whole[1] <= 5.0
     assert found.running == 3
-    assert latencies.between(after, after, "llama").whole is None
-    assert latencies.between(before, after, "nobody") == latencies.Latency()
+    assert latency_view.latency_between(after, after, "llama").whole is None
+    assert latency_view.latency_between(before, after, "missing") == latency_view.Latency()
 
 
-def test_a_gateway_that_has_started_anew_counts_from_nothing_and_several_gateways_add_up() -> None:
-    old, new, other = Measures(), Measures(), Measures()
+def test_restarted_gateway_counts_from_zero_and_gateways_add_up() -> None:
+    old, new, other = GatewayMetrics(), GatewayMetrics(), GatewayMetrics()
     counted(old, 1.0, 50)
     counted(new, 0.2, 10)
     counted(other, 0.2, 10)
-    before = latencies.read([old.registry.text()], at=0.0)
-    after = latencies.read([new.registry.text(), other.registry.text()], at=1.0)
-    found = latencies.between(before, after, "llama")
+    before = latency_view.parse_metrics([old.registry.render()], at=0.0)
+    after = latency_view.parse_metrics([new.registry.render(), other.registry.render()], at=1.0)
+    found = latency_view.latency_between(before, after, "llama")
     assert found.whole is not None
     assert found.whole[1] <= 0.25
     assert found.rate == 0.0
 
 
-def test_numbers_that_nobody_can_read_are_passed_over() -> None:
-    reading = latencies.read(
+def test_unreadable_metrics_are_skipped() -> None:
+    reading = latency_view.parse_metrics(
         ['# HELP x\nx{a="b\\"c"} 1\nsliceworks_gateway_backend_up{backend="s"} 0\nwhat is this\ny nope\n'], at=0.0
     )
     assert reading.series["x"] == [({"a": 'b\\"c'}, 1.0)]
@@ -62,31 +62,31 @@ def test_numbers_that_nobody_can_read_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 1.0), (0.75, 1.5), (1.0, 2.0)])
-def test_a_quantile_lies_within_its_bucket(share: float, expected: float) -> None:
-    assert latencies.quantile([(1.0, 5), (2.0, 10), (float("inf"), 10)], share) == pytest.approx(expected)
+def test_quantile_is_within_its_bucket(share: float, expected: float) -> None:
+    assert latency_view.quantile([(1.0, 5), (2.0, 10), (float("inf"), 10)], share) == pytest.approx(expected)
 
 
-def test_what_a_deployment_has_left_to_do_is_shown() -> None:
+def test_pending_steps_of_a_deployment_are_shown() -> None:
     model = service("triton", "triton: {repository: /models, models: [{name: parrot}]}")
     document = model.model_dump(by_alias=True, exclude_unset=True, mode="json")
-    kept = records.write(model, document, [], ["apply httproute/served"])
+    kept = records.to_config_map(model, document, [], ["apply httproute/served"])
     kept["metadata"] |= {"namespace": "ml", "uid": "u", "creationTimestamp": "2026-11-15T10:00:00Z"}
-    [listed], broken = models.services([kept], [])
+    [listed], broken = model_view.services([kept], [])
     assert (listed.state, listed.tone, broken) == ("unfinished", "wait", [])
-    record = records.read(kept)
-    found = models.details(Seen(record, standing(record, []), (), (), ()))
-    assert found.left == ("apply httproute/served",)
-    shown = str(one_model.left_to_do(found))
+    record = records.from_config_map(kept)
+    found = model_view.details(ServiceDetails(record, compute_status(record, []), (), (), ()))
+    assert found.pending == ("apply httproute/served",)
+    shown = str(model_detail.pending_steps(found))
     assert "apply httproute/served" in shown
     assert "sliceworks models deploy -f FILE -n ml" in shown
 
 
-def test_a_record_that_somebody_has_spoilt_is_told_of_and_others_stay() -> None:
+def test_corrupt_record_is_reported_and_others_are_shown() -> None:
     spoilt: dict[str, Any] = {
         "metadata": {"name": "x-model-service", "namespace": "ml", "labels": {LABEL: "model-service"}},
         "data": {},
     }
     other = {"metadata": {"name": "settings", "namespace": "ml"}}
-    found, broken = models.services([spoilt, other], [])
+    found, broken = model_view.services([spoilt, other], [])
     assert not found
-    assert broken == ["In ml: configmap/x-model-service: document.yaml is missing"]
+    assert broken == ["namespace ml: configmap/x-model-service: document.yaml is missing"]

@@ -1,4 +1,4 @@
-"""What pages decide without a browser: when to draw, what the table of jobs shows, how logs are read, which pages there are."""
+"""Page logic without a browser: refresh timing, the jobs table, log streams, and registered pages."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.console.test_views import NOW, TEAMS, rows, said
+from tests.console.test_views import NOW, TEAMS, rows, visible_text
 
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, NotFound, Unreachable
-from sliceworks.console import following
 from sliceworks.console.kinds import PODS
-from sliceworks.console.pace import Pace
-from sliceworks.console.pages import jobs_nodes
-from sliceworks.console.registry import page_of, pages
-from sliceworks.console.views.jobs import Query, jobs_page
+from sliceworks.console.page import RefreshThrottle, register_page, registered_pages
+from sliceworks.console.pages import job_logs, jobs
+from sliceworks.console.views.job_view import JobQuery, query_jobs
 from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator
 
-    from sliceworks.console.tables import Changes
+    from sliceworks.console.cluster_cache import Changes
 
 CHANGE = {PODS: {Key("a", "b")}}
 
 
 class Scripted:
-    """A feed that tells what it was given, once."""
+    """A feed that returns each of its changes once."""
 
     def __init__(self) -> None:
         self.changes: Changes = {}
@@ -37,63 +35,63 @@ class Scripted:
         return taken
 
 
-def test_a_page_is_drawn_after_changes_and_for_the_sake_of_ages() -> None:
+def test_page_is_drawn_after_changes_and_periodically() -> None:
     async def main() -> None:
         feed = Scripted()
         drawn: list[Changes] = []
-        pace = Pace(feed, drawn.append, ages=5.0)  # type: ignore[arg-type]
+        pace = RefreshThrottle(feed, drawn.append, ages=5.0)  # type: ignore[arg-type]
         pace.draw({})
-        pace.look()
+        pace.poll()
         assert drawn == [{}]
         feed.changes = CHANGE
-        pace.look()
+        pace.poll()
         assert drawn == [{}, CHANGE]
         await clock.sleep(5)
-        pace.look()
+        pace.poll()
         assert drawn == [{}, CHANGE, {}]
 
     clock.run(main(), virtual=True)
 
 
-def test_a_page_that_takes_long_to_draw_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tenth of a second of work for a drawing: the next is 0.8 seconds later, and nothing that changed meanwhile is lost."""
+def test_slow_page_is_drawn_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing takes a tenth of a second: the next one is 0.8 seconds later, and no change is lost."""
 
     async def main() -> None:
         effort = iter(range(100))
-        monkeypatch.setattr(clock, "effort", lambda: next(effort) * 0.1)
+        monkeypatch.setattr(clock, "perf_counter", lambda: next(effort) * 0.1)
         feed = Scripted()
         drawn: list[Changes] = []
-        pace = Pace(feed, drawn.append, ages=60.0)  # type: ignore[arg-type]
+        pace = RefreshThrottle(feed, drawn.append, ages=60.0)  # type: ignore[arg-type]
         pace.draw({})
         feed.changes = CHANGE
         await clock.sleep(0.7)
-        pace.look()
+        pace.poll()
         assert drawn == [{}]
         await clock.sleep(0.2)
-        pace.look()
+        pace.poll()
         assert drawn == [{}, CHANGE]
 
     clock.run(main(), virtual=True)
 
 
-def test_however_long_it_takes_a_page_is_never_much_older(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_age_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         effort = iter(range(100))
-        monkeypatch.setattr(clock, "effort", lambda: next(effort) * 60.0)
+        monkeypatch.setattr(clock, "perf_counter", lambda: next(effort) * 60.0)
         feed = Scripted()
         drawn: list[Changes] = []
-        pace = Pace(feed, drawn.append, ages=60.0)  # type: ignore[arg-type]
+        pace = RefreshThrottle(feed, drawn.append, ages=60.0)  # type: ignore[arg-type]
         pace.draw({})
         feed.changes = CHANGE
         await clock.sleep(2.1)
-        pace.look()
+        pace.poll()
         assert drawn == [{}, CHANGE]
 
     clock.run(main(), virtual=True)
 
 
 def find(node: Any, **wanted: str) -> Iterator[Any]:
-    """Elements that have these attributes."""
+    """Elements with these attributes."""
     if isinstance(node, list):
         if (
             len(node) > 1
@@ -105,49 +103,49 @@ def find(node: Any, **wanted: str) -> Iterator[Any]:
             yield from find(child, **wanted)
 
 
-def test_the_table_has_a_row_for_each_job_and_buttons_that_sort_it() -> None:
-    page = jobs_page(rows(60), TEAMS, Query(sort="chips", descending=True))
-    made = jobs_nodes.nodes(page, NOW)
-    assert len([each for each in find(made) if each[0] == "tr"]) == 51
-    assert [said(each) for each in find(made, aria_sort="descending")] == ["Chips ↓"]
-    assert len(list(find(made, data_act="sort:team"))) == 1
-    assert "1–50 of 60" in said(made)
-    assert next(find(made, data_act="page:-1"))[1]["disabled"] == ""
-    assert "disabled" not in next(find(made, data_act="page:1"))[1]
+def test_jobs_table_has_rows_and_sort_buttons() -> None:
+    page = query_jobs(rows(60), TEAMS, JobQuery(sort="chips", descending=True))
+    created = jobs.jobs_table(page, NOW)
+    assert len([each for each in find(created) if each[0] == "tr"]) == 51
+    assert [visible_text(each) for each in find(created, aria_sort="descending")] == ["Chips ↓"]
+    assert len(list(find(created, data_act="sort:team"))) == 1
+    assert "1–50 of 60" in visible_text(created)
+    assert next(find(created, data_act="page:-1"))[1]["disabled"] == ""
+    assert "disabled" not in next(find(created, data_act="page:1"))[1]
 
 
-def test_no_jobs_and_none_like_that_are_two_things() -> None:
-    nothing, missing = jobs_page([], TEAMS, Query()), jobs_page(rows(3), TEAMS, Query("nowhere"))
-    assert "sliceworks train submit" in said(jobs_nodes.nodes(nothing, NOW))
-    assert "JobSet is not installed." in said(jobs_nodes.nodes(nothing, NOW, "JobSet is not installed."))
-    assert "No job is like that." in said(jobs_nodes.nodes(missing, NOW))
+def test_no_jobs_differs_from_no_matching_jobs() -> None:
+    nothing, missing = query_jobs([], TEAMS, JobQuery()), query_jobs(rows(3), TEAMS, JobQuery("nowhere"))
+    assert "sliceworks train submit" in visible_text(jobs.jobs_table(nothing, NOW))
+    assert "JobSet is not installed." in visible_text(jobs.jobs_table(nothing, NOW, "JobSet is not installed."))
+    assert "No matching jobs." in visible_text(jobs.jobs_table(missing, NOW))
 
 
-def test_what_was_chosen_stays_to_be_seen_when_nothing_is_like_that() -> None:
-    made = jobs_nodes.tools(jobs_page(rows(3), TEAMS, Query(team="gone", state="restarting")))
-    assert [each[1]["value"] for each in find(made) if each[0] == "select"] == ["restarting", "gone"]
-    assert "gone (0)" in said(made)
-    assert "0 of 3 jobs" in said(made)
+def test_selected_filter_is_shown_without_matches() -> None:
+    created = jobs.filter_bar(query_jobs(rows(3), TEAMS, JobQuery(team="gone", state="restarting")))
+    assert [each[1]["value"] for each in find(created) if each[0] == "select"] == ["restarting", "gone"]
+    assert "gone (0)" in visible_text(created)
+    assert "0 of 3 jobs" in visible_text(created)
 
 
-@pytest.mark.parametrize("query", [Query(), Query("a b", "red", "failed", "age", True, 3), Query(sort="cost")])
-def test_an_address_says_what_is_looked_for(query: Query) -> None:
-    assert Query.read(query.written()) == query
+@pytest.mark.parametrize("query", [JobQuery(), JobQuery("a b", "red", "failed", "age", True, 3), JobQuery(sort="cost")])
+def test_url_holds_the_query(query: JobQuery) -> None:
+    assert JobQuery.read(query.to_params()) == query
 
 
-@pytest.mark.parametrize("asked", [{"page": "-3"}, {"page": "x"}, {"page": "0"}, {"sort": "evil"}, {"other": "1"}])
-def test_what_an_address_has_wrong_is_left_out(asked: dict[str, str]) -> None:
-    assert Query.read(asked) == Query()
+@pytest.mark.parametrize("requests", [{"page": "-3"}, {"page": "x"}, {"page": "0"}, {"sort": "evil"}, {"other": "1"}])
+def test_invalid_url_parameters_are_ignored(requests: dict[str, str]) -> None:
+    assert JobQuery.read(requests) == JobQuery()
 
 
 class Logs:
-    """A client whose logs come in these pieces, after these errors."""
+    """A client whose logs consist of these chunks, after these errors."""
 
     def __init__(self, *script: Any) -> None:
         self._script = list(script)
 
     async def follow_logs(self, pod: str, namespace: str, **options: Any) -> AsyncGenerator[bytes, None]:
-        assert (pod, namespace, options) == ("p", "a", {"container": "c", "tail_lines": following.LAST_LINES})
+        assert (pod, namespace, options) == ("p", "a", {"container": "c", "tail_lines": job_logs.LAST_LINES})
         now = self._script.pop(0)
         if isinstance(now, Exception):
             raise now
@@ -157,18 +155,18 @@ class Logs:
 
 def read(*script: Any) -> list[str]:
     async def main() -> list[str]:
-        async with aclosing(following.patiently(Logs(*script), "a", "p", "c")) as found:  # type: ignore[arg-type]
+        async with aclosing(job_logs.follow_when_started(Logs(*script), "a", "p", "c")) as found:  # type: ignore[arg-type]
             return [line async for lines in found for line in lines]
 
     return clock.run(main(), virtual=True)
 
 
-def test_lines_are_whole_however_they_arrive() -> None:
+def test_log_lines_are_reassembled() -> None:
     assert read([b"one\ntw", b"o\nthr", "ee ☃".encode()[:5], "ee ☃".encode()[5:]]) == ["one", "two", "three ☃"]
     assert read([b"\xff\n"]) == ["\N{REPLACEMENT CHARACTER}"]
 
 
-def test_a_log_that_is_not_there_yet_is_waited_for_with_a_word() -> None:
+def test_missing_log_is_awaited_with_a_message() -> None:
     waiting = BadRequest("container is waiting to start")
     assert read(waiting, waiting, Unreachable("no answer"), [b"hello\n"]) == [
         "– container is waiting to start –",
@@ -177,16 +175,16 @@ def test_a_log_that_is_not_there_yet_is_waited_for_with_a_word() -> None:
     ]
 
 
-def test_a_pod_that_is_gone_and_one_that_is_only_played_end_the_waiting() -> None:
-    assert read(NotFound("gone", details={"name": "p"})) == ["– the pod is gone –"]
+def test_deleted_or_simulated_pod_ends_the_log() -> None:
+    assert read(NotFound("gone", details={"name": "p"})) == ["– pod not found –"]
     assert "--processes" in read(NotFound("no such page"))[0]
 
 
-def test_pages_are_in_the_order_of_the_navigation_with_their_own_below_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sliceworks.console.registry._pages", {})
+def test_pages_are_registered_in_navigation_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.console.page._pages", {})
     for name, parent in (("odd", ""), ("job", "jobs"), ("jobs", ""), ("overview", "")):
-        page_of(name, title=name.title(), parent=parent)(lambda _here: None)
-    assert [(page.name, page.path) for page in pages()] == [
+        register_page(name, title=name.title(), parent=parent)(lambda _here: None)
+    assert [(page.name, page.path) for page in registered_pages()] == [
         ("overview", "/overview"),
         ("jobs", "/jobs"),
         ("job", "/job"),

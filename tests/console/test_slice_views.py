@@ -1,13 +1,16 @@
-"""Slices as nodes and pods tell of them, and what is drawn of each."""
+"""Slices from nodes and pods, and their drawings."""
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from sliceworks.console.views import drawings, plans, slices
-from sliceworks.console.views.hosts import HostState, in_order
+from sliceworks.console.pages import slice_detail
+from sliceworks.console.pages import slices as slices_page
+from sliceworks.console.views import slice_svg, slice_view
+from sliceworks.console.views.hosts import HostState, natural_key
 
 Object = dict[str, Any]
 _GKE = "cloud.google.com/gke-"
@@ -34,20 +37,20 @@ def pod(name: str, on: str, *, jobset: str = "train", phase: str = "Running", ch
     }
 
 
-def one(*nodes: Object, pods: list[Object] | None = None, jobsets: list[Object] | None = None) -> slices.SliceView:
-    [found] = slices.slices(list(nodes), pods or [], jobsets or [])
+def one(*nodes: Object, pods: list[Object] | None = None, jobsets: list[Object] | None = None) -> slice_view.SliceView:
+    [found] = slice_view.list_slices(list(nodes), pods or [], jobsets or [])
     return found
 
 
-def test_a_pool_of_several_hosts_is_one_slice_with_its_hosts_in_the_order_people_count() -> None:
+def test_multi_host_pool_is_one_slice_with_hosts_in_natural_order() -> None:
     found = one(*(node(f"h{number}", topology="8x16") for number in (10, 2, 1)))
     assert [host.name for host in found.hosts[:3]] == ["h1", "h2", "h10"]
     assert (found.type_name, found.chips, len(found.hosts)) == ("v5litepod-128", 128, 32)
     assert {host.state for host in found.hosts[3:]} == {HostState.MISSING}
-    assert in_order("a2b") < in_order("a10b")
+    assert natural_key("a2b") < natural_key("a10b")
 
 
-def test_a_host_keeps_its_place_in_the_drawing_when_another_is_gone() -> None:
+def test_host_keeps_its_position_when_another_is_deleted() -> None:
     found = one(node("pool-0"), node("pool-3"))
     assert [host.name for host in found.hosts] == ["pool-0", "", "", "pool-3"]
     random = one(node("pool-x9zq"), node("pool-a7ck"))
@@ -66,76 +69,76 @@ def test_a_host_keeps_its_place_in_the_drawing_when_another_is_gone() -> None:
         ({"spec": {"unschedulable": True}}, HostState.DRAINING),
     ],
 )
-def test_a_host_stands_as_its_node_says(given: Object, state: HostState) -> None:
+def test_host_state_follows_its_node(given: Object, state: HostState) -> None:
     found = one(node("a", topology="2x2", **given))
     assert found.state is state
     assert f"1 {state}" in found.summary
 
 
-def test_a_host_runs_the_job_whose_pod_has_its_chips() -> None:
+def test_host_shows_the_job_that_uses_its_chips() -> None:
     nodes = [node("a"), node("b"), node("c"), node("d")]
     running = [pod("w0", "a"), pod("w1", "b", phase="Pending"), pod("w2", "c", phase="Succeeded"), pod("log", "d", chips=False)]
     found = one(*nodes, pods=running)
     assert [host.state for host in found.hosts] == [HostState.RUNNING, HostState.READY, HostState.READY, HostState.READY]
     assert (found.owner, found.team) == ("ml/train", "ml")
-    assert found.hosts[0].told == "Host 0 (a) runs ml/train"
+    assert found.hosts[0].summary == "Host 0 (a) runs ml/train"
     assert found.hosts[1].message == "ml/train is starting here"
     assert found.hosts[3].work is None
 
 
-def test_the_slices_of_a_drained_jobset_are_draining() -> None:
+def test_slices_of_drained_jobset_are_draining() -> None:
     owned = {"google.com/tpu-provisioner-jobset-name": "train", "google.com/tpu-provisioner-jobset-namespace": "ml"}
     drained = {"metadata": {"name": "train", "namespace": "ml", "annotations": {"slices.sliceworks.dev/drain": "true"}}}
     found = one(node("a", topology="2x2", labels=owned), jobsets=[drained])
     assert (found.state, found.owner) == (HostState.DRAINING, "ml/train")
 
 
-def test_machines_that_are_slices_by_themselves_are_told_apart_and_so_are_those_without_a_pool() -> None:
+def test_single_host_slices_and_nodes_without_pool_are_separate() -> None:
     gpu = {
         "metadata": {"name": "g", "labels": {f"{_GKE}accelerator": "nvidia-l4"}},
         "status": {"capacity": {"nvidia.com/gpu": "1"}, "conditions": [{"type": "Ready", "status": "True"}]},
     }
     strange = {"metadata": {"name": "x"}, "status": {"capacity": {"google.com/tpu": "3"}}}
     plain = {"metadata": {"name": "cpu"}, "status": {"capacity": {"cpu": "3"}}}
-    found = slices.slices([node("a", topology="2x2"), node("b", topology="2x2"), gpu, strange, plain], [])
+    found = slice_view.list_slices([node("a", topology="2x2"), node("b", topology="2x2"), gpu, strange, plain], [])
     assert {each.name: each.type_name for each in found} == {"a": "v5litepod-4", "b": "v5litepod-4", "g": "l4-1", "x": "3 chips"}
     for each in found:
-        ElementTree.fromstring(drawings.tile(each))
+        ElementTree.fromstring(slice_svg.tile_svg(each))
 
 
-def test_slices_in_trouble_come_first_and_the_filter_finds_what_is_asked_for() -> None:
-    found = slices.slices([node("a", "p1", topology="2x2"), node("b", "p2", topology="2x2", ready="False")], [pod("w", "a")])
+def test_failed_slices_are_first_and_filter_matches() -> None:
+    found = slice_view.list_slices(
+        [node("a", "p1", topology="2x2"), node("b", "p2", topology="2x2", ready="False")], [pod("w", "a")]
+    )
     assert [each.name for each in found] == ["b", "a"]
-    assert [each.name for each in found if slices.Wanted(state="running")(each)] == ["a"]
-    assert [each.name for each in found if slices.Wanted(team="ml", text="TRAIN v5")(each)] == ["a"]
-    assert not [each for each in found if slices.Wanted(type_name="v5p-8")(each)]
-    asked = slices.Wanted("v5p-8", "", "ml", "a b")
-    assert asked.written() == {"type": "v5p-8", "team": "ml", "text": "a b"}
-    assert slices.Wanted.read({**asked.written(), "other": "x"}) == asked
+    assert [each.name for each in found if slice_view.SliceFilter(state="running")(each)] == ["a"]
+    assert [each.name for each in found if slice_view.SliceFilter(team="ml", text="TRAIN v5")(each)] == ["a"]
+    assert not [each for each in found if slice_view.SliceFilter(type_name="v5p-8")(each)]
+    slice_filter = slice_view.SliceFilter("v5p-8", "", "ml", "a b")
+    assert slice_filter.to_params() == {"type": "v5p-8", "team": "ml", "text": "a b"}
+    assert slice_view.SliceFilter.read({**slice_filter.to_params(), "other": "x"}) == slice_filter
 
 
 @pytest.mark.parametrize(
     ("topology", "hosts", "chips", "links", "wraps"),
     [("2x4", 2, 8, 10, 0), ("16x16", 64, 256, 480, 2), ("2x2x1", 1, 4, 4, 0), ("2x2x4", 4, 16, 28, 0), ("4x4x4", 16, 64, 108, 3)],
 )
-def test_a_drawing_has_every_host_and_chip_once_and_wraps_around_only_where_the_torus_does(
-    topology: str, hosts: int, chips: int, links: int, wraps: int
-) -> None:
+def test_drawing_has_every_chip_once_and_the_torus_links(topology: str, hosts: int, chips: int, links: int, wraps: int) -> None:
     found = one(node("a", tpu=V5P if topology.count("x") == 2 else V5E, topology=topology))
-    plan = plans.plan(found.shape, len(found.hosts), found.chips)
+    plan = slice_svg.slice_layout(found.shape, len(found.hosts), found.chips)
     assert len(plan.hosts) == hosts
     places = [chip for host in plan.hosts for chip in host.chips]
     assert len(places) == len(set(places)) == chips
     assert (len(plan.links) + len(plan.spines), len(plan.wraps)) == (links, wraps)
-    picture = drawings.large(found)
+    picture = slice_svg.detail_svg(found)
     ElementTree.fromstring(picture)
     assert len(re.findall(r'class="sw-pick"', picture)) == hosts
     assert ("sw-wraps" in picture) == bool(wraps)
 
 
-def test_no_host_of_a_solid_slice_hides_another() -> None:
+def test_hosts_of_3d_slice_do_not_overlap() -> None:
     found = one(node("a", tpu=V5P, topology="8x8x16"))
-    plan = plans.plan(found.shape, len(found.hosts), found.chips)
+    plan = slice_svg.slice_layout(found.shape, len(found.hosts), found.chips)
     for one_host in plan.hosts:
         x, y = one_host.middle
         inside = [other for other in plan.hosts if other is not one_host and _within(x, y, other.outline)]
@@ -148,15 +151,30 @@ def _within(x: float, y: float, outline: tuple[tuple[float, float], ...]) -> boo
     return all(turn > 0 for turn in turns) or all(turn < 0 for turn in turns)
 
 
-def test_a_state_is_told_by_more_than_its_colour() -> None:
-    signs = {drawings.sign(state) for state in HostState}
+def test_state_is_shown_by_more_than_colour() -> None:
+    signs = {slice_svg.state_icon(state) for state in HostState}
     assert len({re.sub(r"(sw-is|sw-mark)-\w+", "", sign) for sign in signs}) == len(HostState)
     found = one(node("<b>", topology="2x2", ready="False"))
-    assert "&lt;b&gt;" in drawings.large(found)
-    assert "<b>" not in drawings.large(found)
+    assert "&lt;b&gt;" in slice_svg.detail_svg(found)
+    assert "<b>" not in slice_svg.detail_svg(found)
 
 
-def test_a_tile_stays_small_whatever_the_slice() -> None:
+def test_tile_size_is_bounded() -> None:
     found = one(node("a", topology="16x16"))
-    assert len(drawings.tile(found)) < 4000
-    assert drawings.tile(found).count("<path") == 2  # one for each state, however many hosts
+    assert len(slice_svg.tile_svg(found)) < 4000
+    assert slice_svg.tile_svg(found).count("<path") == 2  # one for each state, whatever the number of hosts
+
+
+def test_page_of_a_slice_with_a_failed_host_names_it() -> None:
+    def page(view: slice_view.SliceView) -> str:
+        return str(slice_detail.slice_panels(view, None, [], datetime(2026, 1, 5, tzinfo=UTC)))
+
+    healthy, broken = one(*(node(f"h-{n}") for n in range(4))), one(*(node(f"h-{n}", ready=str(n != 2)) for n in range(4)))
+    assert "No warnings." in page(healthy)
+    assert "No warnings." not in page(broken)
+    assert "h-2 is unreachable" in page(broken)
+
+
+def test_names_of_tiles_differ_at_their_visible_end() -> None:
+    tiles = [str(slices_page._tile(one(node("n", pool=f"gke-a-cluster-with-a-long-name-0123-{end}")))) for end in ("2mxo", "uwd3")]
+    assert [re.search(r"'tail'}, '([^']*)'", tile)[1] for tile in tiles] == ["3-2mxo", "3-uwd3"]  # type: ignore[index]

@@ -1,44 +1,63 @@
-"""What the pages of chips, queues and jobs say of a small busy cluster."""
+"""The overview, queues and jobs views of a small busy cluster."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from bench.measure.console_worlds import JOBSETS as STORED_JOBSETS
-from bench.measure.console_worlds import WORKLOADS as STORED_WORKLOADS
-from tests.support.small_worlds import Small, on_small
+from bench.harness.synthetic_cluster import JOBSETS as STORED_JOBSETS
+from bench.harness.synthetic_cluster import WORKLOADS as STORED_WORKLOADS
+from tests.support.small_cluster import SmallCluster, run_on_small_cluster
 
 from sliceworks.base import clock
+from sliceworks.console.components import format_age, format_elapsed, format_usd
 from sliceworks.console.kinds import JOBSETS, WORKLOADS
-from sliceworks.console.pages import job_nodes
+from sliceworks.console.pages import job_detail
 from sliceworks.console.pages import overview as overview_page
 from sliceworks.console.pages import queues as queues_page
-from sliceworks.console.views.job import job_view
-from sliceworks.console.views.jobs import PAGE, JobRow, Query, job_row, jobs_page
-from sliceworks.console.views.overview import overview
-from sliceworks.console.views.queues import Queue, Quota, current, queues
-from sliceworks.console.views.teams import team_of
-from sliceworks.console.views.times import age, between, dollars
-from sliceworks.console.views.troubles import Host, Told, told, troubles
-from sliceworks.console.views.work import work_row
+from sliceworks.console.views.cluster_summary import build_overview
+from sliceworks.console.views.incidents import EventRow, NodeRow, event_row, recent_incidents
+from sliceworks.console.views.job_view import (
+    PAGE_SIZE,
+    JobQuery,
+    JobRow,
+    build_job_view,
+    job_row,
+    logs_url,
+    query_jobs,
+    tensorboard_url,
+)
+from sliceworks.console.views.queue_view import Queue, Quota, build_queues, current_queues, teams_by_namespace, workload_row
+from sliceworks.console.views.start_forecast import KINDS as FORECAST_KINDS
+from sliceworks.console.views.start_forecast import StartForecasts, format_start, predict_starts
+from sliceworks.console.views.team_usage import JobRun, build_usage, current_usage, usage_svg
+from sliceworks.rehearsal.forecast import snapshot
+from sliceworks.rehearsal.forecast.forecaster import JobForecast, Range
+from sliceworks.rehearsal.forecast.jobs import trim
+from sliceworks.rehearsal.forecast.snapshot import Snapshot
+from sliceworks.training.diagnosis.analysis import diagnose
+from sliceworks.training.diagnosis.collection import collect_evidence
 
 NOW = clock.now().replace(2026, 1, 5, 12, 0, 0, 0)
 
 
-def said(node: Any) -> str:
-    """All texts of nodes, with a blank between."""
+def minutes_ago(minutes: float) -> str:
+    return clock.rfc3339(NOW - timedelta(minutes=minutes))
+
+
+def visible_text(node: Any) -> str:
+    """The text of nodes, separated by blanks."""
     if isinstance(node, str):
         return node
     children = node[2:] if node and isinstance(node[0], str) and len(node) > 1 and isinstance(node[1], dict) else node
-    return " ".join(map(said, children))
+    return " ".join(map(visible_text, children))
 
 
-def test_the_overview_counts_chips_jobs_and_money() -> None:
-    async def main(small: Small) -> None:
-        found = overview(small.world)
+def test_overview_counts_chips_jobs_and_cost() -> None:
+    async def main(small: SmallCluster) -> None:
+        found = build_overview(small.world)
         holding = [job for job in small.made.jobs if job.pools]
         assert (found.used, found.running) == (16 * len(holding), len(holding))
         assert found.waiting == sum(job.state == "queued" for job in small.made.jobs)
@@ -50,40 +69,66 @@ def test_the_overview_counts_chips_jobs_and_money() -> None:
         assert found.usd > 1000
         assert {each.name for each in found.queues} == {each.name for each in found.teams}
         assert found.queues[0].waiting >= found.queues[-1].waiting
-        page = said(overview_page.nodes(found, small.world.now(), small.world.knows))
+        page = visible_text(overview_page.overview_panels(found, small.world.now(), small.world.knows))
         assert "Chips in use" in page
         assert "stopped: Hold" in page
 
-    on_small(main)
+    run_on_small_cluster(main)
 
 
-def test_the_overview_of_an_empty_cluster_says_what_is_missing() -> None:
-    async def main(small: Small) -> None:
-        found = overview(small.world)
+def test_overview_of_empty_cluster_lists_what_is_missing() -> None:
+    async def main(small: SmallCluster) -> None:
+        found = build_overview(small.world)
         assert (found.used, found.running, found.usd) == (0, 0, 0)
-        page = said(overview_page.nodes(replace(found, teams=(), queues=(), troubles=()), small.world.now(), small.world.knows))
-        assert "No team has chips" in page
+        page = visible_text(
+            overview_page.overview_panels(replace(found, teams=(), queues=(), incidents=()), small.world.now(), small.world.knows)
+        )
+        assert "No team uses chips" in page
         assert "This cluster has no queues." in page
-        assert "No job failed" in page
+        assert "No failed jobs" in page
 
-    on_small(main, jobs=0, slices=4)
+    run_on_small_cluster(main, jobs=0, slices=4)
 
 
-def test_what_went_wrong_is_told_in_words_once_and_the_latest_first() -> None:
+def test_incidents_are_listed_once_and_latest_first() -> None:
     lately, long_ago = (clock.rfc3339(NOW - timedelta(minutes=each)) for each in (5, 500))
     row = JobRow("a", "j", "q", "", "v4-8", "failed", 1, 0, 1, 4, 0, long_ago, "", lately, None, "too many restarts")
-    pods = [Told(lately, "FailedScheduling", "Pod", "a", f"p-{number}", "no room", 1) for number in range(3)]
-    hosts = [Host(f"h-{number}", "pool", number != 1, lately) for number in range(4)]
-    found = troubles(NOW, [row, replace(row, name="old", ended=long_ago)], [], pods, hosts)
-    assert {(each.what, each.said, each.tone) for each in found} == {
-        ("a/j has failed", "too many restarts", "bad"),
+    pods = [EventRow(lately, "FailedScheduling", "Pod", "a", f"p-{number}", "no room", 1) for number in range(3)]
+    hosts = [NodeRow(f"h-{number}", "pool", number != 1, lately) for number in range(4)]
+    found = recent_incidents(NOW, [row, replace(row, name="old", ended=long_ago)], [], pods, hosts)
+    assert {(each.what, each.message, each.tone) for each in found} == {
+        ("a/j failed", "too many restarts", "bad"),
         ("3 Pods in a: FailedScheduling", "no room", "wait"),
         ("1 of 4 hosts of pool not ready", "", "bad"),
     }
 
 
-def test_a_preempted_job_is_trouble() -> None:
-    async def main(small: Small) -> None:
+def test_dead_host_is_listed_before_newer_warnings() -> None:
+    warnings = [EventRow(minutes_ago(n % 60), "BackOff", "Pod", "a", f"p-{n}", f"image {n}", 1) for n in range(40)]
+    hosts = [NodeRow("h-0", "pool", False, minutes_ago(119)), NodeRow("h-1", "pool", True, "")]
+    assert recent_incidents(NOW, [], [], warnings, hosts)[0].what == "1 of 2 hosts of pool not ready"
+
+
+def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> None:
+    row = JobRow("a", "j", "q", "", "v4-8", "running", 1, 1, 1, 4, 0, minutes_ago(30), minutes_ago(30), "", None)
+    race = EventRow(minutes_ago(2), "FailedCreate", "Job", "a", "j-slice-0", "follower pod node selector not found", 3)
+    pending = EventRow(minutes_ago(2), "FailedScheduling", "Pod", "a", "j-slice-0-0-x", "no nodes", 3)
+
+    def found(row: JobRow, *events: EventRow) -> list[str]:
+        return [each.what for each in recent_incidents(NOW, [row], [], events, [])]
+
+    assert found(row, race, pending) == []
+    assert found(replace(row, state="starting", started=minutes_ago(1)), race, pending) == []
+    assert found(replace(row, state="starting"), race, pending) == [
+        "Job a/j-slice-0: FailedCreate",
+        "Pod a/j-slice-0-0-x: FailedScheduling",
+    ]
+    assert found(replace(row, name="other"), replace(race, at=minutes_ago(20))) == []
+    assert found(replace(row, name="other"), race) == ["Job a/j-slice-0: FailedCreate"]
+
+
+def test_preempted_job_is_an_incident() -> None:
+    async def main(small: SmallCluster) -> None:
         job = next(each for each in small.made.jobs if each.state == "queued")
         workload = small.made.workload(job)
         moved = clock.timestamp()
@@ -96,15 +141,15 @@ def test_a_preempted_job_is_trouble() -> None:
         }
         workload["status"]["conditions"].append(evicted)
         small.put(STORED_WORKLOADS, workload)
-        await small.heard()
-        assert (f"{job.team}/{job.name} lost its place", "for another") in [
-            (each.what, each.said) for each in overview(small.world).troubles
+        await small.wait_delivered()
+        assert (f"{job.team}/{job.name} was evicted", "for another") in [
+            (each.what, each.message) for each in build_overview(small.world).incidents
         ]
 
-    on_small(main)
+    run_on_small_cluster(main)
 
 
-def test_an_event_is_dated_by_what_happened_last() -> None:
+def test_event_has_its_last_timestamp() -> None:
     event = {
         "metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"},
         "lastTimestamp": "2026-01-02T00:00:00Z",
@@ -113,58 +158,175 @@ def test_an_event_is_dated_by_what_happened_last() -> None:
         "reason": "Failed",
         "message": "one\n  two",
     }
-    assert told(event) == Told("2026-01-03T00:00:00Z", "Failed", "Pod", "a", "p", "one two", 7)
+    assert event_row(event) == EventRow("2026-01-03T00:00:00Z", "Failed", "Pod", "a", "p", "one two", 7)
 
 
-def test_queues_show_loans_and_who_waits_in_order_and_why() -> None:
-    async def main(small: Small) -> None:
-        found = queues(small.world)
+def test_queues_show_borrowing_and_pending_jobs_with_reasons() -> None:
+    async def main(small: SmallCluster) -> None:
+        found = build_queues(small.world)
         assert [each.waiting for each in found] == sorted((each.waiting for each in found), reverse=True)
         assert sum(each.borrowed for queue in found for each in queue.chips) > 0
         for queue in found:
             waiting = [job for job in small.made.jobs if job.team == queue.name and job.state == "queued"]
-            first = sorted(waiting, key=lambda job: (-job.priority, job.born, f"jobset-{job.name}"))[: len(queue.first)]
+            first = sorted(waiting, key=lambda job: (-job.priority, job.created, f"jobset-{job.name}"))[: len(queue.first)]
             assert [each.name for each in queue.first] == [job.name for job in first]
             assert queue.waiting == len(waiting)
         longest = found[0]
-        assert longest.first[0].why.startswith("It asks for 16 TPU chips of ")
+        assert longest.first[0].why.startswith("It requests 16 TPU chips of ")
         assert next(each for each in found if each.name == "vision").stopped == "Hold"
-        page = said(queues_page.nodes(found, small.world.now()))
+        page = visible_text(queues_page.queue_panels(found, small.world.now(), {}))
         assert longest.first[0].why in page
         assert f"and {longest.waiting - len(longest.first)} more" in page
 
-    on_small(main)
+    run_on_small_cluster(main)
 
 
-def test_answers_for_which_there_was_no_time_come_soon_although_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sliceworks.console.views.whys._AT_ONCE", -1.0)  # no time at all
+def test_reasons_are_those_of_train_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.console.views.queue_reason._TIME_BUDGET", 600.0)
 
-    async def main(small: Small) -> None:
+    async def main(small: SmallCluster) -> None:
+        compared = set()
+        for queue in build_queues(small.world):
+            for item in queue.first:
+                evidence = await collect_evidence(small.world.client, item.namespace, item.name)
+                first = diagnose(evidence).causes[0]
+                assert item.why == first.message
+                compared.add(first.kind.name)
+        assert len(compared) > 1
+
+    run_on_small_cluster(main)
+
+
+def test_pending_jobs_have_priority_names_and_predicted_starts() -> None:
+    async def main(small: SmallCluster) -> None:
+        queued = next(each for each in small.made.jobs if each.state == "queued" and each.team != "vision")
+        workload = small.made.workload(queued)
+        workload["spec"] |= {"priority": 900, "priorityClassRef": {"name": "urgent"}}
+        small.put(STORED_WORKLOADS, workload)
+        await small.wait_delivered()
+        waiting = [item for queue in build_queues(small.world) for item in queue.first]
+        assert [item.priority for item in waiting if item.name == queued.name] == ["urgent (900)"]
+        forecasts = small.world.kept(StartForecasts)
+        assert forecasts.starts() == {}
+        await small.world.settled(60)
+        assert forecasts.starts() == {}
+        assert forecasts._task is not None
+        await forecasts._task
+        starts = forecasts.starts()
+        assert {(item.namespace, item.name) for item in waiting} <= starts.keys()
+        assert starts == predict_starts(await snapshot.take(small.world.client))
+        page = visible_text(queues_page.queue_panels(build_queues(small.world), small.world.now(), starts))
+        assert starts[waiting[0].namespace, waiting[0].name] in page
+
+    run_on_small_cluster(main, jobs=60, slices=16)
+
+
+def test_predicted_starts_are_formatted() -> None:
+    def start(verdict: str, *seconds: float) -> str:
+        return format_start(JobForecast(cast("Any", None), verdict, Range(*seconds) if seconds else None, None, ""))
+
+    assert start("starts", 1800, 7200, 10800) == "in 120m (90 %: 30m – 3h)"
+    assert start("starts", 7200, 7200, 7200) == "in 120m"
+    assert start("starts", 0, 0, 0) == "now"
+    assert (start("never"), start("unknown")) == ("never", "unknown")
+
+
+def test_forecast_of_a_full_cluster_is_skipped() -> None:
+    async def main(small: SmallCluster) -> None:
+        tables = {kind.kind: [trim(kind.kind, item) for item in small.world.table(kind).all()] for kind in FORECAST_KINDS}
+        workloads = tables["Workload"]
+        assert predict_starts(Snapshot(small.world.now(), tables))
+        many = [{**workloads[0], "metadata": {**workloads[0]["metadata"], "name": f"more-{n}"}} for n in range(500)]
+        assert predict_starts(Snapshot(small.world.now(), {**tables, "Workload": [*workloads, *many]})) == {}
+
+    run_on_small_cluster(main, jobs=40, slices=16)
+
+
+def test_usage_by_team_over_time() -> None:
+    runs = [
+        JobRun("red", 16, 10.0, minutes_ago(120), minutes_ago(60)),
+        JobRun("red", 8, 5.0, minutes_ago(30)),
+        JobRun("blue", 4, 30.0, minutes_ago(60)),
+    ]
+    view = build_usage(runs, NOW)
+    assert [(total.team, total.chip_hours, total.usd, total.usd_per_hour) for total in view.totals] == [
+        ("blue", 4.0, 30.0, 30.0),
+        ("red", 20.0, 12.5, 5.0),
+    ]
+    chips = dict(view.chips)
+    assert (chips["red"][0], chips["red"][60], chips["red"][-1]) == (16, 0, 8)
+    assert (chips["blue"][0], chips["blue"][60], chips["blue"][-1]) == (0, 4, 4)
+    assert "at most 16" in usage_svg(view)
+    page = visible_text(overview_page.usage_panel(view))
+    assert "$12.50" in page
+    assert overview_page.usage_panel(build_usage([], NOW)) is None
+
+
+def test_usage_of_a_deleted_job_is_remembered() -> None:
+    async def main(small: SmallCluster) -> None:
+        before = current_usage(small.world)
+        job = next(each for each in small.made.jobs if each.state == "running")
+        small.remove(STORED_JOBSETS, job.name, job.team)
+        await small.wait_delivered()
+        after = current_usage(small.world)
+        spent = {total.team: total for total in before.totals}[job.team]
+        now = {total.team: total for total in after.totals}[job.team]
+        assert now.chip_hours >= spent.chip_hours
+        assert now.usd_per_hour < spent.usd_per_hour
+
+    run_on_small_cluster(main)
+
+
+def test_links_to_tensorboard_and_logs() -> None:
+    args = [
+        "--tensorboard_resource_name=projects/p/locations/us-east1/tensorboards/7",
+        "--logdir=gs://b",
+        "--experiment_name=run 1",
+    ]
+    pod = {"containers": [{"name": "tensorboard", "args": args}]}
+    jobset = {
+        "metadata": {"name": "vit", "namespace": "vision"},
+        "spec": {"replicatedJobs": [{"name": "tensorboard", "template": {"spec": {"template": {"spec": pod}}}}]},
+    }
+    address = "https://us-east1.tensorboard.googleusercontent.com/experiment/projects+p+locations+us-east1+tensorboards+7"
+    assert tensorboard_url(jobset) == f"{address}+experiments+run%201"
+    machine: dict[str, Any] = {"metadata": {"name": "n"}, "spec": {"providerID": "gce://my-project/us-east1-b/n"}}
+    link = logs_url(jobset, [machine])
+    assert link.startswith("https://console.cloud.google.com/logs/query;query=resource.type%3D%22k8s_container%22")
+    assert link.endswith("jobset-name%22%3D%22vit%22?project=my-project")
+    simulated = {**machine, "metadata": {"name": "n", "labels": {"sliceworks.dev/node": "simulated"}}}
+    assert logs_url(jobset, [simulated, {"metadata": {"name": "m"}, "spec": {}}]) == ""
+
+
+def test_deferred_diagnoses_arrive_without_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.console.views.queue_reason._TIME_BUDGET", -1.0)  # no time at all
+
+    async def main(small: SmallCluster) -> None:
         def foreign() -> int:
-            return sum("couldn't assign flavors" in each.why for queue in current(small.world) for each in queue.first)
+            return sum("couldn't assign flavors" in each.why for queue in current_queues(small.world) for each in queue.first)
 
         left = [foreign()]
         assert left[0] > 1
         while left[-1] and len(left) < 100:
-            await clock.sleep(5)  # as often as a page is drawn for the sake of its ages
+            await clock.sleep(5)  # as often as a page is redrawn to update ages
             left.append(foreign())
         assert left[-1] == 0
         assert left == sorted(left, reverse=True)
 
-    on_small(main)
+    run_on_small_cluster(main)
 
 
-def test_a_stopped_queue_is_the_reason_to_wait_in_it() -> None:
-    async def main(small: Small) -> None:
-        stopped = next(each for each in queues(small.world) if each.stopped)
+def test_stopped_queue_is_a_pending_reason() -> None:
+    async def main(small: SmallCluster) -> None:
+        stopped = next(each for each in build_queues(small.world) if each.stopped)
         assert stopped.first
         assert all("is stopped (Hold)" in each.why for each in stopped.first)
 
-    on_small(main)
+    run_on_small_cluster(main)
 
 
-def test_a_cluster_without_queues_says_how_to_make_some() -> None:
-    assert "sliceworks queues apply" in said(queues_page.nodes((), NOW))
+def test_cluster_without_queues_has_a_hint() -> None:
+    assert "sliceworks queues apply" in visible_text(queues_page.queue_panels((), NOW, {}))
 
 
 def rows(count: int) -> list[JobRow]:
@@ -183,7 +345,7 @@ def rows(count: int) -> list[JobRow]:
             chips=number,
             restarts=number % 5,
             created=clock.rfc3339(NOW - timedelta(minutes=number)),
-            began="",
+            started="",
             ended=clock.rfc3339(NOW) if number % 4 in (0, 3) else "",
             usd=float(number) if number % 2 else None,
         )
@@ -194,111 +356,113 @@ def rows(count: int) -> list[JobRow]:
 TEAMS = {"ns-0": "red", "ns-1": "green"}
 
 
-def names(query: Query, count: int = 12) -> list[str]:
-    return [row.name for _, row in jobs_page(rows(count), TEAMS, query).rows]
+def names(query: JobQuery, count: int = 12) -> list[str]:
+    return [row.name for _, row in query_jobs(rows(count), TEAMS, query).rows]
 
 
-def test_what_runs_comes_first_then_what_waits_then_what_has_ended() -> None:
-    states = [row.state for _, row in jobs_page(rows(40), TEAMS, Query()).rows]
+def test_jobs_are_sorted_by_state() -> None:
+    states = [row.state for _, row in query_jobs(rows(40), TEAMS, JobQuery()).rows]
     assert states == sorted(states, key=lambda word: ("running", "queued").index(word) if word in ("running", "queued") else 2)
-    assert names(Query())[:3] == ["job-009", "job-005", "job-001"]  # the oldest on top
+    assert names(JobQuery())[:3] == ["job-009", "job-005", "job-001"]  # the oldest on top
 
 
-def test_jobs_are_found_by_words_team_and_state() -> None:
-    assert sorted(names(Query("JOB-00 green"))) == ["job-001", "job-004", "job-007"]
-    assert sorted(names(Query(team="red"))) == ["job-000", "job-003", "job-006", "job-009"]
-    assert sorted(names(Query(state="failed"))) == ["job-003", "job-007", "job-011"]
-    assert names(Query("nothing of this name")) == []
-    page = jobs_page(rows(12), TEAMS, Query(team="ns-2", state="queued"))
-    assert (page.found, page.total, page.teams) == (1, 12, ("green", "ns-2", "red"))
+def test_jobs_are_filtered_by_words_team_and_state() -> None:
+    assert sorted(names(JobQuery("JOB-00 green"))) == ["job-001", "job-004", "job-007"]
+    assert sorted(names(JobQuery(team="red"))) == ["job-000", "job-003", "job-006", "job-009"]
+    assert sorted(names(JobQuery(state="failed"))) == ["job-003", "job-007", "job-011"]
+    assert names(JobQuery("nothing of this name")) == []
+    page = query_jobs(rows(12), TEAMS, JobQuery(team="ns-2", state="queued"))
+    assert (page.matches, page.total, page.teams) == (1, 12, ("green", "ns-2", "red"))
     assert page.states == (("running", 3), ("queued", 3), ("failed", 3), ("completed", 3))
 
 
 @pytest.mark.parametrize("column", ["name", "team", "state", "type", "chips", "restarts", "age", "cost"])
 def test_every_column_sorts_both_ways(column: str) -> None:
-    up, down = Query().by(column), Query().by(column).by(column)
+    up, down = JobQuery().by(column), JobQuery().by(column).by(column)
     assert (up.sort, up.descending, down.descending, down.by(column).sort) == (column, False, True, "")
-    first, last = jobs_page(rows(12), TEAMS, up).rows[0][1], jobs_page(rows(12), TEAMS, down).rows[0][1]
+    first, last = query_jobs(rows(12), TEAMS, up).rows[0][1], query_jobs(rows(12), TEAMS, down).rows[0][1]
     if column in ("name", "chips", "age"):
         assert (first.name, last.name) == ("job-000", "job-011")
     if column == "restarts":
         assert (first.restarts, last.restarts) == (0, 4)
 
 
-def test_a_page_too_far_is_the_last_one() -> None:
-    page = jobs_page(rows(PAGE + 3), TEAMS, Query(page=99))
-    assert (len(page.rows), page.first, page.pages, page.query.page) == (3, PAGE, 2, 1)
-    assert jobs_page([], TEAMS, Query(page=-1)).pages == 1
+def test_page_beyond_the_end_is_the_last_one() -> None:
+    page = query_jobs(rows(PAGE_SIZE + 3), TEAMS, JobQuery(page=99))
+    assert (len(page.rows), page.first, page.pages, page.query.page) == (3, PAGE_SIZE, 2, 1)
+    assert query_jobs([], TEAMS, JobQuery(page=-1)).pages == 1
 
 
-def test_a_job_tells_its_life_hosts_and_price() -> None:
-    async def main(small: Small) -> None:
+def test_job_shows_timeline_hosts_and_price() -> None:
+    async def main(small: SmallCluster) -> None:
         job = next(each for each in small.made.jobs if each.state == "running")
-        view = job_view(small.world, job.team, job.name)
+        view = build_job_view(small.world, job.team, job.name)
         assert view is not None
-        assert [step.what for step in view.steps][:1] == ["submitted"]
+        assert [step.event for step in view.steps][:1] == ["submitted"]
         assert [(host.label, host.ready, host.node) for host in view.hosts] == [
             (f"slice-0/{index}", True, f"gke-{job.pools[0]}-{index}") for index in range(4)
         ]
-        assert (view.leads_to, view.capacity, view.restarts_allowed, view.more_hosts) == (job.team, "on-demand", 3, 0)
-        shown = said([*job_nodes.top(view, None, True, small.world.now()), job_nodes.parts(view, small.world.now())])
+        assert (view.cluster_queue, view.capacity, view.restarts_allowed, view.more_hosts) == (job.team, "on-demand", 3, 0)
+        shown = visible_text(
+            [*job_detail.job_header(view, None, True, small.world.now()), job_detail.job_panels(view, small.world.now())]
+        )
         assert "4 of 4 ready" in shown
         assert "Restart" in shown
-        assert "Restart" not in said(job_nodes.top(view, None, False, small.world.now()))
+        assert "Restart" not in visible_text(job_detail.job_header(view, None, False, small.world.now()))
         small.remove(STORED_JOBSETS, job.name, job.team)
-        await small.heard()
-        assert job_view(small.world, job.team, job.name) is None
-        assert f"There is no job {job.name} in {job.team}." in said(job_nodes.nothing(job.team, job.name, ""))
+        await small.wait_delivered()
+        assert build_job_view(small.world, job.team, job.name) is None
+        assert f"Job {job.team}/{job.name} not found." in visible_text(job_detail.job_not_found(job.team, job.name, ""))
 
-    on_small(main)
+    run_on_small_cluster(main)
 
 
-def test_what_waits_can_be_cancelled_but_not_restarted() -> None:
-    async def main(small: Small) -> None:
+def test_pending_job_can_be_cancelled_but_not_restarted() -> None:
+    async def main(small: SmallCluster) -> None:
         job = next(each for each in small.made.jobs if each.state == "queued")
-        view = job_view(small.world, job.team, job.name)
+        view = build_job_view(small.world, job.team, job.name)
         assert view is not None
-        shown = said(job_nodes.top(view, None, True, small.world.now()))
+        shown = visible_text(job_detail.job_header(view, None, True, small.world.now()))
         assert ("Cancel" in shown, "Restart" in shown) == (True, False)
-        assert "They are made when its queue lets it through." in said(job_nodes.parts(view, small.world.now()))
-        assert "with its pods and their logs" in job_nodes.question("cancel", view)[0]
+        assert "Pods are created when the queue admits the job." in visible_text(job_detail.job_panels(view, small.world.now()))
+        assert "its pods and their logs are deleted" in job_detail.confirmation("cancel", view)[0]
 
-    on_small(main)
+    run_on_small_cluster(main)
 
 
-def test_a_workload_in_a_row() -> None:
-    async def main(small: Small) -> None:
+def test_workload_row() -> None:
+    async def main(small: SmallCluster) -> None:
         job = next(each for each in small.made.jobs if each.pools)
-        row = small.world.ledger(WORKLOADS, work_row).rows()
+        row = small.world.ledger(WORKLOADS, workload_row).rows()
         found = next(each for each in row.values() if each.job == job.name)
         assert (found.waits, found.chips, found.queue, found.priority) == (False, 16, "jobs", job.priority)
-        assert team_of(small.world)[job.team] == job.team
+        assert teams_by_namespace(small.world)[job.team] == job.team
 
-    on_small(main)
-
-
-def test_times_and_money_as_people_read_them() -> None:
-    assert age("", NOW) == "–"
-    assert age("2026-01-05T11:59:00Z", NOW) == "60s"
-    assert between("2026-01-05T10:00:00Z", "2026-01-05T11:00:00Z", NOW) == "60m"
-    assert between("", "", NOW) == "–"
-    assert [dollars(each) for each in (None, 3.5, 1234.5)] == ["unknown", "$3.50", "$1,234"]
+    run_on_small_cluster(main)
 
 
-def test_a_jobset_of_others_tells_by_its_nodes_what_it_runs_on_and_began_at_once_if_nobody_held_it() -> None:
+def test_times_and_money_are_formatted() -> None:
+    assert format_age("", NOW) == "–"
+    assert format_age("2026-01-05T11:59:00Z", NOW) == "60s"
+    assert format_elapsed("2026-01-05T10:00:00Z", "2026-01-05T11:00:00Z", NOW) == "60m"
+    assert format_elapsed("", "", NOW) == "–"
+    assert [format_usd(each) for each in (None, 3.5, 1234.5)] == ["unknown", "$3.50", "$1,234"]
+
+
+def test_foreign_jobset_gets_type_and_start_from_its_nodes() -> None:
     nodes = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice", "cloud.google.com/gke-tpu-topology": "4x4"}
     pod = {"nodeSelector": nodes, "containers": [{"resources": {"limits": {"google.com/tpu": "4"}}}]}
     job = {"name": "workers", "template": {"spec": {"parallelism": 4, "template": {"spec": pod}}}}
     metadata = {"name": "a", "namespace": "b", "creationTimestamp": "2026-01-05T00:00:00Z"}
     row = job_row({"metadata": metadata, "spec": {"replicatedJobs": [job]}})
-    assert (row.type, row.hosts, row.chips, row.began) == ("v5litepod-16", 4, 16, row.created)
+    assert (row.type, row.hosts, row.chips, row.started) == ("v5litepod-16", 4, 16, row.created)
     assert row.usd == pytest.approx(19.2)
-    assert job_row({"metadata": metadata, "spec": {"suspend": True, "replicatedJobs": [job]}}).began == ""
+    assert job_row({"metadata": metadata, "spec": {"suspend": True, "replicatedJobs": [job]}}).started == ""
 
 
-def test_a_queue_names_what_it_has_none_of_without_a_bar() -> None:
+def test_resource_with_zero_quota_has_no_bar() -> None:
     own, none = Quota("v4-32", "google.com/tpu", 32, 16, 0, 0), Quota("l4", "nvidia.com/gpu", 0, 0, 0, 0)
     queue = Queue("a", "", "", (), 0, (own, none), (), 0, ())
-    page = queues_page.nodes((queue,), NOW)
-    assert "none of its own of l4" in said(page)
+    page = queues_page.queue_panels((queue,), NOW, {})
+    assert "no quota of l4" in visible_text(page)
     assert str(page).count("'meter'") == 2  # its class and its role

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import goldens
-from tests.support.clusters import Cluster, RealCluster, TwinCluster, real_wanted, twin_exists
-from tests.support.waiting import eventually
+from tests.support.clusters import Cluster, RealCluster, TwinCluster, real_enabled, twin_available
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,17 +20,17 @@ _serial = itertools.count(1)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every case that asks for a cluster runs once on each."""
+    """Run every test that uses a cluster once on each kind of cluster."""
     if "cluster" in metafunc.fixturenames:
-        names = (["twin"] if twin_exists() else []) + (["real"] if real_wanted() else [])
+        names = (["twin"] if twin_available() else []) + (["real"] if real_enabled() else [])
         metafunc.parametrize(
             "cluster", [pytest.param(n, marks=pytest.mark.real if n == "real" else ()) for n in names], indirect=True
         )
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say in one line what did not run."""
-    if not real_wanted():
+    """Print one line about what did not run."""
+    if not real_enabled():
         terminalreporter.write_line(
             "the real control plane was skipped: SLICEWORKS_REAL=1 (make test-real) runs the contract on it too"
         )
@@ -49,7 +49,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(autouse=True)
 def recorded() -> Iterator[None]:
-    """A case that wrote an expectation fails once."""
+    """Fail a test that recorded an expectation."""
     yield
     cases = [goldens.RECORDED.pop() for _ in range(len(goldens.RECORDED))]
     assert not cases, f"recorded {', '.join(cases)}: read the difference, then run again"
@@ -63,30 +63,30 @@ def api(cluster: Cluster) -> Api:
 
 @pytest.fixture
 def ns(api: Api) -> str:
-    """A fresh namespace of its own for each case."""
+    """A new namespace for each test."""
     return fresh_namespace(api)
 
 
 @pytest.fixture
 def core(ns: str) -> str:
-    """The path of the case's namespace in the core API."""
+    """The path of the test's namespace in the core API."""
     return f"/api/v1/namespaces/{ns}"
 
 
 @pytest.fixture
 def published(api: Api, core: str) -> None:
-    """The cluster's authority is in the case's namespace, a moment after that is made: for those who count ConfigMaps."""
+    """Wait until kube-root-ca.crt is in the test's namespace, for tests that count ConfigMaps."""
     eventually(lambda: api.get(f"{core}/configmaps/kube-root-ca.crt").status == 200, what="the authority is published")
 
 
 @pytest.fixture
 def unique_name() -> str:
-    """A name that no other case uses, for objects outside namespaces."""
+    """A unique name for cluster-scoped objects."""
     return unique("thing")
 
 
 def fresh_namespace(api: Api) -> str:
-    """A namespace that no other case uses, with the service account that pods need."""
+    """Create a namespace and wait for its default service account, which pods need."""
     name = unique("case")
     api.post("/api/v1/namespaces", {"metadata": {"name": name}}).ok(201)
     account = api.post(f"/api/v1/namespaces/{name}/serviceaccounts", {"metadata": {"name": "default"}})
@@ -95,15 +95,15 @@ def fresh_namespace(api: Api) -> str:
 
 
 def unique(prefix: str) -> str:
-    """A name that no other case of this run uses."""
+    """A name that no other test of this run uses."""
     return f"{prefix}-{os.getpid()}-{next(_serial)}"
 
 
 @pytest.fixture
 def official(cluster: Cluster) -> Iterator[Any]:
-    """The official client on this cluster."""
+    """The official Python client on this cluster."""
     import kubernetes
 
     config: Any = kubernetes.config
-    with config.new_client_from_config(str(cluster.kubeconfig)) as made:
-        yield made
+    with config.new_client_from_config(str(cluster.kubeconfig)) as created:
+        yield created

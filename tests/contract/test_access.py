@@ -1,4 +1,4 @@
-"""Who may do what: tokens, roles and bindings, impersonation, escalation, and the words of a refusal."""
+"""Authentication and authorization: tokens, roles and bindings, impersonation, escalation, and the messages of rejections."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.access import RBAC, account, bind, grant, rule
 from tests.support.objects import config_map
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
 
-def test_bad_token(api: Api) -> None:
+def test_invalid_token_is_rejected(api: Api) -> None:
     api.as_token("wrong").get("/api/v1/namespaces").refused(401, "Unauthorized", "Unauthorized")
 
 
-def test_without_a_token(api: Api, core: str) -> None:
+def test_request_without_token_is_rejected(api: Api, core: str) -> None:
     anonymous = api.as_token(None)
     answer = anonymous.get(f"{core}/pods").refused(403, "Forbidden")
     ns = core.rsplit("/", 1)[1]
@@ -39,17 +39,17 @@ def test_health_and_version_need_no_token(api: Api, path: str) -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/api", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/metrics", "/debug/pprof", "/api/v1/nodes"]
 )
-def test_everything_else_does(api: Api, path: str) -> None:
+def test_other_paths_need_a_token(api: Api, path: str) -> None:
     api.as_token(None).get(path).refused(403, "Forbidden")
 
 
-def test_any_token_may_discover(api: Api, ns: str) -> None:
+def test_any_token_allows_discovery(api: Api, ns: str) -> None:
     robot = account(api, ns)
     for path in ("/api", "/apis", "/api/v1", "/apis/apps/v1", "/openapi/v3", "/version"):
         robot.get(path).ok(200)
 
 
-def test_account_without_roles(api: Api, core: str, ns: str) -> None:
+def test_account_without_roles_is_forbidden(api: Api, core: str, ns: str) -> None:
     robot = account(api, ns)
     user = f"system:serviceaccount:{ns}:robot"
     answer = robot.get(f"{core}/configmaps/c").refused(403, "Forbidden")
@@ -67,7 +67,7 @@ def test_account_without_roles(api: Api, core: str, ns: str) -> None:
     assert answer.message == f'nodes is forbidden: User "{user}" cannot list resource "nodes" in API group "" at the cluster scope'
 
 
-def test_role_in_its_namespace(api: Api, core: str, ns: str) -> None:
+def test_role_grants_access_in_its_namespace(api: Api, core: str, ns: str) -> None:
     robot = account(api, ns)
     grant(api, ns, rule("get list create", "configmaps"))
     eventually(lambda: robot.get(f"{core}/configmaps").status == 200, what="the role works")
@@ -78,7 +78,7 @@ def test_role_in_its_namespace(api: Api, core: str, ns: str) -> None:
     robot.get("/api/v1/namespaces/default/configmaps").refused(403, "Forbidden")
 
 
-def test_resource_names_and_subresources(api: Api, core: str, ns: str) -> None:
+def test_role_limits_resource_names_and_subresources(api: Api, core: str, ns: str) -> None:
     robot = account(api, ns)
     grant(api, ns, rule("get patch", "configmaps", resourceNames=["mine"]), rule("get", "pods/log"))
     for name in ("mine", "other"):
@@ -93,7 +93,7 @@ def test_resource_names_and_subresources(api: Api, core: str, ns: str) -> None:
     assert 'cannot patch resource "pods/status"' in answer.message
 
 
-def test_cluster_role_in_one_namespace(api: Api, core: str, ns: str) -> None:
+def test_cluster_role_is_bound_in_one_namespace(api: Api, core: str, ns: str) -> None:
     robot = account(api, ns)
     bind(api, ns, {"kind": "ClusterRole", "name": "view"})
     eventually(lambda: robot.get(f"{core}/pods").status == 200)
@@ -101,7 +101,7 @@ def test_cluster_role_in_one_namespace(api: Api, core: str, ns: str) -> None:
     robot.post(f"{core}/configmaps", config_map()).refused(403, "Forbidden")
 
 
-def test_groups_of_service_accounts(api: Api, core: str, ns: str) -> None:
+def test_binding_to_service_account_group_applies(api: Api, core: str, ns: str) -> None:
     robot = account(api, ns)
     group = {"kind": "Group", "name": f"system:serviceaccounts:{ns}", "apiGroup": "rbac.authorization.k8s.io"}
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
@@ -118,7 +118,7 @@ def test_patch_that_creates_needs_create(api: Api, core: str, ns: str) -> None:
     assert 'cannot create resource "configmaps"' in answer.message
 
 
-def test_nobody_grants_what_they_lack(api: Api, ns: str) -> None:
+def test_granting_missing_permissions_is_forbidden(api: Api, ns: str) -> None:
     robot = account(api, ns)
     grant(api, ns, rule("get create bind", "roles rolebindings", "rbac.authorization.k8s.io"), rule("get", "pods"))
     roles = f"{RBAC}/namespaces/{ns}/roles"
@@ -135,7 +135,7 @@ def test_nobody_grants_what_they_lack(api: Api, ns: str) -> None:
     )
 
 
-def test_impersonation(api: Api, core: str, ns: str) -> None:
+def test_impersonation_needs_permission(api: Api, core: str, ns: str) -> None:
     headers = {"Impersonate-User": "jane", "Impersonate-Group": "developers"}
     answer = api.get(f"{core}/pods", headers=headers).refused(403, "Forbidden")
     assert answer.message.startswith('pods is forbidden: User "jane" cannot list resource "pods"')
@@ -151,18 +151,18 @@ def test_impersonation(api: Api, core: str, ns: str) -> None:
     )
 
 
-def test_impersonating_a_group_alone(api: Api, core: str) -> None:
+def test_impersonating_only_a_group_is_rejected(api: Api, core: str) -> None:
     assert api.get(f"{core}/pods", headers={"Impersonate-Group": "x"}).status in (400, 500)
 
 
-def test_token_ends_with_its_account(api: Api, core: str, ns: str) -> None:
+def test_token_is_invalid_after_account_deletion(api: Api, core: str, ns: str) -> None:
     robot = account(api, ns)
     robot.get("/version").ok(200)
     api.delete(f"{core}/serviceaccounts/robot").ok(200)
     eventually(lambda: robot.get("/api").status == 401, what="the token is refused")
 
 
-def test_aggregated_cluster_roles(api: Api, unique_name: str) -> None:
+def test_aggregated_cluster_role_collects_rules(api: Api, unique_name: str) -> None:
     label = {f"{unique_name}.example.com/join": "true"}
     api.post(
         f"{RBAC}/clusterroles",
@@ -176,7 +176,7 @@ def test_aggregated_cluster_roles(api: Api, unique_name: str) -> None:
     )
 
 
-def test_role_reference_is_fixed(api: Api, ns: str) -> None:
+def test_role_reference_is_immutable(api: Api, ns: str) -> None:
     bind(api, ns, {"kind": "ClusterRole", "name": "view"})
     answer = api.patch(f"{RBAC}/namespaces/{ns}/rolebindings/robot", {"roleRef": {"name": "edit"}}).refused(422, "Invalid")
     assert answer.causes[0][1:] == (
@@ -185,6 +185,6 @@ def test_role_reference_is_fixed(api: Api, ns: str) -> None:
     )
 
 
-def test_administrator_is_in_masters(cluster: Cluster, api: Api) -> None:
+def test_administrator_is_in_system_masters(cluster: Cluster, api: Api) -> None:
     review = api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}).ok(201).json
     assert {"system:masters", "system:authenticated"} <= set(review["status"]["userInfo"]["groups"])

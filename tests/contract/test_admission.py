@@ -1,4 +1,4 @@
-"""What the default admission plugins change and refuse."""
+"""Defaults and rejections of the default admission plugins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.objects import config_map, pod
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Api
@@ -16,12 +16,12 @@ CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
 def with_resources(name: str = "p", **resources: Object) -> Object:
-    made = pod(name)
-    made["spec"]["containers"][0]["resources"] = resources
-    return made
+    created = pod(name)
+    created["spec"]["containers"][0]["resources"] = resources
+    return created
 
 
-def test_a_plain_pod_gets_account_token_priority_and_tolerations(api: Api, core: str) -> None:
+def test_pod_gets_account_token_priority_and_tolerations(api: Api, core: str) -> None:
     spec = api.post(f"{core}/pods", pod("p")).ok(201).json["spec"]
     assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("default", "default")
     assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
@@ -43,7 +43,7 @@ def test_a_plain_pod_gets_account_token_priority_and_tolerations(api: Api, core:
     assert [each["key"] for each in spec["tolerations"]] == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
 
 
-def test_what_admission_adds_belongs_to_nobody(api: Api, core: str) -> None:
+def test_admission_defaults_have_no_field_manager(api: Api, core: str) -> None:
     (entry,) = api.post(f"{core}/pods", pod("p")).ok(201).json["metadata"]["managedFields"]
     assert not {"f:volumes", "f:tolerations", "f:serviceAccountName", "f:priority"} & set(entry["fieldsV1"]["f:spec"])
 
@@ -64,20 +64,20 @@ def test_what_admission_adds_belongs_to_nobody(api: Api, core: str) -> None:
         ({"overhead": {"cpu": "1"}}, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"),
     ],
 )
-def test_pods_that_are_not_let_in(api: Api, *, core: str, ns: str, fields: Object, message: str) -> None:
-    made = pod("p")
-    made["spec"].update(fields)
-    api.post(f"{core}/pods", made).refused(403, "Forbidden", f'pods "p" is forbidden: {message.replace("{ns}", ns)}')
+def test_invalid_pods_are_rejected(api: Api, *, core: str, ns: str, fields: Object, message: str) -> None:
+    created = pod("p")
+    created["spec"].update(fields)
+    api.post(f"{core}/pods", created).refused(403, "Forbidden", f'pods "p" is forbidden: {message.replace("{ns}", ns)}')
 
 
-def test_a_generated_name_is_not_known_before_validation(api: Api, core: str) -> None:
-    made = pod("p")
-    made["metadata"] = {"generateName": "p-"}
-    made["spec"]["priorityClassName"] = "nope"
-    api.post(f"{core}/pods", made).refused(403, "Forbidden", 'pods "p-" is forbidden: no PriorityClass with name nope was found')
+def test_generated_name_is_unknown_before_validation(api: Api, core: str) -> None:
+    created = pod("p")
+    created["metadata"] = {"generateName": "p-"}
+    created["spec"]["priorityClassName"] = "nope"
+    api.post(f"{core}/pods", created).refused(403, "Forbidden", 'pods "p-" is forbidden: no PriorityClass with name nope was found')
 
 
-def test_priority_classes(api: Api, core: str, unique_name: str) -> None:
+def test_priority_class_sets_priority(api: Api, core: str, unique_name: str) -> None:
     api.post(CLASSES, {"metadata": {"name": unique_name}, "value": 1000, "preemptionPolicy": "Never"}).ok(201)
 
     def made() -> Object:
@@ -95,13 +95,13 @@ def test_priority_classes(api: Api, core: str, unique_name: str) -> None:
     }
 
 
-def test_a_new_node_is_not_ready(api: Api, unique_name: str) -> None:
+def test_new_node_has_not_ready_taint(api: Api, unique_name: str) -> None:
     node = api.post("/api/v1/nodes", {"metadata": {"name": unique_name}}).ok(201).json
     assert node["spec"]["taints"] == [{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
     api.delete(f"/api/v1/nodes/{unique_name}").ok(200)
 
 
-def test_limit_ranges(api: Api, core: str) -> None:
+def test_limit_range_sets_defaults_and_limits(api: Api, core: str) -> None:
     limits = [
         {
             "type": "Container",
@@ -143,7 +143,7 @@ def used(api: Api, core: str) -> Object:
 
 
 @pytest.mark.usefixtures("published")
-def test_quotas_count_and_refuse_and_free(api: Api, core: str) -> None:
+def test_quota_counts_rejects_and_releases(api: Api, core: str) -> None:
     hard = {"pods": "1", "requests.cpu": "2", "requests.google.com/tpu": "8", "count/configmaps": "100"}
     api.post(f"{core}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}}).ok(201)
     assert eventually(lambda: used(api, core).get("pods") == "0")
@@ -168,13 +168,13 @@ def test_quotas_count_and_refuse_and_free(api: Api, core: str) -> None:
     assert eventually(lambda: used(api, core)["pods"] == "0")
 
 
-def test_claims_and_volumes_are_protected(api: Api, core: str, unique_name: str) -> None:
+def test_claims_and_volumes_have_protection_finalizers(api: Api, core: str, unique_name: str) -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = api.post(f"{core}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": spec}).ok(201).json
     assert claim["metadata"]["finalizers"] == ["kubernetes.io/pvc-protection"]
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/data"}}
-    made = api.post("/api/v1/persistentvolumes", {"metadata": {"name": unique_name}, "spec": volume}).ok(201).json
-    assert made["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
+    created = api.post("/api/v1/persistentvolumes", {"metadata": {"name": unique_name}, "spec": volume}).ok(201).json
+    assert created["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
     bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
     answer = api.patch(f"{core}/persistentvolumeclaims/c", bigger)
     assert answer.status in (403, 422)
@@ -183,7 +183,7 @@ def test_claims_and_volumes_are_protected(api: Api, core: str, unique_name: str)
         api.delete(path).ok(200)
 
 
-def test_default_classes(api: Api, core: str, ns: str, unique_name: str) -> None:
+def test_default_storage_and_ingress_classes_are_set(api: Api, core: str, ns: str, unique_name: str) -> None:
     marked = {"annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}}
     classes = "/apis/networking.k8s.io/v1/ingressclasses"
     api.post(classes, {"metadata": {"name": unique_name, **marked}, "spec": {"controller": "example.com/c"}}).ok(201)
@@ -205,7 +205,7 @@ _PLAIN = (
 )
 
 
-def test_pod_security(api: Api, core: str, ns: str) -> None:
+def test_pod_security_rejects_and_warns(api: Api, core: str, ns: str) -> None:
     label = "pod-security.kubernetes.io/enforce"
     api.post(f"{core}/pods", pod("old")).ok(201)
     warning = f'existing pods in namespace \\"{ns}\\" violate the new PodSecurity enforce level'
@@ -214,7 +214,7 @@ def test_pod_security(api: Api, core: str, ns: str) -> None:
         answer = api.patch(f"/api/v1/namespaces/{ns}", {"metadata": {"labels": {label: "restricted"}}}, query=query).ok(200)
         return any(warning in text for text in answer.warnings)
 
-    # The server has to have heard of the pod itself.
+    # The quota cache of the server must know the pod.
     assert eventually(lambda: warned(dryRun="All"))
     assert warned()
     refused = f'pods "p" is forbidden: violates PodSecurity "restricted:latest": {_PLAIN}'

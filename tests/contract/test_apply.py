@@ -1,11 +1,11 @@
-"""Server-side apply: who owns which field, conflicts, force, and what managedFields say."""
+"""Server-side apply: field ownership, conflicts, force, and managedFields."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.http import APPLY_PATCH
 from tests.support.objects import config_map, deployment
 
@@ -16,7 +16,7 @@ Object = dict[str, Any]
 
 
 def applied(data: dict[str, str], **metadata: Any) -> Object:
-    """A config map as it is applied."""
+    """A ConfigMap to apply."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", **metadata}, "data": data}
 
 
@@ -25,19 +25,19 @@ def owners(obj: Object) -> dict[tuple[str, str, str], Any]:
     return {(e["manager"], e["operation"], e.get("subresource", "")): e["fieldsV1"] for e in obj["metadata"]["managedFields"]}
 
 
-def test_apply_creates(api: Api, core: str) -> None:
+def test_apply_creates_object(api: Api, core: str) -> None:
     created = api.apply(f"{core}/configmaps/c", applied({"a": "1"}, labels={"x": "y"})).ok(201).json
     assert owners(created) == {("tester", "Apply", ""): {"f:data": {"f:a": {}}, "f:metadata": {"f:labels": {"f:x": {}}}}}
     [entry] = created["metadata"]["managedFields"]
     assert (entry["apiVersion"], entry["fieldsType"]) == ("v1", "FieldsV1")
 
 
-def test_apply_again_changes_nothing(api: Api, core: str) -> None:
+def test_repeated_apply_changes_nothing(api: Api, core: str) -> None:
     first = api.apply(f"{core}/configmaps/c", applied({"a": "1"})).ok(201)
     assert api.apply(f"{core}/configmaps/c", applied({"a": "1"})).ok(200).json == first.json
 
 
-def test_apply_removes_what_it_no_longer_says(api: Api, core: str) -> None:
+def test_apply_removes_fields_left_out(api: Api, core: str) -> None:
     api.apply(f"{core}/configmaps/c", applied({"a": "1", "b": "2"})).ok(201)
     assert api.apply(f"{core}/configmaps/c", applied({"b": "3"})).ok(200).json["data"] == {"b": "3"}
 
@@ -51,14 +51,14 @@ def test_conflict_names_the_other_manager(api: Api, core: str) -> None:
     assert answer.message == 'Apply failed with 2 conflicts: conflicts with "first":\n- .data.a\n- .data.b'
 
 
-def test_conflict_with_an_update(api: Api, core: str) -> None:
+def test_apply_conflicts_with_update(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map(), query={"fieldManager": "hand"}).ok(201)
     answer = api.apply(f"{core}/configmaps/c", applied({"a": "x"})).refused(409, "Conflict")
     assert answer.message.startswith('Apply failed with 1 conflict: conflict with "hand" using v1: .data.a')
     assert answer.causes[0][0] == "FieldManagerConflict"
 
 
-def test_force_takes_the_field(api: Api, core: str) -> None:
+def test_force_takes_ownership(api: Api, core: str) -> None:
     api.apply(f"{core}/configmaps/c", applied({"a": "1", "b": "2"}), "first").ok(201)
     taken = api.apply(f"{core}/configmaps/c", applied({"a": "x"}), "second", force=True).ok(200).json
     assert taken["data"] == {"a": "x", "b": "2"}
@@ -68,7 +68,7 @@ def test_force_takes_the_field(api: Api, core: str) -> None:
     }
 
 
-def test_same_value_is_shared(api: Api, core: str) -> None:
+def test_equal_values_share_ownership(api: Api, core: str) -> None:
     api.apply(f"{core}/configmaps/c", applied({"a": "1"}), "first").ok(201)
     shared = api.apply(f"{core}/configmaps/c", applied({"a": "1"}), "second").ok(200).json
     assert set(owners(shared)) == {("first", "Apply", ""), ("second", "Apply", "")}
@@ -76,14 +76,14 @@ def test_same_value_is_shared(api: Api, core: str) -> None:
     assert left["data"] == {"a": "1"}
 
 
-def test_update_takes_ownership_of_what_it_changes(api: Api, core: str) -> None:
+def test_update_owns_changed_fields(api: Api, core: str) -> None:
     live = api.apply(f"{core}/configmaps/c", applied({"a": "1", "b": "2"})).ok(201).json
     live["data"]["a"] = "hand"
     live = api.put(f"{core}/configmaps/c", live, query={"fieldManager": "hand"}).ok(200).json
     assert owners(live) == {("tester", "Apply", ""): {"f:data": {"f:b": {}}}, ("hand", "Update", ""): {"f:data": {"f:a": {}}}}
 
 
-def test_lists_merge_by_their_keys(api: Api, ns: str) -> None:
+def test_lists_merge_by_key(api: Api, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments/d"
     api.apply(path, deployment(), "first").ok(201)
     side = deployment()
@@ -98,7 +98,7 @@ def test_lists_merge_by_their_keys(api: Api, ns: str) -> None:
     assert [c["name"] for c in live["spec"]["template"]["spec"]["containers"]] == ["main"]
 
 
-def test_status_has_its_own_entry(api: Api, ns: str) -> None:
+def test_status_has_a_separate_managed_fields_entry(api: Api, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments/d"
     api.apply(path, deployment()).ok(201)
     status = {
@@ -117,7 +117,7 @@ def test_set_lists_have_value_entries(api: Api, core: str) -> None:
     assert owners(live)[("tester", "Apply", "")] == {"f:data": {}, "f:metadata": {"f:finalizers": {'v:"example.com/x"': {}}}}
 
 
-def test_custom_resources(api: Api, ns: str) -> None:
+def test_custom_resources_are_applied(api: Api, ns: str) -> None:
     lists = {
         "type": "array",
         "items": {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}, "required": ["k"]},
@@ -131,7 +131,7 @@ def test_custom_resources(api: Api, ns: str) -> None:
     assert answer.causes == [("FieldManagerConflict", '.spec.items[k="x"].v', 'conflict with "first"')]
 
 
-def test_duplicate_keys_are_refused(api: Api, core: str) -> None:
+def test_duplicate_keys_are_rejected(api: Api, core: str) -> None:
     ports = [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}}
     answer = api.apply(f"{core}/services/s", body)
@@ -148,18 +148,18 @@ def test_duplicate_keys_are_refused(api: Api, core: str) -> None:
         ({"fieldManager": "a\nb"}, 'fieldManager: Invalid value: "a\\nb": invalid character U+000A (at position 1)'),
     ],
 )
-def test_bad_options(api: Api, core: str, query: dict[str, str], message: str) -> None:
+def test_invalid_options_are_rejected(api: Api, core: str, query: dict[str, str], message: str) -> None:
     answer = api.patch(f"{core}/configmaps/c", applied({}), APPLY_PATCH, query=query).refused(422, "Invalid")
     assert message in answer.message
 
 
-def test_force_belongs_to_apply_only(api: Api, core: str) -> None:
+def test_force_is_only_valid_for_apply(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map()).ok(201)
     answer = api.patch(f"{core}/configmaps/c", {}, query={"force": "true"}).refused(422, "Invalid")
     assert answer.causes == [("FieldValueForbidden", "force", "Forbidden: may not be specified for non-apply patch")]
 
 
-def test_managed_fields_may_not_be_applied(api: Api, core: str) -> None:
+def test_applying_managed_fields_is_rejected(api: Api, core: str) -> None:
     managed = [{"manager": "x", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}]
     answer = api.apply(f"{core}/configmaps/c", applied({}, managedFields=managed)).refused(400, "BadRequest")
     assert answer.message == "metadata.managedFields must be nil"
@@ -176,12 +176,12 @@ def test_apply_with_a_version_is_a_precondition(api: Api, core: str) -> None:
     api.apply(f"{core}/configmaps/c", applied({"a": "2"}, resourceVersion="1")).refused(409, "Conflict")
 
 
-def test_apply_yaml_text(api: Api, core: str) -> None:
+def test_apply_accepts_yaml(api: Api, core: str) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  # a remark\n  a: |\n    text\n"
     assert api.apply(f"{core}/configmaps/c", text).ok(201).json["data"] == {"a": "text\n"}
 
 
-def test_apply_unknown_field_is_refused(api: Api, core: str) -> None:
+def test_apply_rejects_unknown_fields(api: Api, core: str) -> None:
     answer = api.apply(f"{core}/configmaps/c", {**applied({}), "colour": "blue"})
     assert answer.status >= 400
     assert answer.message == (
@@ -189,7 +189,7 @@ def test_apply_unknown_field_is_refused(api: Api, core: str) -> None:
     )
 
 
-def test_managers_of_plain_writes(api: Api, core: str) -> None:
+def test_plain_writes_record_field_managers(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map(data={"a": "1"}), query={"fieldManager": "one"}).ok(201)
     live = api.patch(f"{core}/configmaps/c", {"data": {"b": "2"}}, query={"fieldManager": "two"}).ok(200).json
     assert owners(live) == {

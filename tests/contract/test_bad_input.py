@@ -1,4 +1,4 @@
-"""Bad requests: the right code, reason and words, as the real server has them."""
+"""Bad requests: code, reason and message equal those of the real server."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("bad", [pytest.param(bad, id=bad.id) for bad in CASES])
-def test_refusals(cluster: Cluster, api: Api, ns: str, bad: Bad) -> None:
+def test_bad_request_is_rejected_as_recorded(cluster: Cluster, api: Api, ns: str, bad: Bad) -> None:
     answer = api.request(bad.method, where(bad.path, ns), bad.body, query=bad.query, content_type=bad.kind)
     assert answer.headers["Content-Type"] == JSON
     goldens.check("test_bad_input", bad.id, refusal(cluster, answer), real=cluster.name == "real", words={ns: "NS"})
 
 
 def refusal(cluster: Cluster, answer: Answer) -> dict[str, Any]:
-    """The real server says 500 to some bad requests, without a reason. The twin says 400 BadRequest, in the same words."""
+    """The expected Status: the real server answers some bad requests with 500 and no reason, where the twin answers 400
+    BadRequest.
+    """
     seen = answer.refusal
     if cluster.name == "real" and answer.status == 500:
         assert not answer.reason
@@ -31,14 +33,14 @@ def refusal(cluster: Cluster, answer: Answer) -> dict[str, Any]:
 
 
 def where(path: str, ns: str) -> str:
-    """The whole path of a case."""
+    """The full path of a case."""
     if path.startswith("/"):
         return path
     group, version, rest = path.split("/", 2) if path.count("/") >= 2 else ("", "", path)
     return f"/apis/{group}/{version}/namespaces/{ns}/{rest}" if group else f"/api/v1/namespaces/{ns}/{path}"
 
 
-def test_bad_generate_name(api: Api, core: str) -> None:
+def test_invalid_generate_name_is_rejected(api: Api, core: str) -> None:
     answer = api.post(f"{core}/configmaps", {"metadata": {"generateName": "Up-"}}).refused(422, "Invalid")
     assert answer.message.startswith('ConfigMap "Up-')
     assert {(reason, field) for reason, field, _ in answer.causes} == {
@@ -47,7 +49,7 @@ def test_bad_generate_name(api: Api, core: str) -> None:
     }
 
 
-def test_patch_into_the_wrong_type(api: Api, core: str) -> None:
+def test_patch_with_wrong_type_is_rejected(api: Api, core: str) -> None:
     answer = api.patch(f"{core}/serviceaccounts/default", {"metadata": {"labels": "x"}}).refused(422, "Invalid")
     [(reason, where_, message)] = answer.causes
     assert (reason, where_) == ("FieldValueInvalid", "patch")
@@ -56,5 +58,5 @@ def test_patch_into_the_wrong_type(api: Api, core: str) -> None:
     )
 
 
-def test_unknown_subresource(api: Api, core: str) -> None:
+def test_unknown_subresource_is_not_found(api: Api, core: str) -> None:
     assert api.get(f"{core}/pods/p/nothing").status == 404

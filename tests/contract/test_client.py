@@ -1,4 +1,4 @@
-"""Our own client on a running cluster, over HTTPS: what it is used for, from end to end."""
+"""The Sliceworks client on a running cluster over HTTPS, end to end."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ from sliceworks.kube import (
 )
 from sliceworks.kube.https import HttpsTransport
 from sliceworks.kube.kubeconfig import connect
-from sliceworks.kube.resources import GVK
-from sliceworks.kube.well_known import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, LEASE, POD, SECRET
+from sliceworks.kube.resources import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, GVK, LEASE, POD, SECRET
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,7 +39,7 @@ GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "use-the-client.md"
 
 
 def on(cluster: Cluster, ns: str, use: Callable[[Client], Awaitable[None]]) -> None:
-    """Run a case with a client of its own."""
+    """Run a test with its own client."""
 
     async def main() -> None:
         async with open_client(cluster.kubeconfig, namespace=ns) as client, asyncio.timeout(240):
@@ -58,16 +57,16 @@ async def until(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_objects_are_made_read_changed_and_deleted(cluster: Cluster, ns: str) -> None:
+def test_object_lifecycle(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
-        made = await client.create(config_map("a", x="1"))
-        assert made["metadata"]["managedFields"][0]["manager"] == "sliceworks"
+        created = await client.create(config_map("a", x="1"))
+        assert created["metadata"]["managedFields"][0]["manager"] == "sliceworks"
         with pytest.raises(AlreadyExists):
             await client.create(config_map("a"))
-        made["data"]["y"] = "2"
-        changed = await client.replace(made)
+        created["data"]["y"] = "2"
+        changed = await client.replace(created)
         with pytest.raises(Conflict):
-            await client.replace(made)
+            await client.replace(created)
         assert changed["data"] == {"x": "1", "y": "2"}
         changed = await client.patch(CONFIG_MAP, "a", [{"op": "remove", "path": "/data/y"}], kind=PatchType.JSON)
         changed = await client.patch(CONFIG_MAP, "a", {"data": {"z": "3"}}, kind=PatchType.STRATEGIC)
@@ -81,7 +80,7 @@ def test_objects_are_made_read_changed_and_deleted(cluster: Cluster, ns: str) ->
     on(cluster, ns, use)
 
 
-def test_apply_takes_fields_only_by_force(cluster: Cluster, ns: str) -> None:
+def test_apply_takes_fields_only_with_force(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         await client.apply(config_map("a", x="1"), field_manager="one")
         with pytest.raises(Conflict) as conflict:
@@ -92,24 +91,24 @@ def test_apply_takes_fields_only_by_force(cluster: Cluster, ns: str) -> None:
     on(cluster, ns, use)
 
 
-def test_preconditions_and_dry_runs(cluster: Cluster, ns: str) -> None:
+def test_preconditions_and_dry_run_are_honored(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         await client.create(config_map("dry"), dry_run=True)
-        made = await client.create(config_map("a"))
+        created = await client.create(config_map("a"))
         with pytest.raises(Conflict):
             await client.delete(CONFIG_MAP, "a", uid="another")
-        await client.delete(CONFIG_MAP, "a", uid=made["metadata"]["uid"], dry_run=True)
+        await client.delete(CONFIG_MAP, "a", uid=created["metadata"]["uid"], dry_run=True)
         assert [item["metadata"]["name"] for item in (await client.list(CONFIG_MAP, ns, labels="n")).items] == ["a"]
 
     on(cluster, ns, use)
 
 
-def test_lists_in_chunks_and_by_selector(cluster: Cluster, ns: str) -> None:
+def test_lists_are_chunked_and_selected(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         await asyncio.gather(*(client.create(config_map(f"m{number}")) for number in range(25)))
         found = await client.list_all(CONFIG_MAP, ns, chunk=10, labels="n")
         assert len(found.items) == 25
-        assert len({item["metadata"]["name"] async for item in client.each(CONFIG_MAP, ns, chunk=7, labels="n")}) == 25
+        assert len({item["metadata"]["name"] async for item in client.iterate(CONFIG_MAP, ns, chunk=7, labels="n")}) == 25
         assert len((await client.list(CONFIG_MAP, ns, labels="n in (m1,m2)")).items) == 2
         assert len((await client.list(CONFIG_MAP, ns, fields="metadata.name=m3")).items) == 1
         await client.delete_collection(CONFIG_MAP, ns, {"labels": "n!=m1"})
@@ -118,7 +117,7 @@ def test_lists_in_chunks_and_by_selector(cluster: Cluster, ns: str) -> None:
     on(cluster, ns, use)
 
 
-def test_a_watch_tells_changes_and_ends_in_time(cluster: Cluster, ns: str) -> None:
+def test_watch_reports_changes_until_timeout(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         version = (await client.list(CONFIG_MAP, ns)).resource_version
         await client.create(config_map("a"))
@@ -153,7 +152,7 @@ def test_informers_follow_and_controllers_reconcile(cluster: Cluster, ns: str) -
     on(cluster, ns, use)
 
 
-def test_leaders_and_events(cluster: Cluster, ns: str) -> None:
+def test_leader_election_and_events(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         async def lead() -> str:
             return str((await client.get(LEASE, "lock"))["spec"]["holderIdentity"])
@@ -165,16 +164,16 @@ def test_leaders_and_events(cluster: Cluster, ns: str) -> None:
             async with EventRecorder(client, "sliceworks.dev/test", core=core) as events:
                 for _ in range(3):
                     events.record(lease, "Tested", "a note", type="Warning", action="Test")
-        told = (await client.list(CORE_EVENT, ns, fields="reason=Tested")).items
-        assert sorted((event.get("count"), (event.get("series") or {}).get("count")) for event in told if event.get("count")) == [
-            (3, None)
-        ]
-        assert [event["series"]["count"] for event in told if event.get("series")] == [3]
+        reported = (await client.list(CORE_EVENT, ns, fields="reason=Tested")).items
+        assert sorted(
+            (event.get("count"), (event.get("series") or {}).get("count")) for event in reported if event.get("count")
+        ) == [(3, None)]
+        assert [event["series"]["count"] for event in reported if event.get("series")] == [3]
 
     on(cluster, ns, use)
 
 
-def test_subresources(cluster: Cluster, ns: str) -> None:
+def test_subresources_are_read_and_written(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
@@ -185,13 +184,13 @@ def test_subresources(cluster: Cluster, ns: str) -> None:
         status = {"status": {"phase": "Running"}}
         assert (await client.patch(POD, "p", status, subresource="status"))["status"]["phase"] == "Running"
         await client.evict("p", ns, grace_period_seconds=0)
-        token = (await client.token("default", ns, seconds=600))["status"]["token"]
+        token = (await client.create_token("default", ns, seconds=600))["status"]["token"]
         assert token.count(".") == 2
 
     on(cluster, ns, use)
 
 
-def test_discovery_finds_what_people_mean(cluster: Cluster, ns: str) -> None:
+def test_discovery_resolves_names_and_short_names(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         discovery = client.discovery
         assert (await discovery.find("deploy")).qualified == "deployments.apps"
@@ -203,9 +202,9 @@ def test_discovery_finds_what_people_mean(cluster: Cluster, ns: str) -> None:
     on(cluster, ns, use)
 
 
-def test_who_one_is_matters(cluster: Cluster, ns: str) -> None:
+def test_identity_and_permissions_are_reported(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
-        token = (await client.token("default", ns))["status"]["token"]
+        token = (await client.create_token("default", ns))["status"]["token"]
         for credential, error in ((token, Forbidden), ("nonsense", Unauthorized)):
             config = cluster.kubeconfig.with_name("another")
             config.write_text(cluster.kubeconfig.read_text().replace(cluster.token, credential))
@@ -216,7 +215,7 @@ def test_who_one_is_matters(cluster: Cluster, ns: str) -> None:
     on(cluster, ns, use)
 
 
-def test_a_watch_that_is_left_early(cluster: Cluster, ns: str) -> None:
+def test_watch_is_closed_early(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         await client.create(config_map("a"))
         async with aclosing(client.watch(CONFIG_MAP, ns, labels="n")) as events:
@@ -227,7 +226,7 @@ def test_a_watch_that_is_left_early(cluster: Cluster, ns: str) -> None:
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_the_guide_to_the_client_works(cluster: Cluster, ns: str, number: int) -> None:
+def test_client_guide_runs(cluster: Cluster, ns: str, number: int) -> None:
     code = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)[number].replace('"default"', f'"{ns}"')
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=240)

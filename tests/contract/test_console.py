@@ -1,4 +1,6 @@
-"""A console for whoever may see little of a cluster, or is not known to it, and on one without JobSet: it says so in words."""
+"""The console for a user with few permissions, for an unknown user, and on a cluster without JobSet: pages explain what is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import access
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 from sliceworks.base import clock
-from sliceworks.console import knowing
+from sliceworks.console import cluster_cache
+from sliceworks.console.cluster_cache import ClusterCache
 from sliceworks.console.kinds import CLUSTER_QUEUES, JOBSETS, NODES, PODS
-from sliceworks.console.world import World
 from sliceworks.kube import open_client
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ Told = dict[str, Any]
 
 @pytest.fixture
 def as_token(cluster: Cluster, tmp_path: Path) -> Callable[[str], Path]:
-    """The kubeconfig of whoever has a token."""
+    """Write a kubeconfig with this token."""
 
     def write(token: str) -> Path:
         found = {
@@ -47,7 +49,7 @@ def as_token(cluster: Cluster, tmp_path: Path) -> Callable[[str], Path]:
 
 
 def _robot(api: Api, ns: str) -> str:
-    """The token of one who may read the pods and jobs of a namespace, and nothing else."""
+    """The token of an account that may only read the pods and jobs of a namespace."""
     path = f"/api/v1/namespaces/{ns}/serviceaccounts"
     api.post(path, {"metadata": {"name": "robot"}}).ok(201)
     jobs = access.rule("get list watch", "jobsets", "jobset.x-k8s.io")
@@ -58,55 +60,56 @@ def _robot(api: Api, ns: str) -> str:
     return token
 
 
-def _looked(kubeconfig: Path, namespace: str = "") -> Told:
-    """What a console knows a moment after its start."""
+def _start_console(kubeconfig: Path, namespace: str = "") -> Told:
+    """The console's snapshot shortly after its start."""
 
     async def main() -> Told:
-        async with open_client(kubeconfig) as client, World(client, namespace=namespace) as world:
+        async with open_client(kubeconfig) as client, ClusterCache(client, namespace=namespace) as world:
             world.table(CLUSTER_QUEUES)
             await world.settled(90)
-            while not (answered := world.shut_out or world.knows(PODS)):
+            while not (answered := world.is_unauthorized or world.knows(PODS)):
                 await clock.sleep(0.05)
             kinds = (JOBSETS, PODS, NODES, CLUSTER_QUEUES)
-            return {"told": world.troubles(*kinds), "shut out": world.shut_out, "answered": answered, "since": world.stale_since}
+            unauthorized = world.is_unauthorized
+            return {"told": world.troubles(*kinds), "shut out": unauthorized, "answered": answered, "since": world.stale_since}
 
     return clock.run(main())
 
 
-def test_what_may_not_be_read_and_what_is_not_installed_are_two_things(
+def test_console_distinguishes_forbidden_from_missing_kinds(
     cluster: Cluster, api: Api, ns: str, as_token: Callable[[str], Path]
 ) -> None:
     kubeconfig = as_token(_robot(api, ns))
-    found = _looked(kubeconfig, ns)
+    found = _start_console(kubeconfig, ns)
     assert found["told"] == [
-        "You may not read the nodes and clusterqueues of this cluster.",
+        "You are not allowed to list nodes and clusterqueues in this cluster.",
         "JobSet is not installed in this cluster.",
     ]
     assert (found["shut out"], found["since"]) == (False, None)
-    if cluster.name == "real":  # pages of a twin are looked at elsewhere
-        _pages_say_so(kubeconfig, ns)
+    if cluster.name == "real":  # the twin's pages are tested elsewhere
+        _check_pages(kubeconfig, ns)
 
 
-def test_whoever_the_cluster_does_not_know_is_told_so(as_token: Callable[[str], Path]) -> None:
-    found = _looked(as_token("not.a.token"))
-    assert (found["told"], found["shut out"], found["since"]) == ([knowing.SHUT_OUT], True, None)
+def test_console_reports_unknown_user(as_token: Callable[[str], Path]) -> None:
+    found = _start_console(as_token("not.a.token"))
+    assert (found["told"], found["shut out"], found["since"]) == ([cluster_cache.UNAUTHORIZED], True, None)
 
 
-def _pages_say_so(kubeconfig: Path, ns: str) -> None:
-    """In a browser."""
+def _check_pages(kubeconfig: Path, ns: str) -> None:
+    """Check the pages in a browser."""
     from playwright.sync_api import expect, sync_playwright
-    from tests.support.browsers import Served, chromium, launched
+    from tests.support.browsers import ConsoleProcess, chromium, launch_browser
 
     chromium()
-    with Served(kubeconfig, "--namespace", ns, folder=kubeconfig.parent) as served, sync_playwright() as playwright:
-        browser = launched(playwright)
+    with ConsoleProcess(kubeconfig, "--namespace", ns, folder=kubeconfig.parent) as served, sync_playwright() as playwright:
+        browser = launch_browser(playwright)
         with served.visit(browser) as visit:
             page = visit.page
-            expect(page.get_by_text(re.compile(r"^You may not read the .*nodes.* of this cluster\.$"))).to_be_visible()
+            expect(page.get_by_text(re.compile(r"^You are not allowed to list .*nodes.* in this cluster\.$"))).to_be_visible()
             expect(page.get_by_text("live", exact=True)).to_be_visible()
-            for title, words in (("Queues", "You may not read the clusterqueues"), ("Jobs", "JobSet is not installed")):
+            for title, words in (("Queues", "You are not allowed to list clusterqueues"), ("Jobs", "JobSet is not installed")):
                 page.get_by_role("navigation", name="Pages").get_by_role("link", name=title).click()
                 expect(page.locator("#main").get_by_text(words)).to_be_visible()
-            visit.was_good()
+            visit.assert_clean()
         browser.close()
         assert served.stop() == (0, "")

@@ -1,4 +1,4 @@
-"""Bodies of custom resources that do not say, or say wrongly, what they are."""
+"""Bodies of custom resources with a missing or wrong apiVersion or kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support import goldens
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.http import JSON, YAML
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ BODIES = {
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_bodies_that_are_no_such_object(cluster: Cluster, api: Api, ns: str, method: str) -> None:
+def test_body_with_wrong_type_is_rejected(cluster: Cluster, api: Api, ns: str, method: str) -> None:
     widgets = define(api, simple("widgets"))
     version = api.post(widgets.at(ns), widgets.object("a")).ok(201).version
     path = widgets.at(ns) if method == "POST" else f"{widgets.at(ns)}/a"
     seen = {}
     for case, (body, kind) in BODIES.items():
         if case == "another kind" and method == "PUT":
-            # Its version is looked at first.
+            # The version is checked first.
             body = body.replace('"name":"a"', f'"name":"a","resourceVersion":"{version}"')  # noqa: PLW2901
         answer = api.request(method, path, body.replace("GROUP", widgets.group).encode(), content_type=kind)
         seen[case] = [answer.status, answer.reason, answer.message]

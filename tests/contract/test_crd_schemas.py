@@ -1,4 +1,4 @@
-"""Structural schemas at work: pruning, defaults, validation and its words, list types, CEL rules."""
+"""Structural schemas: pruning, defaults, validation and its messages, list types, CEL rules."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import goldens
-from tests.support.custom import CRDS, Custom, define, definition, simple
-from tests.support.waiting import eventually
+from tests.support.custom_resources import CRDS, Custom, define, definition, simple
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 def spec_of(**properties: Any) -> Object:
-    """A schema of a spec with those properties."""
+    """A schema of a spec with these properties."""
     return {"type": "object", "properties": properties}
 
 
@@ -78,15 +78,15 @@ KEPT: list[tuple[str, Object, Any, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def keeper(cluster: Cluster) -> Custom:
-    """One definition for all cases, a property for each: definitions are slow on the real server."""
+def pruning_definition(cluster: Cluster) -> Custom:
+    """One definition for all cases, with a property for each, because definitions are slow on the real server."""
     return define(cluster.api, simple(spec=spec_of(**{f"p{index}": case[1] for index, case in enumerate(KEPT)})))
 
 
 @pytest.mark.parametrize(("index", "given", "kept"), [pytest.param(i, *case[2:], id=case[0]) for i, case in enumerate(KEPT)])
-def test_what_is_kept(api: Api, keeper: Custom, ns: str, *, index: int, given: Any, kept: Any) -> None:
-    body = keeper.object(spec={f"p{index}": given})
-    assert api.post(keeper.at(ns), body, query={"fieldValidation": "Ignore"}).ok(201).json["spec"][f"p{index}"] == kept
+def test_pruning_and_defaults(api: Api, pruning_definition: Custom, ns: str, *, index: int, given: Any, kept: Any) -> None:
+    body = pruning_definition.object(spec={f"p{index}": given})
+    assert api.post(pruning_definition.at(ns), body, query={"fieldValidation": "Ignore"}).ok(201).json["spec"][f"p{index}"] == kept
 
 
 UNIQUE = {"type": "array", "items": STRING, "x-kubernetes-list-type": "set"}
@@ -95,7 +95,7 @@ KEYED |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
 
 
 def rule(text: str, **extra: Any) -> Object:
-    """A schema part with one validation rule."""
+    """A schema with one validation rule."""
     return {"x-kubernetes-validations": [{"rule": text, **extra}]}
 
 
@@ -165,31 +165,35 @@ REFUSED: list[tuple[str, Object, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def refuser(cluster: Cluster) -> Custom:
-    """One definition for all cases, a property for each."""
+def validating_definition(cluster: Cluster) -> Custom:
+    """One definition for all cases, with a property for each."""
     return define(cluster.api, simple(spec=spec_of(**{f"p{index}": case[1] for index, case in enumerate(REFUSED)})))
 
 
 @pytest.mark.parametrize(("index", "case", "given"), [pytest.param(i, c[0], c[2], id=c[0]) for i, c in enumerate(REFUSED)])
-def test_what_is_refused(cluster: Cluster, refuser: Custom, ns: str, *, index: int, case: str, given: Any) -> None:
-    answer = cluster.api.post(refuser.at(ns), refuser.object(spec={f"p{index}": given})).refused(422, "Invalid")
+def test_invalid_object_is_rejected(
+    cluster: Cluster, validating_definition: Custom, ns: str, *, index: int, case: str, given: Any
+) -> None:
+    answer = cluster.api.post(validating_definition.at(ns), validating_definition.object(spec={f"p{index}": given})).refused(
+        422, "Invalid"
+    )
     goldens.check(
         "test_crd_schemas",
         case,
         answer.refusal,
         real=cluster.name == "real",
-        words={refuser.group: "GROUP", f"spec.p{index}": "spec.P"},
+        words={validating_definition.group: "GROUP", f"spec.p{index}": "spec.P"},
     )
 
 
 def transition(api: Api, ns: str, schema: Object, before: Any) -> Custom:
-    """A custom resource with one object."""
+    """Create a custom resource with one object."""
     custom = define(api, simple(spec=schema))
     api.post(custom.at(ns), custom.object(spec=before)).ok(201)
     return custom
 
 
-def test_transition_rules(api: Api, ns: str) -> None:
+def test_transition_rule_is_enforced(api: Api, ns: str) -> None:
     custom = transition(api, ns, spec_of(a={"type": "integer", **rule("self >= oldSelf", message="may only grow")}), {"a": 5})
     api.patch(f"{custom.at(ns)}/a", {"spec": {"a": 6}}).ok(200)
     answer = api.patch(f"{custom.at(ns)}/a", {"spec": {"a": 1}}).refused(422, "Invalid")
@@ -197,14 +201,14 @@ def test_transition_rules(api: Api, ns: str) -> None:
     assert answer.causes == [("FieldValueInvalid", "spec.a", "Invalid value: 1: may only grow")]
 
 
-def test_immutable_by_rule(api: Api, ns: str) -> None:
+def test_rule_makes_field_immutable(api: Api, ns: str) -> None:
     custom = transition(api, ns, spec_of(a={"type": "string", **rule("self == oldSelf", message="is fixed")}, b=STRING), {"a": "x"})
     api.patch(f"{custom.at(ns)}/a", {"spec": {"b": "free"}}).ok(200)
     api.patch(f"{custom.at(ns)}/a", {"spec": {"a": "y"}}).refused(422, "Invalid")
     api.patch(f"{custom.at(ns)}/a", {"spec": {"a": None}}).ok(200)
 
 
-def test_unchanged_old_faults_are_forgiven(api: Api, ns: str) -> None:
+def test_unchanged_invalid_fields_are_ratcheted(api: Api, ns: str) -> None:
     custom = transition(api, ns, spec_of(a=INTEGER, b=INTEGER), {"a": 5, "b": 1})
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/a/maximum"
     api.patch(custom.definition, [{"op": "add", "path": path, "value": 3}], "application/json-patch+json").ok(200)
@@ -252,7 +256,7 @@ BAD: list[tuple[str, Any]] = [
     ),
     ("bad rule", lambda b: _schema(b)["properties"].update(spec={**spec_of(a=INTEGER), **rule("self.b > 1")})),
     ("rule that does not parse", lambda b: _schema(b)["properties"].update(spec={**spec_of(a=INTEGER), **rule("self.a >")})),
-    ("rule that is no question", lambda b: _schema(b)["properties"].update(spec={**spec_of(a=INTEGER), **rule("self.a + 1")})),
+    ("rule that is not a boolean", lambda b: _schema(b)["properties"].update(spec={**spec_of(a=INTEGER), **rule("self.a + 1")})),
     (
         "bad printer column",
         lambda b: b["spec"]["versions"][0].update(additionalPrinterColumns=[{"name": "x", "type": "colour", "jsonPath": "spec"}]),
@@ -273,14 +277,14 @@ BAD: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("case", "change"), [pytest.param(*case, id=case[0]) for case in BAD])
-def test_bad_definitions(cluster: Cluster, api: Api, case: str, change: Any) -> None:
+def test_invalid_definition_is_rejected(cluster: Cluster, api: Api, case: str, change: Any) -> None:
     body = bad(change)
     answer = api.post(CRDS, body).refused(422, "Invalid")
     words = {body["spec"]["group"]: "GROUP"}
     goldens.check("test_crd_schemas_bad", case, answer.refusal, real=cluster.name == "real", words=words)
 
 
-def test_definitions_without_a_group(api: Api) -> None:
+def test_definition_without_group_is_rejected(api: Api) -> None:
     body = definition("widgets", [])
     answer = api.post(CRDS, body).refused(422, "Invalid")
     assert "spec.versions" in {field for _, field, _ in answer.causes}

@@ -1,13 +1,13 @@
-"""Custom resource definitions: becoming served, discovery, versions, status, scale, columns, change and removal."""
+"""Custom resource definitions: Established, discovery, versions, status, scale, columns, updates and deletion."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.custom import CRDS, Custom, define, definition, established, simple
+from tests.support.custom_resources import CRDS, Custom, define, definition, is_established, simple
 from tests.support.http import MERGE_PATCH, TABLE
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Api
@@ -35,7 +35,7 @@ def test_definition_becomes_established(api: Api) -> None:
     assert conditions["Established"] == ("True", "InitialNamesAccepted", "the initial names have been accepted")
 
 
-def test_discovery_follows(api: Api) -> None:
+def test_discovery_lists_the_kind(api: Api) -> None:
     custom = define(api, definition("gadgets", [version()], shortNames=["gd"], categories=["all"]))
     eventually(lambda: any(group["name"] == custom.group for group in api.get("/apis").json["groups"]), what="the group is listed")
     eventually(lambda: api.get(f"/apis/{custom.group}").status == 200)
@@ -54,7 +54,7 @@ def test_discovery_follows(api: Api) -> None:
     eventually(lambda: any(i["metadata"]["name"] == custom.group for i in api.get("/apis", accept=accept).json["items"]))
 
 
-def test_openapi_follows(api: Api) -> None:
+def test_openapi_has_the_kind(api: Api) -> None:
     custom = define(api, simple(spec={"type": "object", "properties": {"size": {"type": "integer", "description": "how big"}}}))
     key = f"apis/{custom.group}/v1"
     url = eventually(
@@ -67,7 +67,7 @@ def test_openapi_follows(api: Api) -> None:
     assert f"/{key}/namespaces/{{namespace}}/widgets/{{name}}" in document["paths"]
 
 
-def test_life_of_an_object(api: Api, ns: str) -> None:
+def test_object_lifecycle(api: Api, ns: str) -> None:
     custom = define(api, simple())
     created = api.post(custom.at(ns), custom.object(spec={"a": 1})).ok(201).json
     assert created["metadata"]["generation"] == 1
@@ -81,11 +81,11 @@ def test_life_of_an_object(api: Api, ns: str) -> None:
     patched["metadata"].pop("resourceVersion")
     answer = api.put(f"{custom.at(ns)}/a", patched).refused(422, "Invalid")
     assert answer.causes == [("FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update")]
-    gone = api.delete(f"{custom.at(ns)}/a").ok(200).json
-    assert gone["details"] == {"name": "a", "group": custom.group, "kind": "widgets", "uid": created["metadata"]["uid"]}
+    deleted = api.delete(f"{custom.at(ns)}/a").ok(200).json
+    assert deleted["details"] == {"name": "a", "group": custom.group, "kind": "widgets", "uid": created["metadata"]["uid"]}
 
 
-def test_cluster_scope(api: Api, ns: str) -> None:
+def test_cluster_scoped_kind_is_served(api: Api, ns: str) -> None:
     custom = define(api, definition("worlds", [version()], scope="Cluster"))
     created = api.post(custom.at(), custom.object()).ok(201).json
     assert "namespace" not in created["metadata"]
@@ -98,7 +98,7 @@ def test_without_status_subresource_status_is_a_field(api: Api, ns: str) -> None
     api.get(f"{custom.at(ns)}/a/status").refused(404, "NotFound")
 
 
-def test_status_subresource(api: Api, ns: str) -> None:
+def test_status_subresource_is_separate(api: Api, ns: str) -> None:
     custom = define(api, simple(subresources={"status": {}}))
     created = api.post(custom.at(ns), custom.object(spec={"a": 1}, status={"x": 1})).ok(201).json
     assert "status" not in created
@@ -110,7 +110,7 @@ def test_status_subresource(api: Api, ns: str) -> None:
     assert names == {"widgets", "widgets/status"}
 
 
-def test_scale_subresource(api: Api, ns: str) -> None:
+def test_scale_subresource_is_served(api: Api, ns: str) -> None:
     paths = {"specReplicasPath": ".spec.count", "statusReplicasPath": ".status.count", "labelSelectorPath": ".status.selector"}
     custom = define(api, simple(subresources={"status": {}, "scale": paths}))
     api.post(custom.at(ns), custom.object(spec={"count": 3})).ok(201)
@@ -121,7 +121,7 @@ def test_scale_subresource(api: Api, ns: str) -> None:
     assert api.get(f"{custom.at(ns)}/a").json["spec"] == {"count": 7}
 
 
-def test_printer_columns(api: Api, ns: str) -> None:
+def test_table_has_printer_columns(api: Api, ns: str) -> None:
     columns = [
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
         {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status', "priority": 1},
@@ -142,13 +142,13 @@ def test_printer_columns(api: Api, ns: str) -> None:
     assert table["rows"][1]["cells"][:3] == ["b", None, None]
 
 
-def test_default_columns(api: Api, ns: str) -> None:
+def test_table_has_default_columns(api: Api, ns: str) -> None:
     custom = define(api, simple())
     table = api.get(custom.at(ns), accept=TABLE).ok(200).json
     assert [column["name"] for column in table["columnDefinitions"]] == ["Name", "Age"]
 
 
-def test_two_versions_without_conversion(api: Api, ns: str) -> None:
+def test_two_versions_are_served_without_conversion(api: Api, ns: str) -> None:
     custom = define(api, definition("widgets", [version("v2"), version("v1", storage=False)]))
     created = api.post(custom.at(ns, "v1"), custom.object(spec={"a": 1}, version="v1")).ok(201).json
     assert created["apiVersion"] == f"{custom.group}/v1"
@@ -172,7 +172,7 @@ def test_schema_change_takes_effect(api: Api, ns: str) -> None:
     eventually(lambda: api.get(f"{custom.at(ns)}/a").json["spec"] == {"a": 1, "b": "d"}, what="the default is seen on reading")
 
 
-def test_version_no_longer_served(api: Api, ns: str) -> None:
+def test_unserved_version_is_not_found(api: Api, ns: str) -> None:
     custom = define(api, definition("widgets", [version("v2"), version("v1", storage=False)]))
     patch = [{"op": "replace", "path": "/spec/versions/1/served", "value": False}]
     api.patch(custom.definition, patch, "application/json-patch+json").ok(200)
@@ -180,7 +180,7 @@ def test_version_no_longer_served(api: Api, ns: str) -> None:
     eventually(lambda: api.get(custom.at(ns, "v2")).status == 200)
 
 
-def test_removal_takes_the_objects(api: Api, ns: str) -> None:
+def test_definition_deletion_deletes_objects(api: Api, ns: str) -> None:
     body = simple()
     custom = define(api, body)
     api.post(custom.at(ns), custom.object()).ok(201)
@@ -190,13 +190,13 @@ def test_removal_takes_the_objects(api: Api, ns: str) -> None:
             "customresourcecleanup.apiextensions.k8s.io"
         ]
         assert watch.next()["type"] == "DELETED"
-    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is gone")
-    eventually(lambda: api.get(custom.at(ns)).status == 404, what="its path is gone")
+    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is deleted")
+    eventually(lambda: api.get(custom.at(ns)).status == 404, what="its path is not served")
     again = define(api, body)
     assert api.get(again.at(ns)).names == []
 
 
-def test_removal_of_a_kind_that_is_no_longer_served(api: Api, ns: str) -> None:
+def test_unserved_definition_is_deleted_with_its_objects(api: Api, ns: str) -> None:
     body = simple()
     custom = define(api, body)
     api.post(custom.at(ns), custom.object()).ok(201)
@@ -204,12 +204,12 @@ def test_removal_of_a_kind_that_is_no_longer_served(api: Api, ns: str) -> None:
     api.patch(custom.definition, {"spec": {"versions": [{**version, "served": False}]}}, MERGE_PATCH).ok(200)
     eventually(lambda: api.get(custom.at(ns)).status == 404, what="it is served no more")
     api.delete(custom.definition).ok(200)
-    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is gone")
+    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is deleted")
     again = define(api, body)
     assert api.get(again.at(ns)).names == []
 
 
-def test_nothing_is_made_of_a_kind_that_is_on_its_way_out(api: Api, ns: str) -> None:
+def test_create_is_forbidden_while_definition_is_terminating(api: Api, ns: str) -> None:
     custom = define(api, simple())
     held = custom.object("held")
     held["metadata"]["finalizers"] = ["example.com/held"]
@@ -220,16 +220,16 @@ def test_nothing_is_made_of_a_kind_that_is_on_its_way_out(api: Api, ns: str) -> 
         answer = api.post(custom.at(ns), custom.object("late"))
         return answer.json if answer.status not in {201, 409} else {}
 
-    told = eventually(refused, what="it is refused")
+    reported = eventually(refused, what="it is refused")
     text = "create not allowed while custom resource definition is terminating"
-    assert told["message"] == f'{custom.name} "late" is forbidden: {text}'
-    assert (told["code"], told["reason"]) == (403, "Forbidden")
-    assert told["details"] == {"name": "late", "group": custom.group, "kind": custom.plural}
+    assert reported["message"] == f'{custom.name} "late" is forbidden: {text}'
+    assert (reported["code"], reported["reason"]) == (403, "Forbidden")
+    assert reported["details"] == {"name": "late", "group": custom.group, "kind": custom.plural}
     api.patch(f"{custom.at(ns)}/held", {"metadata": {"finalizers": None}}, MERGE_PATCH).ok(200)
-    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is gone")
+    eventually(lambda: api.get(custom.definition).status == 404, what="the definition is deleted")
 
 
-def test_names_that_clash(api: Api) -> None:
+def test_conflicting_names_are_not_accepted(api: Api) -> None:
     first = simple()
     define(api, first)
     clash = definition("gizmos", first["spec"]["versions"])
@@ -246,11 +246,11 @@ def test_names_that_clash(api: Api) -> None:
     condition = eventually(names_accepted)
     assert (condition["status"], condition["reason"]) == ("False", "ListKindConflict")
     assert condition["message"] == '"WidgetList" is already in use'
-    assert not established(api, custom)
+    assert not is_established(api, custom)
 
 
 @pytest.mark.parametrize("where", ["group", "name"])
-def test_immutable_parts(api: Api, where: str) -> None:
+def test_immutable_fields_are_rejected(api: Api, where: str) -> None:
     custom = define(api, simple())
     patch = {"spec": {"group": "other.example.com"}} if where == "group" else {"spec": {"names": {"plural": "gizmos"}}}
     api.patch(custom.definition, patch).refused(422, "Invalid")

@@ -1,13 +1,13 @@
-"""Deletion: finalizers, grace, the three propagation policies and the garbage collector, whole collections."""
+"""Deletion: finalizers, grace periods, the three propagation policies, the garbage collector, and collections."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.objects import config_map, pod
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Api
@@ -16,23 +16,23 @@ Object = dict[str, Any]
 
 
 def owned(name: str, owner: Object, *, block: bool = False, kind: str = "ConfigMap") -> Object:
-    """A config map that belongs to another."""
+    """A ConfigMap that another one owns."""
     reference = {"apiVersion": "v1", "kind": kind, "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
     return config_map(name, ownerReferences=[{**reference, "blockOwnerDeletion": block}])
 
 
-def family(api: Api, core: str, *, block: bool = False) -> None:
-    """A parent and one child."""
+def create_parent_and_child(api: Api, core: str, *, block: bool = False) -> None:
+    """Create a parent and one child."""
     parent = api.post(f"{core}/configmaps", config_map("parent")).ok(201).json
     api.post(f"{core}/configmaps", owned("child", parent, block=block)).ok(201)
 
 
-def gone(api: Api, path: str) -> bool:
-    """Whether there is nothing at that path."""
+def is_deleted(api: Api, path: str) -> bool:
+    """Whether the path returns 404."""
     return api.get(path).status == 404
 
 
-def test_finalizers_hold_an_object(api: Api, core: str) -> None:
+def test_finalizers_delay_deletion(api: Api, core: str) -> None:
     path = f"{core}/configmaps/c"
     created = api.post(f"{core}/configmaps", config_map(finalizers=["example.com/hold"])).ok(201)
     answer = api.delete(path).ok(200)
@@ -51,7 +51,7 @@ def test_finalizers_hold_an_object(api: Api, core: str) -> None:
     api.get(path).refused(404, "NotFound")
 
 
-def test_finalizers_may_not_be_added_late(api: Api, core: str) -> None:
+def test_finalizers_cannot_be_added_during_deletion(api: Api, core: str) -> None:
     path = f"{core}/configmaps/c"
     api.post(f"{core}/configmaps", config_map(finalizers=["example.com/hold"])).ok(201)
     api.delete(path).ok(200)
@@ -63,17 +63,17 @@ def test_finalizers_may_not_be_added_late(api: Api, core: str) -> None:
     assert api.patch(path, {"data": {"a": "still writable"}}).ok(200).json["data"] == {"a": "still writable"}
 
 
-def test_generation_rises_when_deletion_starts(api: Api, ns: str) -> None:
+def test_generation_increases_when_deletion_starts(api: Api, ns: str) -> None:
     custom = define(api, simple())
     api.post(custom.at(ns), custom.object(metadata={"name": "a", "finalizers": ["example.com/hold"]})).ok(201)
     assert api.delete(f"{custom.at(ns)}/a").ok(200).json["metadata"]["generation"] == 2
     api.patch(f"{custom.at(ns)}/a", {"metadata": {"finalizers": []}}).ok(200)
 
 
-def test_unscheduled_pods_go_at_once(api: Api, core: str) -> None:
+def test_unscheduled_pods_are_deleted_immediately(api: Api, core: str) -> None:
     api.post(f"{core}/pods", pod()).ok(201)
     assert api.delete(f"{core}/pods/p").ok(200).json["metadata"]["deletionGracePeriodSeconds"] == 0
-    assert gone(api, f"{core}/pods/p")
+    assert is_deleted(api, f"{core}/pods/p")
 
 
 def scheduled(name: str = "p", grace: int | None = None) -> Object:
@@ -85,18 +85,18 @@ def scheduled(name: str = "p", grace: int | None = None) -> Object:
     return body
 
 
-@pytest.mark.parametrize(("spec", "asked", "expected"), [(None, None, 30), (5, None, 5), (None, 7, 7), (None, 1, 1)])
-def test_scheduled_pods_get_grace(api: Api, core: str, spec: int | None, asked: int | None, expected: int) -> None:
+@pytest.mark.parametrize(("spec", "requested", "expected"), [(None, None, 30), (5, None, 5), (None, 7, 7), (None, 1, 1)])
+def test_scheduled_pods_get_a_grace_period(api: Api, core: str, spec: int | None, requested: int | None, expected: int) -> None:
     api.post(f"{core}/pods", scheduled(grace=spec)).ok(201)
-    live = api.delete(f"{core}/pods/p", query={"gracePeriodSeconds": asked} if asked is not None else None).ok(200).json
+    live = api.delete(f"{core}/pods/p", query={"gracePeriodSeconds": requested} if requested is not None else None).ok(200).json
     assert live["metadata"]["deletionGracePeriodSeconds"] == expected
     assert live["metadata"]["generation"] == 2
-    assert not gone(api, f"{core}/pods/p")
+    assert not is_deleted(api, f"{core}/pods/p")
     api.delete(f"{core}/pods/p", {"gracePeriodSeconds": 0}).ok(200)
-    assert gone(api, f"{core}/pods/p")
+    assert is_deleted(api, f"{core}/pods/p")
 
 
-def test_grace_only_gets_shorter(api: Api, core: str) -> None:
+def test_grace_period_can_only_be_shortened(api: Api, core: str) -> None:
     api.post(f"{core}/pods", scheduled()).ok(201)
     api.delete(f"{core}/pods/p", query={"gracePeriodSeconds": 20}).ok(200)
     assert (
@@ -107,30 +107,30 @@ def test_grace_only_gets_shorter(api: Api, core: str) -> None:
     )
 
 
-def test_finished_pods_go_at_once(api: Api, core: str) -> None:
+def test_finished_pods_are_deleted_immediately(api: Api, core: str) -> None:
     api.post(f"{core}/pods", scheduled()).ok(201)
     api.patch(f"{core}/pods/p/status", {"status": {"phase": "Succeeded"}}).ok(200)
     api.delete(f"{core}/pods/p").ok(200)
-    assert gone(api, f"{core}/pods/p")
+    assert is_deleted(api, f"{core}/pods/p")
 
 
-def test_background_is_the_default(api: Api, core: str) -> None:
-    family(api, core)
+def test_background_propagation_is_the_default(api: Api, core: str) -> None:
+    create_parent_and_child(api, core)
     api.delete(f"{core}/configmaps/parent").ok(200)
-    assert gone(api, f"{core}/configmaps/parent")
-    eventually(lambda: gone(api, f"{core}/configmaps/child"), what="the child is collected")
+    assert is_deleted(api, f"{core}/configmaps/parent")
+    eventually(lambda: is_deleted(api, f"{core}/configmaps/child"), what="the child is collected")
 
 
-def test_orphan_lets_children_live(api: Api, core: str) -> None:
-    family(api, core)
+def test_orphan_propagation_keeps_children(api: Api, core: str) -> None:
+    create_parent_and_child(api, core)
     live = api.delete(f"{core}/configmaps/parent", {"propagationPolicy": "Orphan"}).ok(200).json
     assert live["metadata"]["finalizers"] == ["orphan"]
-    eventually(lambda: gone(api, f"{core}/configmaps/parent"))
+    eventually(lambda: is_deleted(api, f"{core}/configmaps/parent"))
     assert "ownerReferences" not in api.get(f"{core}/configmaps/child").ok(200).json["metadata"]
 
 
-def test_foreground_waits_for_children(api: Api, core: str) -> None:
-    family(api, core, block=True)
+def test_foreground_propagation_waits_for_children(api: Api, core: str) -> None:
+    create_parent_and_child(api, core, block=True)
     api.patch(f"{core}/configmaps/child", {"metadata": {"finalizers": ["example.com/hold"]}}).ok(200)
     live = api.delete(f"{core}/configmaps/parent", query={"propagationPolicy": "Foreground"}).ok(200).json
     assert live["metadata"]["finalizers"] == ["foregroundDeletion"]
@@ -138,20 +138,20 @@ def test_foreground_waits_for_children(api: Api, core: str) -> None:
     eventually(
         lambda: "deletionTimestamp" in api.get(f"{core}/configmaps/child").json["metadata"], what="the child is being deleted"
     )
-    assert not gone(api, f"{core}/configmaps/parent")
+    assert not is_deleted(api, f"{core}/configmaps/parent")
     api.patch(f"{core}/configmaps/child", {"metadata": {"finalizers": None}}).ok(200)
-    eventually(lambda: gone(api, f"{core}/configmaps/parent"), what="the parent goes last")
+    eventually(lambda: is_deleted(api, f"{core}/configmaps/parent"), what="the parent is deleted last")
 
 
-def test_foreground_does_not_wait_for_those_that_do_not_block(api: Api, core: str) -> None:
-    family(api, core, block=False)
+def test_foreground_ignores_children_that_do_not_block(api: Api, core: str) -> None:
+    create_parent_and_child(api, core, block=False)
     api.patch(f"{core}/configmaps/child", {"metadata": {"finalizers": ["example.com/hold"]}}).ok(200)
     api.delete(f"{core}/configmaps/parent", query={"propagationPolicy": "Foreground"}).ok(200)
-    eventually(lambda: gone(api, f"{core}/configmaps/parent"))
+    eventually(lambda: is_deleted(api, f"{core}/configmaps/parent"))
     eventually(lambda: "deletionTimestamp" in api.get(f"{core}/configmaps/child").json["metadata"])
 
 
-def test_child_with_two_owners_keeps_the_other(api: Api, core: str) -> None:
+def test_child_with_two_owners_survives_one_deletion(api: Api, core: str) -> None:
     first, second = (api.post(f"{core}/configmaps", config_map(name)).ok(201).json for name in ("first", "second"))
     child = owned("child", first)
     child["metadata"]["ownerReferences"] += owned("x", second)["metadata"]["ownerReferences"]
@@ -159,24 +159,24 @@ def test_child_with_two_owners_keeps_the_other(api: Api, core: str) -> None:
     api.delete(f"{core}/configmaps/first").ok(200)
     eventually(lambda: len(api.get(f"{core}/configmaps/child").ok().json["metadata"]["ownerReferences"]) == 1)
     api.delete(f"{core}/configmaps/second").ok(200)
-    eventually(lambda: gone(api, f"{core}/configmaps/child"))
+    eventually(lambda: is_deleted(api, f"{core}/configmaps/child"))
 
 
 def test_child_of_an_absent_owner_is_collected(api: Api, core: str) -> None:
     ghost = {"metadata": {"name": "ghost", "uid": "11111111-2222-3333-4444-555555555555"}}
     api.post(f"{core}/configmaps", owned("child", ghost)).ok(201)
-    eventually(lambda: gone(api, f"{core}/configmaps/child"))
+    eventually(lambda: is_deleted(api, f"{core}/configmaps/child"))
 
 
-def test_grandchildren_follow(api: Api, core: str) -> None:
-    family(api, core)
+def test_grandchildren_are_collected(api: Api, core: str) -> None:
+    create_parent_and_child(api, core)
     child = api.get(f"{core}/configmaps/child").json
     api.post(f"{core}/configmaps", owned("grandchild", child)).ok(201)
     api.delete(f"{core}/configmaps/parent", {"propagationPolicy": "Background"}).ok(200)
-    eventually(lambda: gone(api, f"{core}/configmaps/grandchild"))
+    eventually(lambda: is_deleted(api, f"{core}/configmaps/grandchild"))
 
 
-def test_collection_with_selectors(api: Api, core: str) -> None:
+def test_collection_deletion_honors_selectors(api: Api, core: str) -> None:
     for name, colour in (("a", "blue"), ("b", "red"), ("c", "blue")):
         api.post(f"{core}/secrets", {"metadata": {"name": name, "labels": {"colour": colour}}}).ok(201)
     answer = api.delete(f"{core}/secrets", query={"labelSelector": "colour=blue"}).ok(200)
@@ -189,7 +189,7 @@ def test_collection_with_selectors(api: Api, core: str) -> None:
     assert api.get(f"{core}/secrets").names == []
 
 
-def test_collection_respects_finalizers(api: Api, core: str) -> None:
+def test_collection_deletion_respects_finalizers(api: Api, core: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "a", "finalizers": ["example.com/hold"]}}).ok(201)
     api.delete(f"{core}/secrets").ok(200)
     assert api.get(f"{core}/secrets/a").json["metadata"]["deletionTimestamp"]
@@ -205,7 +205,7 @@ def test_collection_respects_finalizers(api: Api, core: str) -> None:
         ({"propagationPolicy": "Orphan", "orphanDependents": True}, "orphanDependents and deletionPropagation cannot be both set"),
     ],
 )
-def test_bad_options(api: Api, core: str, options: Object, message: str) -> None:
+def test_invalid_options_are_rejected(api: Api, core: str, options: Object, message: str) -> None:
     api.post(f"{core}/configmaps", config_map()).ok(201)
     answer = api.delete(f"{core}/configmaps/c", options).refused(422, "Invalid")
     assert message in answer.message

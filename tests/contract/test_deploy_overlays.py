@@ -1,17 +1,18 @@
-"""The manifests below deploy/: a cluster takes every example as it is, strictly, twice, and the pods in them are confined."""
+"""The rendered manifests and the overlays of examples/deploy: a cluster accepts them strictly, twice, and pods run restricted."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from tests.support import kubectl
-from tests.support.clusters import real_wanted
-from tests.support.deployments import DEPLOY, going, manifests
-from tests.support.waiting import eventually
+from tests.support.clusters import real_enabled
+from tests.support.deployments import DEPLOY, EXAMPLE, OVERLAYS, is_terminating, manifests
+from tests.support.polling import eventually
 
-from sliceworks.base import yamls
+from sliceworks.base import yaml_documents
 from sliceworks.controllers.slices import settings
 from sliceworks.specs import documents
 
@@ -19,102 +20,119 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.clusters import Cluster
+    from tests.support.http import Api
 
-BASES = sorted(path.parent for path in DEPLOY.rglob("base/kustomization.yaml"))
-EXAMPLES = sorted(path.parent for path in DEPLOY.rglob("kustomization.yaml") if path.parent not in BASES)
+BASES = sorted(path.parent for path in DEPLOY.rglob("kustomization.yaml"))
 
 
-# Whom each example runs as, and some of what that one may do and may not.
+# The service accounts of each example, and some permissions that they have and have not.
 RIGHTS = {
-    "gateway/example": ("models:gateway", {"list pods", "watch services"}, {"get secrets", "patch pods", "list nodes"}),
-    "graphs/example": (
-        "kro-system:kro",
-        {"patch deployments", "create customresourcedefinitions"},
-        {"get secrets", "delete nodes"},
-    ),
-    "slices/example-project/example-cluster": (
-        "tpu-provisioner-system:tpu-provisioner-controller-manager",
-        {"list pods", "patch pods/status"},
-        {"patch pods", "delete pods", "get secrets", "patch nodes"},
-    ),
+    "example-gateway": {"models:gateway": ({"list pods", "watch services"}, {"get secrets", "patch pods", "list nodes"})},
+    "example-cluster": {
+        "kro-system:kro": ({"patch deployments", "create customresourcedefinitions"}, {"get secrets", "delete nodes"}),
+        "tpu-provisioner-system:tpu-provisioner-controller-manager": (
+            {"list pods", "patch pods/status"},
+            {"patch pods", "delete pods", "get secrets", "patch nodes"},
+        ),
+    },
 }
 
 
 def _name(folder: Path) -> str:
-    return str(folder.relative_to(DEPLOY))
+    return folder.name
 
 
-def test_every_base_has_an_example() -> None:
-    assert {folder.parents[0] for folder in BASES} == {DEPLOY / _name(folder).split("/")[0] for folder in EXAMPLES}
+def test_every_base_has_an_overlay() -> None:
+    used = {(folder / yaml.safe_load((folder / "kustomization.yaml").read_text())["resources"][0]).resolve() for folder in OVERLAYS}
+    assert used == set(BASES)
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1")
-@pytest.mark.parametrize("folder", EXAMPLES, ids=_name)
-def test_a_cluster_takes_it(cluster: Cluster, tmp_path: Path, folder: Path) -> None:
-    whom, can, cannot = RIGHTS[_name(folder)]
-    namespace = whom.partition(":")[0]
-    run = kubectl.Kubectl(cluster.kubeconfig, namespace, tmp_path)
-    eventually(lambda: not going(cluster.api, namespace), what=f"{namespace} of another case is gone")
+@pytest.mark.skipif(not real_enabled(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1")
+@pytest.mark.parametrize("folder", OVERLAYS, ids=_name)
+def test_cluster_accepts_overlay(cluster: Cluster, tmp_path: Path, folder: Path) -> None:
+    run = kubectl.Kubectl(cluster.kubeconfig, "", tmp_path)
+    for account in RIGHTS[_name(folder)]:
+        space = account.partition(":")[0]
+        eventually(partial(_is_usable, cluster.api, space), what=f"{space} of another test is deleted")
     apply = ("apply", "--server-side", "--validate=strict", "-k", str(folder))
     try:
-        said = run(*apply).ok()
-        assert said.count("serverside-applied") == said.count("\n") >= len(manifests(folder))
-        assert run(*apply).ok() == said
-        # A role that is put together from others takes a moment.
-        eventually(lambda: all(_allowed(run, whom, right) for right in can), what=f"{whom} may {', '.join(sorted(can))}")
-        assert not [right for right in sorted(cannot) if _allowed(run, whom, right)]
+        output = run(*apply).ok()
+        assert output.count("serverside-applied") == output.count("\n") >= len(manifests(folder))
+        assert run(*apply).ok() == output
+        for whom, (can, cannot) in RIGHTS[_name(folder)].items():
+            # The aggregation controller needs a moment to combine a ClusterRole.
+            eventually(partial(_all_allowed, run, whom, can), what=f"{whom} may {', '.join(sorted(can))}")
+            assert not [right for right in sorted(cannot) if _allowed(run, whom, right)]
     finally:
         run("delete", "--ignore-not-found", "--wait=false", "-k", str(folder))
+
+
+def _is_usable(api: Api, namespace: str) -> bool:
+    return not is_terminating(api, namespace)
+
+
+def _all_allowed(run: kubectl.Kubectl, account: str, rights: set[str]) -> bool:
+    return all(_allowed(run, account, right) for right in rights)
 
 
 def _allowed(run: kubectl.Kubectl, account: str, right: str) -> bool:
     verb, _, resource = right.partition(" ")
     resource, _, below = resource.partition("/")
     part = (f"--subresource={below}",) if below else ()
-    return run("auth", "can-i", verb, resource, *part, f"--as=system:serviceaccount:{account}").code == 0
+    who = (f"--namespace={account.partition(':')[0]}", f"--as=system:serviceaccount:{account}")
+    return run("auth", "can-i", verb, resource, *part, *who).code == 0
 
 
 @pytest.mark.parametrize("folder", BASES, ids=_name)
-def test_its_pods_are_confined(folder: Path) -> None:
+def test_overlay_pods_are_restricted(folder: Path) -> None:
     found = manifests(folder)
-    (pod,) = [each["spec"]["template"]["spec"] for each in found if each["kind"] == "Deployment"]
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    (container,) = pod["containers"]
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-    assert set(container["resources"]) == {"requests", "limits"}
-    (namespace,) = [each for each in found if each["kind"] == "Namespace"]
-    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+    pods = [each["spec"]["template"]["spec"] for each in found if each["kind"] == "Deployment"]
+    assert pods
+    for pod in pods:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert set(container["resources"]) == {"requests", "limits"}
+        assert {item["topologyKey"] for item in pod["topologySpreadConstraints"]} >= {"kubernetes.io/hostname"}
+    namespaces = [each for each in found if each["kind"] == "Namespace"]
+    assert len(namespaces) == len(pods)
+    assert {each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] for each in namespaces} == {"restricted"}
+    for kind in ("PodDisruptionBudget", "NetworkPolicy", "PriorityClass"):
+        assert len([each for each in found if each["kind"] == kind]) == len(pods), kind
 
 
 @pytest.mark.parametrize("folder", BASES, ids=_name)
-def test_its_rights_name_what_they_are_for(folder: Path) -> None:
+def test_overlay_rules_have_descriptions(folder: Path) -> None:
     roles = [each for each in manifests(folder) if each["kind"] in ("Role", "ClusterRole")]
     assert roles
     for rule in [rule for role in roles for rule in role.get("rules", ())]:
         assert "*" not in rule["verbs"], rule
 
 
-def test_the_example_of_slices_names_its_identity_and_known_settings() -> None:
-    folder = DEPLOY / "slices" / "example-project" / "example-cluster"
+def test_slices_overlay_sets_identity_and_known_settings() -> None:
+    folder = EXAMPLE
     account = yaml.safe_load((folder / "account.yaml").read_text())
-    assert f"system:serviceaccount:{RIGHTS[_name(folder)][0]}".endswith(account["metadata"]["name"])
+    assert f"{account['metadata']['namespace']}:{account['metadata']['name']}" in RIGHTS[_name(folder)]
     identity = account["metadata"]["annotations"]["iam.gke.io/gcp-service-account"]
     assert identity == "tpu-provisioner@example-project.iam.gserviceaccount.com"
     lines = (folder / "settings.env").read_text().splitlines()
     given = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     offered = dict(line[1:].split("=", 1) for line in lines if line.startswith("#") and "=" in line)
     assert {*offered, *given} <= set(settings.variables().values())
+    values = yaml.safe_load((folder / "values.yaml").read_text())
+    assert values["slices"]["settings"] == given
+    assert values["slices"]["googleServiceAccount"] == identity
     read = settings.read(given)
     assert (read.project, read.cluster, read.location) == ("example-project", "example-cluster", "us-central2")
     assert read.zones == ("us-central2-b",)
 
 
-def test_the_document_of_the_gateway_is_good() -> None:
-    (document,) = yamls.load_path(DEPLOY / "gateway" / "example" / "gateway.yaml")
+def test_gateway_document_is_valid() -> None:
+    (document,) = yaml_documents.load_path(EXAMPLE.parent / "example-gateway" / "gateway.yaml")
     _, problems = documents.check(document)
     assert problems == []
-    (config,) = yaml.safe_load((DEPLOY / "gateway" / "example" / "kustomization.yaml").read_text())["configMapGenerator"]
-    assert config == {"name": "gateway", "files": ["gateway.yaml"]}
+    (config,) = yaml.safe_load((EXAMPLE.parent / "example-gateway" / "kustomization.yaml").read_text())["configMapGenerator"]
+    assert config == {"name": "gateway", "namespace": "models", "behavior": "replace", "files": ["gateway.yaml"]}

@@ -1,4 +1,4 @@
-"""What a client asks first: version, health, groups, resources, both the old way and aggregated."""
+"""Discovery: version, health, groups and resources, unaggregated and aggregated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support import goldens
 from tests.support.objects import KINDS
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -19,7 +19,7 @@ GROUPS = sorted(
 )
 
 
-def test_version(api: Api) -> None:
+def test_version_is_reported(api: Api) -> None:
     version = api.get("/version").ok(200).json
     assert version["major"] == "1"
     assert version["minor"] == "35"
@@ -38,25 +38,25 @@ def test_version(api: Api) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/ping", "/healthz/ping"])
-def test_health(api: Api, path: str) -> None:
+def test_health_endpoints_are_ok(api: Api, path: str) -> None:
     answer = api.get(path, accept=None).ok(200)
     assert answer.text == "ok"
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
-def test_verbose_health(api: Api) -> None:
+def test_verbose_health_lists_checks(api: Api) -> None:
     text = api.get("/readyz", {"verbose": ""}, accept=None).ok(200).text
     assert text.startswith("[+]ping ok\n")
     assert text.endswith("readyz check passed\n")
 
 
-def test_core_versions(api: Api) -> None:
+def test_core_versions_are_listed(api: Api) -> None:
     body = api.get("/api").ok(200).json
     assert (body["kind"], body["versions"]) == ("APIVersions", ["v1"])
     assert body["serverAddressByClientCIDRs"][0]["clientCIDR"] == "0.0.0.0/0"
 
 
-def test_groups(api: Api) -> None:
+def test_groups_are_listed(api: Api) -> None:
     body = api.get("/apis").ok(200).json
     assert (body["kind"], body["apiVersion"]) == ("APIGroupList", "v1")
     groups = {group["name"]: group for group in body["groups"]}
@@ -69,14 +69,14 @@ def test_groups(api: Api) -> None:
     assert [version["version"] for version in autoscaling["versions"]] == ["v2", "v1"]
 
 
-def test_one_group(api: Api) -> None:
+def test_group_is_described(api: Api) -> None:
     body = api.get("/apis/apps").ok(200).json
     assert (body["kind"], body["apiVersion"], body["name"]) == ("APIGroup", "v1", "apps")
     assert body["preferredVersion"] == {"groupVersion": "apps/v1", "version": "v1"}
 
 
 @pytest.mark.parametrize("group_version", GROUPS)
-def test_resources_of_a_group(cluster: Cluster, api: Api, group_version: str) -> None:
+def test_resources_of_group_are_listed(cluster: Cluster, api: Api, group_version: str) -> None:
     path = "/api/v1" if group_version == "v1" else f"/apis/{group_version}"
     body = api.get(path).ok(200).json
     assert (body["kind"], body["groupVersion"]) == ("APIResourceList", group_version)
@@ -90,7 +90,7 @@ def test_resources_of_a_group(cluster: Cluster, api: Api, group_version: str) ->
 
 
 def _expected(group_version: str, name: str) -> bool:
-    """Kinds that ML platforms use, with their subresources but for those that need a node."""
+    """Kinds that ML platforms use, with their subresources except those that need a node."""
     plural, _, subresource = name.partition("/")
     known = {kind.plural for kind in KINDS if kind.group_version == group_version}
     needs_node = {"proxy", "exec", "attach", "portforward", "ephemeralcontainers", "resize"}
@@ -100,7 +100,7 @@ def _expected(group_version: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis"])
-def test_aggregated_discovery_says_the_same(api: Api, path: str) -> None:
+def test_aggregated_discovery_equals_unaggregated(api: Api, path: str) -> None:
     def same() -> bool:
         answer = api.get(path, accept=f"{AGGREGATED},application/json").ok(200)
         assert answer.headers["Content-Type"] == AGGREGATED
@@ -113,8 +113,8 @@ def test_aggregated_discovery_says_the_same(api: Api, path: str) -> None:
                 assert version["freshness"] == "Current"
         return True
 
-    # Kinds of the cases before may still be on their way out.
-    assert eventually(same, what="both tell the same")
+    # Kinds of earlier tests may still be terminating.
+    assert eventually(same, what="both are equal")
 
 
 def _flat(resources: list[dict[str, Any]]) -> set[tuple[str, str, bool, tuple[str, ...]]]:
@@ -139,11 +139,11 @@ def test_aggregated_discovery_has_an_etag(api: Api) -> None:
         first = api.get("/apis", accept=AGGREGATED).ok(200)
         return api.get("/apis", accept=AGGREGATED, headers={"If-None-Match": first.headers["ETag"]}).status == 304
 
-    assert eventually(unchanged, what="nothing has changed between two looks")
+    assert eventually(unchanged, what="nothing has changed between two requests")
 
 
 @pytest.mark.parametrize("path", ["/apis/nothing.example.com", "/apis/nothing.example.com/v1/things", "/nowhere"])
-def test_absent_paths(api: Api, path: str) -> None:
+def test_unknown_paths_are_not_found(api: Api, path: str) -> None:
     answer = api.get(path)
     assert answer.status == 404
     assert answer.text == "404 page not found\n"
@@ -151,18 +151,18 @@ def test_absent_paths(api: Api, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/apis/apps/v9", "/api/v2", "/api/v1/nothings", "/apis/apps/v1/namespaces/default/nothings/x"])
-def test_absent_resources(api: Api, path: str) -> None:
+def test_unknown_resources_are_not_found(api: Api, path: str) -> None:
     answer = api.get(path).refused(404, "NotFound", "the server could not find the requested resource")
     assert answer.json["details"] == {}
 
 
 @pytest.mark.parametrize("method", ["POST", "OPTIONS", "DELETE"])
-def test_paths_without_resources_take_any_method(api: Api, method: str) -> None:
+def test_non_resource_paths_accept_any_method(api: Api, method: str) -> None:
     assert "paths" in api.request(method, "/").ok(200).json
     assert api.request(method, "/nowhere").status == 404
 
 
-def test_doubled_slashes_are_other_paths(api: Api) -> None:
+def test_double_slashes_are_not_normalised(api: Api) -> None:
     assert api.get("//apis").status == 404
     assert api.get("/healthz/nothing").status == 404
 

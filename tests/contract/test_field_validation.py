@@ -1,11 +1,11 @@
-"""Unknown and duplicate fields: refused, warned about, or dropped, as the request asks."""
+"""Unknown and duplicate fields: rejected, warned about or dropped, according to fieldValidation."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.http import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, YAML
 from tests.support.objects import deployment
 
@@ -25,7 +25,7 @@ def misspelled() -> dict[str, Any]:
     return body
 
 
-def test_strict_refuses(api: Api, ns: str) -> None:
+def test_strict_rejects_unknown_fields(api: Api, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     answer = api.post(path, misspelled(), query=STRICT).refused(400, "BadRequest")
     assert answer.message == (
@@ -35,7 +35,7 @@ def test_strict_refuses(api: Api, ns: str) -> None:
     api.get(f"{path}/d").refused(404, "NotFound")
 
 
-def test_warn_is_the_default_and_warns(api: Api, ns: str) -> None:
+def test_warn_is_the_default(api: Api, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     for query in ({}, WARN):
         answer = api.post(path, misspelled(), query={**query, "dryRun": "All"}).ok(201)
@@ -46,13 +46,13 @@ def test_warn_is_the_default_and_warns(api: Api, ns: str) -> None:
         assert "replicass" not in answer.json["spec"]
 
 
-def test_ignore_drops(api: Api, ns: str) -> None:
+def test_ignore_drops_unknown_fields(api: Api, ns: str) -> None:
     answer = api.post(f"/apis/apps/v1/namespaces/{ns}/deployments", misspelled(), query=IGNORE).ok(201)
     assert answer.warnings == []
     assert "replicass" not in answer.json["spec"]
 
 
-def test_duplicate_fields(api: Api, core: str) -> None:
+def test_duplicate_fields_are_reported(api: Api, core: str) -> None:
     body = '{"metadata": {"name": "c"}, "data": {"a": "1"}, "data": {"b": "2"}}'
     answer = api.post(f"{core}/configmaps", body, query=STRICT).refused(400, "BadRequest")
     assert answer.message.endswith('strict decoding error: duplicate field "data"')
@@ -60,14 +60,14 @@ def test_duplicate_fields(api: Api, core: str) -> None:
     assert answer.warnings == ['299 - "duplicate field \\"data\\""']
 
 
-def test_duplicate_keys_in_yaml(api: Api, core: str) -> None:
+def test_duplicate_yaml_keys_are_reported(api: Api, core: str) -> None:
     body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: '1'}\ndata: {b: '2'}\n"
     answer = api.post(f"{core}/configmaps", body, query=STRICT, content_type=YAML).refused(400, "BadRequest")
     assert 'key "data" already set in map' in answer.message
 
 
 @pytest.mark.parametrize("kind", [MERGE_PATCH, STRATEGIC_PATCH])
-def test_merge_patches(api: Api, ns: str, kind: str) -> None:
+def test_merge_patch_fields_are_validated(api: Api, ns: str, kind: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     api.post(path, deployment()).ok(201)
     patch = {"spec": {"replicass": 3}}
@@ -77,7 +77,7 @@ def test_merge_patches(api: Api, ns: str, kind: str) -> None:
     assert api.patch(f"{path}/d", patch, kind).ok(200).warnings == ['299 - "unknown field \\"spec.replicass\\""']
 
 
-def test_json_patch(api: Api, ns: str) -> None:
+def test_json_patch_fields_are_validated(api: Api, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     api.post(path, deployment()).ok(201)
     patch = [{"op": "add", "path": "/spec/replicass", "value": 3}]
@@ -86,14 +86,14 @@ def test_json_patch(api: Api, ns: str) -> None:
     assert api.patch(f"{path}/d", patch, JSON_PATCH).ok(200).warnings == ['299 - "unknown field \\"spec.replicass\\""']
 
 
-def test_apply_duplicate_keys(api: Api, core: str) -> None:
+def test_apply_rejects_duplicate_keys(api: Api, core: str) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: '1', a: '2'}\n"
     query = {"fieldManager": "t", **STRICT}
     answer = api.patch(f"{core}/configmaps/c", text, APPLY_PATCH, query=query).refused(400, "BadRequest")
     assert 'key "a" already set in map' in answer.message
 
 
-def test_custom_resources(api: Api, ns: str) -> None:
+def test_custom_resource_fields_are_validated(api: Api, ns: str) -> None:
     custom = define(api, simple(spec={"type": "object", "properties": {"known": {"type": "string"}}}))
     body = custom.object(spec={"known": "x", "unknown": "y"})
     answer = api.post(custom.at(ns), body, query=STRICT).refused(400, "BadRequest")
@@ -103,11 +103,11 @@ def test_custom_resources(api: Api, ns: str) -> None:
     assert answer.json["spec"] == {"known": "x"}
 
 
-def test_unknown_metadata(api: Api, core: str) -> None:
+def test_unknown_metadata_fields_are_reported(api: Api, core: str) -> None:
     answer = api.post(f"{core}/configmaps", {"metadata": {"name": "c", "colour": "blue"}}, query=STRICT).refused(400, "BadRequest")
     assert answer.message.endswith('strict decoding error: unknown field "metadata.colour"')
 
 
-def test_bad_mode(api: Api, core: str) -> None:
+def test_invalid_mode_is_rejected(api: Api, core: str) -> None:
     answer = api.post(f"{core}/configmaps", {"metadata": {"name": "c"}}, query={"fieldValidation": "Maybe"}).refused(422, "Invalid")
     assert answer.causes == [("FieldValueNotSupported", "fieldValidation", SUPPORTED)]

@@ -1,6 +1,6 @@
-"""Ten thousand broken requests: never a 5xx, always a proper Status, and the server is as well as before.
+"""Ten thousand malformed requests: never a 5xx, always a valid Status, and the server stays healthy.
 
-The twin gets its own process for it. With the real programs, a smaller run sends each request to both and compares their codes.
+The twin runs in its own process. With the real programs, a smaller run sends each request to both and compares their codes.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import http.client
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.clusters import RealCluster, TwinCluster, real_wanted
-from tests.support.fuzzing import Fuzz, Fuzzer
-from tests.support.waiting import eventually
+from tests.support.clusters import RealCluster, TwinCluster, real_enabled
+from tests.support.fuzzer import Fuzz, Fuzzer
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,13 +25,13 @@ PLAIN = {404: "404 page not found\n", 400: "400 Bad Request"}
 
 
 def prepare(api: Api) -> None:
-    """The namespace that is fuzzed, with its service account."""
+    """Create the fuzzed namespace and wait for its service account."""
     api.post("/api/v1/namespaces", {"metadata": {"name": NS}}).ok(201)
     assert api.post(ACCOUNTS, {"metadata": {"name": "default"}}).status in (201, 409)
 
 
 def send(api: Api, request: Fuzz) -> Answer:
-    """Send one of them."""
+    """Send a generated request."""
     return api.request(
         request.method,
         request.path,
@@ -44,25 +44,25 @@ def send(api: Api, request: Fuzz) -> Answer:
 
 
 def complaint(request: Fuzz, answer: Answer) -> str:
-    """What is wrong with an answer, if anything."""
+    """The problem with a response, if any."""
     if answer.status >= 500:
         return f"{answer.status} {answer.body[:300]!r}"
     if answer.status < 400 or request.method == "HEAD":
         return ""
     if answer.headers.get("Content-Type") != "application/json":
         plain = PLAIN.get(answer.status)
-        return "" if plain and answer.text.startswith(plain) else f"{answer.status} is no Status: {answer.body[:200]!r}"
+        return "" if plain and answer.text.startswith(plain) else f"{answer.status} is not a Status: {answer.body[:200]!r}"
     status = answer.json
     if (status.get("kind"), status.get("status"), status.get("code")) != ("Status", "Failure", answer.status) or not status.get(
         "message"
     ):
-        return f"{answer.status} is no proper Status: {answer.body[:300]!r}"
+        return f"{answer.status} is not a valid Status: {answer.body[:300]!r}"
     return ""
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", [1])
-def test_ten_thousand_requests(tmp_path: Path, seed: int) -> None:
+def test_malformed_requests_are_rejected(tmp_path: Path, seed: int) -> None:
     twin = TwinCluster(tmp_path)
     try:
         prepare(twin.api)
@@ -86,8 +86,8 @@ def test_ten_thousand_requests(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.real
 @pytest.mark.timeout(600)
-@pytest.mark.skipif(not real_wanted(), reason="compares with the real kube-apiserver: SLICEWORKS_REAL=1")
-def test_same_codes_as_the_real_server(tmp_path: Path) -> None:
+@pytest.mark.skipif(not real_enabled(), reason="compares with the real kube-apiserver: SLICEWORKS_REAL=1")
+def test_codes_equal_those_of_the_real_server(tmp_path: Path) -> None:
     (tmp_path / "twin").mkdir()
     (tmp_path / "real").mkdir()
     twin, real = TwinCluster(tmp_path / "twin"), RealCluster(tmp_path / "real")
@@ -99,16 +99,16 @@ def test_same_codes_as_the_real_server(tmp_path: Path) -> None:
         for request in Fuzzer(7, NS).requests(3_000):
             here, there = send(twin.api, request), send(real.api, request)
             if request.method == "DELETE" and request.path.endswith("/serviceaccounts"):
-                # Pods need the one that a controller makes anew.
+                # Pods need the service account that a controller recreates.
                 for api in (twin.api, real.api):
                     eventually(lambda: api.get(f"{ACCOUNTS}/default").status == 200, what="the account is back")  # noqa: B023
-            # A method that HTTP does not know is refused before its path is read; the real server looks at the path first.
+            # The twin rejects an unknown HTTP method before it reads the path; the real server checks the path first.
             if here.status == there.status or there.status >= 500 or request.method == "BREW":
                 continue
             text = f"twin {here.status}, real {there.status}\n    {request}\n    {here.body[:250]!r}\n    {there.body[:250]!r}"
             (coded if min(here.status, there.status) >= 400 else accepted).append(text)
-        assert not accepted, f"{len(accepted)} are let in by one and refused by the other:\n" + "\n".join(accepted[:40])
-        # A request with several faults is refused for one of them; which comes first may differ, though rarely.
+        assert not accepted, f"{len(accepted)} are accepted by one and rejected by the other:\n" + "\n".join(accepted[:40])
+        # A request with several errors is rejected for one of them; the order of checks may rarely differ.
         assert len(coded) <= 30, f"{len(coded)} are refused with another code:\n" + "\n".join(coded[:40])
     finally:
         twin.stop()

@@ -1,4 +1,4 @@
-"""Requests that try to hurt: huge, deep, slow, half open. Others must not notice."""
+"""Hostile requests: huge, deeply nested, slow, half open. Other clients are not affected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_socket(cluster: Cluster) -> ssl.SSLSocket:
-    """A TLS connection without any HTTP on it."""
+    """Open a TLS connection without HTTP."""
     parts = urlsplit(cluster.url)
     plain = socket.create_connection((parts.hostname or "", parts.port or 443), timeout=30)
     context = ssl.create_default_context(cafile=str(cluster.authority))
@@ -27,15 +27,15 @@ def open_socket(cluster: Cluster) -> ssl.SSLSocket:
 
 
 def quick(api: Api) -> None:
-    """Another client still gets an answer, and does not wait for those who hurt: they never end."""
+    """Check that another client gets a response while the hostile requests never end."""
     started = time.monotonic()
     api.get("/version").ok(200)
     assert time.monotonic() - started < 30
 
 
-# Of the smaller one little is left when it is found too large, which a server reads: of more it hangs up on slow clients.
+# The server reads the small rest of a body that is too large; it closes the connection for a larger rest on slow clients.
 @pytest.mark.parametrize("size", [3_200_000, 50_000_000])
-def test_large_bodies(cluster: Cluster, api: Api, core: str, size: int) -> None:
+def test_large_bodies_are_rejected(cluster: Cluster, api: Api, core: str, size: int) -> None:
     body = b'{"metadata":{"name":"big"},"data":{"x":"' + b"y" * size + b'"}}'
     try:
         answer = api.post(f"{core}/configmaps", body)
@@ -47,7 +47,7 @@ def test_large_bodies(cluster: Cluster, api: Api, core: str, size: int) -> None:
     quick(api)
 
 
-def test_object_above_one_and_a_half_megabytes(api: Api, core: str) -> None:
+def test_object_above_etcd_limit_is_rejected(api: Api, core: str) -> None:
     answer = api.post(f"{core}/configmaps", config_map(data={"x": "y" * 1_100_000})).refused(422, "Invalid")
     assert answer.causes == [("FieldValueTooLong", "[]", "Too long: may not be more than 1048576 bytes")]
 
@@ -67,7 +67,7 @@ DEEP = 50_000
         ),
     ],
 )
-def test_deep_nesting(api: Api, core: str, body: bytes, kind: str | None) -> None:
+def test_deep_nesting_is_rejected(api: Api, core: str, body: bytes, kind: str | None) -> None:
     if kind in (MERGE_PATCH, APPLY_PATCH):
         answer = api.patch(f"{core}/serviceaccounts/default", body, kind, query={"fieldManager": "t"})
     else:
@@ -77,7 +77,7 @@ def test_deep_nesting(api: Api, core: str, body: bytes, kind: str | None) -> Non
     quick(api)
 
 
-def test_yaml_bomb(api: Api, core: str) -> None:
+def test_yaml_bomb_is_rejected(api: Api, core: str) -> None:
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"] + [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     answer = api.post(f"{core}/configmaps", "\n".join(lines), content_type=YAML)
     assert 400 <= answer.status < 500
@@ -119,7 +119,7 @@ def test_slow_bodies_do_not_block(cluster: Cluster, api: Api, core: str) -> None
     ],
     ids=["bytes", "no path", "version", "negative length", "two lengths", "bad chunk", "long path", "long header"],
 )
-def test_broken_http(cluster: Cluster, api: Api, text: bytes) -> None:
+def test_malformed_http_is_rejected(cluster: Cluster, api: Api, text: bytes) -> None:
     with open_socket(cluster) as connection:
         try:
             connection.sendall(text)
@@ -131,7 +131,7 @@ def test_broken_http(cluster: Cluster, api: Api, text: bytes) -> None:
 
 
 @pytest.mark.parametrize("path", ["/api/v1//pods", "/api/v1/../v1/pods", "/api/v1/namespaces/default/pods/%00", "/%ff"])
-def test_odd_paths(api: Api, path: str) -> None:
+def test_odd_paths_are_not_found(api: Api, path: str) -> None:
     answer = api.get(path)
     assert answer.status < 500, answer.body
 
@@ -149,7 +149,7 @@ def test_pipelined_requests_are_answered_in_order(cluster: Cluster) -> None:
     assert received.index(b"gitVersion") > received.index(b"ok")
 
 
-def test_chunked_request_body(cluster: Cluster, core: str) -> None:
+def test_chunked_request_body_is_accepted(cluster: Cluster, core: str) -> None:
     body = b'{"metadata":{"name":"chunked"}}'
     head = (
         f"POST {core}/configmaps HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {cluster.token}\r\nContent-Type: application/json\r\n"
@@ -164,11 +164,11 @@ def test_chunked_request_body(cluster: Cluster, core: str) -> None:
 
 
 def many_labels() -> dict[str, Any]:
-    """An object with more labels than anybody needs."""
+    """An object with very many labels."""
     return config_map(labels={f"label-{index}": "x" for index in range(5000)})
 
 
-def test_many_labels_and_long_selectors(api: Api, core: str) -> None:
+def test_many_labels_and_long_selectors_are_accepted(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", many_labels()).ok(201)
     selector = ",".join(f"label-{index}=x" for index in range(2000))
     assert api.get(f"{core}/configmaps", {"labelSelector": selector}).ok(200).names == ["c"]

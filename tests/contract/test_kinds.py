@@ -1,4 +1,4 @@
-"""Every built-in kind through its whole life: create with its defaults, get, list, watch, patch, update, table, delete."""
+"""The lifecycle of every built-in kind: create with defaults, get, list, watch, patch, update, table, delete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.support import goldens
 from tests.support.http import MERGE_PATCH, PARTIAL, TABLE
 from tests.support.objects import KINDS, Kind
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -28,7 +28,7 @@ def test_created_object_has_its_defaults(cluster: Cluster, api: Api, ns: str, ki
 
 
 @every_kind
-def test_table_has_the_columns_people_know(cluster: Cluster, api: Api, ns: str, kind: Kind, unique_name: str) -> None:
+def test_table_has_kubectl_columns(cluster: Cluster, api: Api, ns: str, kind: Kind, unique_name: str) -> None:
     path = f"{kind.collection(ns)}/{unique_name}"
     api.post(kind.collection(ns), kind.object(unique_name, ns)).ok(201)
     table = api.get(path, accept=TABLE, query={"includeObject": "None"}).ok(200).json
@@ -39,7 +39,7 @@ def test_table_has_the_columns_people_know(cluster: Cluster, api: Api, ns: str, 
 
 
 @every_kind
-def test_life_of_an_object(api: Api, ns: str, kind: Kind, unique_name: str) -> None:
+def test_object_lifecycle(api: Api, ns: str, kind: Kind, unique_name: str) -> None:
     collection, path = kind.collection(ns), f"{kind.collection(ns)}/{unique_name}"
     mine = {"fieldSelector": f"metadata.name={unique_name}"}
     api.get(path).refused(404, "NotFound")
@@ -58,7 +58,7 @@ def test_life_of_an_object(api: Api, ns: str, kind: Kind, unique_name: str) -> N
         assert api.get(path, accept=PARTIAL).ok().json["kind"] == "PartialObjectMetadata"
         assert api.delete(path).status in (200, 202)
         if kind.plural == "namespaces":
-            eventually(lambda: api.get(path).status == 404, what="namespace gone")
+            eventually(lambda: api.get(path).status == 404, what="namespace deleted")
         api.patch(path, {"metadata": {"finalizers": None}})
         seen = [event["type"] for event in watch.until("DELETED")]
     assert seen[:3] == ["ADDED", "MODIFIED", "MODIFIED"]

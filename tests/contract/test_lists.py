@@ -1,4 +1,4 @@
-"""Lists: chunks, what a resourceVersion means, and what happens when it is gone."""
+"""Lists: chunks, the meaning of resourceVersion, and expired versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.objects import config_map
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -16,13 +16,13 @@ MINE = {"labelSelector": "mine=yes"}
 
 
 def fill(api: Api, core: str, count: int = 5) -> str:
-    """Create m0 … and say the version of the last."""
+    """Create m0 …; returns the version of the last one."""
     for index in range(count):
         version = api.post(f"{core}/configmaps", config_map(f"m{index}", labels={"mine": "yes"})).ok(201).version
     return version
 
 
-def test_whole_list(api: Api, core: str) -> None:
+def test_list_returns_all_objects(api: Api, core: str) -> None:
     version = fill(api, core)
     listed = api.get(f"{core}/configmaps", MINE).ok(200)
     assert (listed.json["kind"], listed.json["apiVersion"]) == ("ConfigMapList", "v1")
@@ -45,7 +45,7 @@ def test_list_is_sorted_by_namespace_and_name(api: Api, core: str) -> None:
 
 
 @pytest.mark.usefixtures("published")
-def test_chunks(api: Api, core: str) -> None:
+def test_list_in_chunks(api: Api, core: str) -> None:
     fill(api, core)
     first = api.get(f"{core}/configmaps", {"limit": 2}).ok(200)
     total = len(api.get(f"{core}/configmaps").names)
@@ -67,7 +67,7 @@ def test_chunks_with_a_selector_do_not_count_the_rest(api: Api, core: str) -> No
     assert rest.names == ["m2", "m3", "m4"]
 
 
-def test_chunks_show_one_moment(api: Api, core: str) -> None:
+def test_chunks_show_one_version(api: Api, core: str) -> None:
     fill(api, core)
     first = api.get(f"{core}/configmaps", {"limit": 2, **MINE}).ok(200)
     api.delete(f"{core}/configmaps/m3").ok(200)
@@ -79,13 +79,13 @@ def test_chunks_show_one_moment(api: Api, core: str) -> None:
     assert rest.version == first.version
 
 
-def test_get_and_list_from_cache(api: Api, core: str) -> None:
+def test_get_and_list_at_version_zero(api: Api, core: str) -> None:
     fill(api, core, 1)
     eventually(lambda: api.get(f"{core}/configmaps/m0", {"resourceVersion": "0"}).status == 200)
     eventually(lambda: api.get(f"{core}/configmaps", {"resourceVersion": "0", **MINE}).ok(200).names == ["m0"])
 
 
-def test_not_older_than(api: Api, core: str) -> None:
+def test_list_not_older_than_version(api: Api, core: str) -> None:
     version = fill(api, core, 2)
     listed = api.get(f"{core}/configmaps", {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan", **MINE}).ok(200)
     assert listed.names == ["m0", "m1"]
@@ -93,7 +93,7 @@ def test_not_older_than(api: Api, core: str) -> None:
     assert api.get(f"{core}/configmaps/m1", {"resourceVersion": version}).ok(200).version == version
 
 
-def test_exact(api: Api, core: str) -> None:
+def test_list_at_exact_version(api: Api, core: str) -> None:
     version = fill(api, core, 2)
     fill_later = api.post(f"{core}/configmaps", config_map("later", labels={"mine": "yes"})).ok(201).version
     exact = api.get(f"{core}/configmaps", {"resourceVersion": version, "resourceVersionMatch": "Exact", **MINE}).ok(200)
@@ -111,7 +111,7 @@ def test_limit_with_version_is_exact(api: Api, core: str) -> None:
 
 
 @pytest.mark.parametrize("match", [{"resourceVersionMatch": "NotOlderThan"}, {}])
-def test_version_of_the_future(api: Api, core: str, match: dict[str, str]) -> None:
+def test_list_at_future_version_times_out(api: Api, core: str, match: dict[str, str]) -> None:
     far = str(int(api.get(f"{core}/configmaps").version) + 1_000_000)
     answer = api.get(f"{core}/configmaps", {"resourceVersion": far, **match}).refused(504, "Timeout")
     assert answer.message.startswith(f"Timeout: Too large resource version: {far}, current: ")
@@ -119,20 +119,20 @@ def test_version_of_the_future(api: Api, core: str, match: dict[str, str]) -> No
     assert answer.causes == [("ResourceVersionTooLarge", "", "Too large resource version")]
 
 
-def test_get_at_a_version_of_the_future(api: Api, core: str) -> None:
+def test_get_at_future_version(api: Api, core: str) -> None:
     far = str(int(fill(api, core, 1)) + 1_000_000)
     answer = api.get(f"{core}/configmaps/m0", {"resourceVersion": far}).refused(504, "Timeout")
     assert answer.message.startswith(f"Timeout: Too large resource version: {far}, current: ")
 
 
-def test_list_at_a_forgotten_version(cluster: Cluster, api: Api, core: str) -> None:
+def test_list_at_compacted_version_is_expired(cluster: Cluster, api: Api, core: str) -> None:
     fill(api, core, 1)
     cluster.compact()
     answer = api.get(f"{core}/configmaps", {"resourceVersion": "1", "resourceVersionMatch": "Exact"})
     answer.refused(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
-def test_continue_is_refused_when_it_is_garbage(api: Api, core: str) -> None:
+def test_invalid_continue_token_is_rejected(api: Api, core: str) -> None:
     answer = api.get(f"{core}/configmaps", {"limit": 1, "continue": "garbage"})
     answer.refused(400, "BadRequest")
     assert answer.message.startswith("invalid continue token: continue key is not valid: invalid character")

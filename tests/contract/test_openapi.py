@@ -1,4 +1,4 @@
-"""OpenAPI as kubectl explain, apply and diff read it: v3, and the definitions of v2."""
+"""OpenAPI as kubectl explain, apply and diff read it: v3 documents and v2 definitions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from tests.support import goldens
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.objects import KINDS, Kind
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
-from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.builtins import builtin_scheme
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def document(api: Api, group_version: str) -> dict[str, Any]:
-    """The document of a group and version, found through the index as clients do."""
+    """The document of a group version, found through the index as clients do."""
     index = api.get("/openapi/v3").ok(200).json["paths"]
     key = f"api/{group_version}" if group_version == "v1" else f"apis/{group_version}"
     url: str = index[key]["serverRelativeURL"]
@@ -80,20 +80,22 @@ def test_document_is_cached_by_hash(api: Api) -> None:
     assert api.get("/openapi/v3/apis/batch/v1").ok(200).json == answer.json
 
 
-def test_unknown_document(api: Api) -> None:
+def test_unknown_document_is_not_found(api: Api) -> None:
     assert api.get("/openapi/v3/apis/nothing.example.com/v1").status == 404
 
 
-def test_second_version_has_the_same_definitions(cluster: Cluster, api: Api) -> None:
-    """OpenAPI v2, read by older clients: every definition, by its digest."""
+def test_openapi_v2_has_the_same_definitions(cluster: Cluster, api: Api) -> None:
+    """OpenAPI v2 for older clients: every definition, by its digest."""
     seen = api.get("/openapi/v2").ok(200).json["definitions"]
     # These two list all groups of a server.
-    names = set(catalogue().nodes()) - {f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}" for kind in ("DeleteOptions", "WatchEvent")}
+    names = set(builtin_scheme().nodes()) - {
+        f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}" for kind in ("DeleteOptions", "WatchEvent")
+    }
     digests = {name: hashlib.sha256(orjson.dumps(bare(seen[name]), option=orjson.OPT_SORT_KEYS)).hexdigest()[:10] for name in names}
     goldens.check("test_openapi_v2", "definitions", digests, real=cluster.name == "real")
 
 
-def test_second_version_has_custom_resources(cluster: Cluster, api: Api) -> None:
+def test_openapi_v2_has_custom_resources(cluster: Cluster, api: Api) -> None:
     spec = {
         "type": "object",
         "required": ["a", "gone"],
@@ -113,13 +115,13 @@ def test_second_version_has_custom_resources(cluster: Cluster, api: Api) -> None
     custom = define(api, simple(spec=spec))
     home = ".".join(reversed(custom.group.split(".")))
     name = f"{home}.v1.{custom.kind}"
-    document = eventually(lambda: api.get("/openapi/v2").json["definitions"].get(name), what=f"{name} is told")
+    document = eventually(lambda: api.get("/openapi/v2").json["definitions"].get(name), what=f"{name} is defined")
     words = {custom.group: "GROUP", home: "EMOH"}
     goldens.check("test_openapi_v2", "custom", bare(document), real=cluster.name == "real", words=words)
 
 
 def bare(node: Any, *, names: bool = False) -> Any:
-    """A definition without its prose."""
+    """A definition without descriptions."""
     if isinstance(node, list):
         return [bare(item) for item in node]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""Other shapes of the same answer: tables, metadata only, and what is refused."""
+"""Response formats: tables, metadata only, and unsupported media types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.support.http import Api
 
 
-def test_table_of_a_list(api: Api, core: str) -> None:
+def test_list_as_table(api: Api, core: str) -> None:
     for name in ("a", "b"):
         version = api.post(f"{core}/pods", pod(name)).ok(201).version
     answer = api.get(f"{core}/pods", accept=TABLE).ok(200)
@@ -26,13 +26,13 @@ def test_table_of_a_list(api: Api, core: str) -> None:
 
 
 @pytest.mark.parametrize(("include", "kind"), [("Object", "Pod"), ("Metadata", "PartialObjectMetadata"), ("None", None)])
-def test_table_objects(api: Api, core: str, include: str, kind: str | None) -> None:
+def test_table_rows_include_objects(api: Api, core: str, include: str, kind: str | None) -> None:
     api.post(f"{core}/pods", pod()).ok(201)
     [row] = api.get(f"{core}/pods", {"includeObject": include}, accept=TABLE).ok(200).json["rows"]
     assert (row["object"] or {}).get("kind") == kind
 
 
-def test_bad_include_object(api: Api, core: str) -> None:
+def test_invalid_include_object_is_rejected(api: Api, core: str) -> None:
     answer = api.get(f"{core}/pods", {"includeObject": "Everything"}, accept=TABLE).refused(400, "BadRequest")
     assert answer.message == (
         "Unable to convert to Table as requested: includeObject: Invalid value: \"Everything\": must be 'Metadata', 'Object', "
@@ -40,7 +40,7 @@ def test_bad_include_object(api: Api, core: str) -> None:
     )
 
 
-def test_table_in_chunks(api: Api, core: str) -> None:
+def test_table_of_chunked_list(api: Api, core: str) -> None:
     for name in ("a", "b", "c"):
         api.post(f"{core}/pods", pod(name)).ok(201)
     first = api.get(f"{core}/pods", {"limit": 2}, accept=TABLE).ok(200).json
@@ -50,14 +50,14 @@ def test_table_in_chunks(api: Api, core: str) -> None:
     assert rest["rows"][0]["cells"][0] == "c"
 
 
-def test_table_when_the_first_choice_is_unknown(api: Api, core: str) -> None:
+def test_table_when_first_accepted_type_is_unknown(api: Api, core: str) -> None:
     api.post(f"{core}/pods", pod()).ok(201)
     kubectl = f"{TABLE},application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
     assert api.get(f"{core}/pods", accept=kubectl).ok(200).json["kind"] == "Table"
     assert api.get(f"{core}/pods", accept="application/vnd.example,application/json").ok(200).json["kind"] == "PodList"
 
 
-def test_pod_status_column(api: Api, core: str) -> None:
+def test_pod_status_column_shows_reason(api: Api, core: str) -> None:
     api.post(f"{core}/pods", pod()).ok(201)
 
     def cells(status: dict[str, object]) -> list[object]:
@@ -75,13 +75,13 @@ def test_pod_status_column(api: Api, core: str) -> None:
     assert cells({"phase": "Failed", "reason": "Evicted", "containerStatuses": None}) == ["0/1", "Evicted", "0"]
 
 
-def test_metadata_of_one(api: Api, core: str) -> None:
+def test_object_as_partial_metadata(api: Api, core: str) -> None:
     created = api.post(f"{core}/configmaps", config_map(labels={"x": "y"})).ok(201).json
     partial = api.get(f"{core}/configmaps/c", accept=PARTIAL).ok(200).json
     assert partial == {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]}
 
 
-def test_metadata_of_a_list(api: Api, core: str) -> None:
+def test_list_as_partial_metadata(api: Api, core: str) -> None:
     created = api.post(f"{core}/secrets", {"metadata": {"name": "s"}}).ok(201).json
     listed = api.get(f"{core}/secrets", accept=PARTIAL_LIST).ok(200).json
     assert (listed["kind"], listed["apiVersion"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1")
@@ -89,7 +89,7 @@ def test_metadata_of_a_list(api: Api, core: str) -> None:
     assert listed["metadata"]["resourceVersion"]
 
 
-def test_metadata_of_a_write_and_a_watch(api: Api, core: str) -> None:
+def test_write_and_watch_as_partial_metadata(api: Api, core: str) -> None:
     created = api.post(f"{core}/secrets", {"metadata": {"name": "s"}}, accept=PARTIAL).ok(201).json
     assert created["kind"] == "PartialObjectMetadata"
     with api.watch(f"{core}/secrets", accept=PARTIAL) as watch:
@@ -98,14 +98,14 @@ def test_metadata_of_a_write_and_a_watch(api: Api, core: str) -> None:
     assert event["object"]["apiVersion"] == "meta.k8s.io/v1"
 
 
-def test_mismatched_shapes(api: Api, core: str) -> None:
+def test_mismatched_formats_are_rejected(api: Api, core: str) -> None:
     api.get(f"{core}/secrets", accept=PARTIAL).refused(406, "NotAcceptable")
     api.post(f"{core}/configmaps", config_map()).ok(201)
     api.get(f"{core}/configmaps/c", accept=PARTIAL_LIST).refused(406, "NotAcceptable")
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "application/*"])
-def test_unknown_media_types(api: Api, core: str, accept: str) -> None:
+def test_unknown_media_types_are_rejected(api: Api, core: str, accept: str) -> None:
     answer = api.get(f"{core}/secrets", accept=accept).refused(406, "NotAcceptable")
     assert answer.message.startswith("406: Not Acceptable\n\nAvailable representations: application/json, application/yaml")
 
@@ -118,18 +118,18 @@ def test_accepted_media_types(api: Api, core: str, accept: str | None) -> None:
 
 @pytest.mark.parametrize("agent", ["curl/8", "Wget/1", "Mozilla/5.0 (X11)", "contract/1"])
 @pytest.mark.parametrize("wish", ["", "?pretty=true", "?pretty=false", "?pretty=0", "?pretty="])
-def test_pretty_for_people(api: Api, agent: str, wish: str) -> None:
+def test_browsers_get_pretty_json(api: Api, agent: str, wish: str) -> None:
     text = api.get(f"/api/v1/namespaces/default{wish}", headers={"User-Agent": agent}).ok(200).text
     people = agent != "contract/1" and wish in {"", "?pretty="}
     assert text.startswith('{\n  "kind"') == (people or wish == "?pretty=true")
 
 
-def test_pretty(api: Api, core: str) -> None:
+def test_pretty_parameter(api: Api, core: str) -> None:
     assert api.get(f"{core}/secrets", {"pretty": "true"}).text.startswith('{\n  "kind": "SecretList",\n  "apiVersion": "v1",\n')
     assert api.get(f"{core}/secrets").text.startswith('{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"')
 
 
-def test_gzip(api: Api, core: str) -> None:
+def test_large_responses_are_gzipped(api: Api, core: str) -> None:
     for index in range(3):
         api.post(f"{core}/secrets", {"metadata": {"name": f"s{index}"}, "stringData": {"x": "y" * 60_000}}).ok(201)
     answer = api.get(f"{core}/secrets", headers={"Accept-Encoding": "gzip"}).ok(200)
@@ -138,13 +138,13 @@ def test_gzip(api: Api, core: str) -> None:
     assert "Content-Encoding" not in api.get(f"{core}/secrets/s0/", headers={"Accept-Encoding": "identity"}).headers
 
 
-def test_head_and_options(api: Api, core: str) -> None:
+def test_head_and_options_are_rejected(api: Api, core: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "s"}}).ok(201)
     assert api.request("HEAD", f"{core}/secrets/s").status == 405
     assert api.request("OPTIONS", f"{core}/secrets").status == 405
 
 
-def test_answers_carry_audit_and_cache_headers(api: Api, core: str) -> None:
+def test_responses_have_audit_and_cache_headers(api: Api, core: str) -> None:
     headers = api.get(f"{core}/secrets").headers
     assert headers["Cache-Control"] == "no-cache, private"
     assert headers["Audit-Id"]

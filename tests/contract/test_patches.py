@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.http import APPLY_PATCH, JSON, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.support.objects import config_map, deployment, pod
 
@@ -16,7 +16,7 @@ DATA = {"a": "1", "b": "2"}
 
 
 def patched(api: Api, core: str, patch: Any, kind: str) -> Any:
-    """The data of a config map after one patch."""
+    """The data of a ConfigMap after one patch."""
     api.post(f"{core}/configmaps", config_map(data=dict(DATA))).ok(201)
     return api.patch(f"{core}/configmaps/c", patch, kind).ok(200).json.get("data")
 
@@ -122,17 +122,17 @@ def test_patch_that_changes_nothing_keeps_the_version(api: Api, core: str) -> No
     assert api.patch(f"{core}/configmaps/c", {"data": {"a": "1"}}).ok(200).version == created.version
 
 
-def test_patch_of_the_absent(api: Api, core: str) -> None:
+def test_patch_of_missing_object_is_not_found(api: Api, core: str) -> None:
     api.patch(f"{core}/configmaps/c", {"data": {}}).refused(404, "NotFound", 'configmaps "c" not found')
 
 
-def test_patch_may_not_rename(api: Api, core: str) -> None:
+def test_patch_cannot_rename_object(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map()).ok(201)
     answer = api.patch(f"{core}/configmaps/c", {"metadata": {"name": "other"}}).refused(400, "BadRequest")
     assert answer.message == "the name of the object (other) does not match the name on the URL (c)"
 
 
-def test_custom_resources_take_no_strategic_patch(api: Api, ns: str) -> None:
+def test_custom_resources_reject_strategic_patch(api: Api, ns: str) -> None:
     custom = define(api, simple())
     api.post(custom.at(ns), custom.object(spec={"a": 1})).ok(201)
     answer = api.patch(f"{custom.at(ns)}/a", {"spec": {"a": 2}}, STRATEGIC_PATCH).refused(415, "UnsupportedMediaType")
@@ -140,43 +140,43 @@ def test_custom_resources_take_no_strategic_patch(api: Api, ns: str) -> None:
     assert answer.message == f"the body of the request was in an unknown format - accepted media types include: {accepted}"
 
 
-def test_unknown_patch_type(api: Api, core: str) -> None:
+def test_unknown_patch_type_is_rejected(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map()).ok(201)
     api.patch(f"{core}/configmaps/c", {}, JSON).refused(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
-def test_patch_of_immutable_pod_fields(api: Api, core: str) -> None:
+def test_patch_of_immutable_pod_fields_is_rejected(api: Api, core: str) -> None:
     api.post(f"{core}/pods", pod()).ok(201)
     answer = api.patch(f"{core}/pods/p", {"spec": {"hostname": "x"}}).refused(422, "Invalid")
     assert answer.message.startswith('Pod "p" is invalid: spec: Forbidden: pod updates may not change fields other than')
     assert answer.causes[0][:2] == ("FieldValueForbidden", "spec")
 
 
-def test_metadata_as_it_was_is_no_change(api: Api, core: str) -> None:
-    made = api.post(f"{core}/pods", pod("p")).ok(201).json["metadata"]
-    lock = {"uid": made["uid"], "resourceVersion": made["resourceVersion"]}
+def test_unchanged_metadata_keeps_version(api: Api, core: str) -> None:
+    created = api.post(f"{core}/pods", pod("p")).ok(201).json["metadata"]
+    lock = {"uid": created["uid"], "resourceVersion": created["resourceVersion"]}
     same = api.patch(f"{core}/pods/p", {"metadata": lock}).ok(200).json["metadata"]
-    assert same == made
+    assert same == created
     answer = api.patch(f"{core}/pods/p/status", {"metadata": lock, "status": {"message": "hello"}}).ok(200).json
-    assert answer["metadata"]["resourceVersion"] != made["resourceVersion"]
+    assert answer["metadata"]["resourceVersion"] != created["resourceVersion"]
     assert {key: value for key, value in answer["metadata"].items() if key not in ("managedFields", "resourceVersion")} == {
-        key: value for key, value in made.items() if key not in ("managedFields", "resourceVersion")
+        key: value for key, value in created.items() if key not in ("managedFields", "resourceVersion")
     }
     assert [one["manager"] for one in answer["metadata"]["managedFields"] if one.get("subresource") == "status"] != []
 
 
 @pytest.mark.parametrize("generation", [True, 1.5, "1"])
 @pytest.mark.parametrize("below", ["", "/status"])
-def test_numbers_of_another_type_are_no_copies(api: Api, core: str, below: str, generation: Any) -> None:
+def test_numbers_of_another_type_are_different(api: Api, core: str, below: str, generation: Any) -> None:
     api.post(f"{core}/pods", pod("p")).ok(201)
     api.patch(f"{core}/pods/p{below}", {"metadata": {"generation": generation}}).refused(422, "Invalid")
 
 
-def test_a_pod_is_warned_of_when_it_is_made_alone(api: Api, core: str) -> None:
+def test_pod_warnings_only_on_create(api: Api, core: str) -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
     body = pod("p")
     body["spec"]["topologySpreadConstraints"] = [spread]
-    made = api.post(f"{core}/pods", body).ok(201)
-    assert len(made.warnings) == 1
+    created = api.post(f"{core}/pods", body).ok(201)
+    assert len(created.warnings) == 1
     assert api.patch(f"{core}/pods/p", {"metadata": {"labels": {"a": "b"}}}).ok(200).warnings == []
     assert api.put(f"{core}/pods/p", api.get(f"{core}/pods/p").json).ok(200).warnings == []

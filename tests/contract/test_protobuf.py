@@ -1,4 +1,4 @@
-"""Protobuf request bodies, which clients written in Go send for built-in kinds. Answers are asked for as JSON."""
+"""Protobuf request bodies, which Go clients send for built-in kinds; responses are requested as JSON."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import http.client
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.objects import KINDS, Kind, config_map, pod
-from tests.support.wire import PROTOBUF, encode, envelope
+from tests.support.protobuf_encoder import PROTOBUF, encode, envelope
 
-from sliceworks.schemas.wire_writer import number, part, text
+from sliceworks.base.protobuf_wire import length_delimited, string, varint
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -25,7 +25,7 @@ def send(api: Api, method: str, path: str, body: bytes) -> Answer:
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.id) for kind in KINDS])
-def test_protobuf_and_json_make_the_same_object(api: Api, ns: str, kind: Kind, unique_name: str) -> None:
+def test_protobuf_and_json_create_the_same_object(api: Api, ns: str, kind: Kind, unique_name: str) -> None:
     obj, path = kind.object(unique_name, ns), kind.collection(ns)
     written = api.post(path, obj, {"dryRun": "All"}).ok(201).json
     seen = send(api, "POST", f"{path}?dryRun=All", encode(obj)).ok(201).json
@@ -33,14 +33,14 @@ def test_protobuf_and_json_make_the_same_object(api: Api, ns: str, kind: Kind, u
         for field in ("uid", "creationTimestamp", "managedFields"):
             each["metadata"].pop(field, None)
     if kind.kind in {"Job", "Pod", "Service", "Secret"}:
-        # What the server draws at random or from the uid.
+        # Fields that the server draws at random or derives from the uid.
         written, seen = ({"metadata": each["metadata"], "kind": each["kind"]} for each in (written, seen))
         for each in (written, seen):
             each["metadata"].pop("labels", None)
     assert seen == written
 
 
-def test_life_in_protobuf(api: Api, core: str) -> None:
+def test_object_lifecycle_in_protobuf(api: Api, core: str) -> None:
     created = send(api, "POST", f"{core}/configmaps", encode(SETTINGS)).ok(201).json
     created["data"] = {"a": "2"}
     for entry in created["metadata"]["managedFields"]:
@@ -86,26 +86,26 @@ def test_reviews_in_protobuf(api: Api) -> None:
         envelope("v9", "ConfigMap", b""),
         envelope("v1", "Pod", b""),
         envelope("v1", "ConfigMap", b"\x0a\x7f"),
-        envelope("v1", "ConfigMap", number(1, 5)),
-        envelope("v1", "ConfigMap", part(1, b"\x0b\x0b")),
+        envelope("v1", "ConfigMap", varint(1, 5)),
+        envelope("v1", "ConfigMap", length_delimited(1, b"\x0b\x0b")),
         encode(SETTINGS)[:-9],
     ],
     ids=["empty", "json", "frame", "unknown-kind", "unknown-version", "other-kind", "cut", "type", "group", "short"],
 )
-def test_broken_bodies_are_refused(api: Api, core: str, body: bytes) -> None:
+def test_malformed_bodies_are_rejected(api: Api, core: str, body: bytes) -> None:
     send(api, "POST", f"{core}/configmaps", body).refused(400, "BadRequest")
 
 
-def test_unknown_fields_are_passed_over(api: Api, core: str) -> None:
-    body = envelope("v1", "ConfigMap", part(1, text(1, "c")) + text(99, "new"))
+def test_unknown_fields_are_ignored(api: Api, core: str) -> None:
+    body = envelope("v1", "ConfigMap", length_delimited(1, string(1, "c")) + string(99, "new"))
     assert send(api, "POST", f"{core}/configmaps", body).ok(201).json["metadata"]["name"] == "c"
 
 
-def test_custom_resources_take_no_protobuf(cluster: Cluster, api: Api, ns: str) -> None:
+def test_custom_resources_reject_protobuf(cluster: Cluster, api: Api, ns: str) -> None:
     custom = define(api, simple())
     body = envelope(f"{custom.group}/v1", custom.kind, b"")
     if cluster.name == "real":
-        # It fails inside and hangs up.
+        # The server fails internally and closes the connection.
         with pytest.raises(http.client.RemoteDisconnected):
             send(api, "POST", custom.at(ns), body)
     else:

@@ -10,9 +10,9 @@ import kubernetes.dynamic
 import kubernetes.utils
 import pytest
 from kubernetes.client.exceptions import ApiException
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.objects import deployment
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
-# Its published types make every field optional; these cases look at values.
+# The client's published types make every field optional; these tests read values.
 client: Any = kubernetes.client
 watch: Any = kubernetes.watch
 dynamic: Any = kubernetes.dynamic
@@ -30,13 +30,13 @@ utils: Any = kubernetes.utils
 
 @pytest.fixture
 def official(cluster: Cluster) -> Iterator[Any]:
-    """The official client on this cluster."""
-    with config.new_client_from_config(str(cluster.kubeconfig)) as made:
-        yield made
+    """The official Python client on this cluster."""
+    with config.new_client_from_config(str(cluster.kubeconfig)) as created:
+        yield created
 
 
 def pod(name: str = "p") -> Any:
-    """A pod in the client's own types."""
+    """A pod in the client's types."""
     container = client.V1Container(
         name="main", image="example.com/app", resources=client.V1ResourceRequirements(limits={"cpu": "500m"})
     )
@@ -50,7 +50,7 @@ def test_version_and_discovery(official: Any) -> None:
     assert "pods" in {resource.name for resource in client.CoreV1Api(official).get_api_resources().resources}
 
 
-def test_typed_life_of_a_pod(official: Any, ns: str) -> None:
+def test_typed_pod_lifecycle(official: Any, ns: str) -> None:
     core = client.CoreV1Api(official)
     created = core.create_namespaced_pod(ns, pod())
     assert created.status.phase == "Pending"
@@ -64,10 +64,10 @@ def test_typed_life_of_a_pod(official: Any, ns: str) -> None:
     status = core.patch_namespaced_pod_status("p", ns, {"status": {"phase": "Running"}})
     assert status.status.phase == "Running"
     core.delete_namespaced_pod("p", ns)
-    with pytest.raises(ApiException) as gone:
+    with pytest.raises(ApiException) as deleted:
         core.read_namespaced_pod("p", ns)
-    assert gone.value.status == 404
-    assert gone.value.reason == "Not Found"
+    assert deleted.value.status == 404
+    assert deleted.value.reason == "Not Found"
 
 
 def test_conflict_and_invalid(official: Any, ns: str) -> None:

@@ -1,4 +1,4 @@
-"""The official Python client where nothing is known beforehand: patches of each type, the dynamic client, watches that go on."""
+"""The official Python client without static types: patches of each type, the dynamic client, resumed watches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 import yaml
 from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError, UnprocessibleEntityError
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.http import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from tests.support.objects import deployment
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -28,10 +28,10 @@ LIMITS: Object = {"type": "object", "properties": {"size": {"type": "integer", "
 
 
 @pytest.fixture
-def anything(official: Any) -> Any:
+def dynamic_client(official: Any) -> Any:
     """The dynamic client."""
-    made: Any = kubernetes.dynamic
-    return made.DynamicClient(official)
+    created: Any = kubernetes.dynamic
+    return created.DynamicClient(official)
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_typed_patch_of_each_type(official: Any, ns: str, kind: str, body: Any) 
     assert [container.image for container in patched.spec.template.spec.containers] == ["example.com/app:1"]
 
 
-def test_dynamic_life_of_a_custom_resource(api: Api, anything: Any, ns: str) -> None:
+def test_dynamic_custom_resource_lifecycle(api: Api, dynamic_client: Any, ns: str) -> None:
     custom = define(api, simple(spec=LIMITS, subresources={"status": {}}))
-    kind = eventually(lambda: _found(anything, custom.group, custom.kind), what="the dynamic client finds the new kind")
+    kind = eventually(lambda: _found(dynamic_client, custom.group, custom.kind), what="the dynamic client finds the new kind")
     assert kind.create(body=custom.object(spec={}), namespace=ns).spec.size == 3
     kind.patch(body={"spec": {"size": 4}}, name="a", namespace=ns, content_type=MERGE_PATCH)
     with pytest.raises(UnprocessibleEntityError):
@@ -70,16 +70,16 @@ def test_dynamic_life_of_a_custom_resource(api: Api, anything: Any, ns: str) -> 
         kind.get(name="a", namespace=ns)
 
 
-def _found(anything: Any, group: str, kind: str) -> Any:
+def _found(dynamic_client: Any, group: str, kind: str) -> Any:
     try:
-        return anything.resources.get(api_version=f"{group}/v1", kind=kind)
+        return dynamic_client.resources.get(api_version=f"{group}/v1", kind=kind)
     except kubernetes.dynamic.exceptions.ResourceNotFoundError:
-        anything.resources.invalidate_cache()
+        dynamic_client.resources.invalidate_cache()
         return None
 
 
-def test_dynamic_apply_tells_conflicts(anything: Any, ns: str) -> None:
-    maps = anything.resources.get(api_version="v1", kind="ConfigMap")
+def test_dynamic_apply_reports_conflicts(dynamic_client: Any, ns: str) -> None:
+    maps = dynamic_client.resources.get(api_version="v1", kind="ConfigMap")
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "1"}}
     maps.server_side_apply(body=body, namespace=ns, field_manager="one")
     other = {**body, "data": {"a": "2"}}
@@ -89,7 +89,7 @@ def test_dynamic_apply_tells_conflicts(anything: Any, ns: str) -> None:
     assert maps.server_side_apply(body=other, namespace=ns, field_manager="two", force_conflicts=True).data.a == "2"
 
 
-def test_objects_from_a_file_of_several(official: Any, ns: str) -> None:
+def test_multi_document_file_is_created(official: Any, ns: str) -> None:
     utils: Any = kubernetes.utils
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "d"}, "spec": {"ports": [{"port": 80}]}}
     objects = list(yaml.load_all(yaml.dump_all([deployment(), service]), yaml.CSafeLoader))
@@ -99,7 +99,7 @@ def test_objects_from_a_file_of_several(official: Any, ns: str) -> None:
         utils.create_from_yaml(official, yaml_objects=objects, namespace=ns)
 
 
-def test_watch_goes_on_where_it_ended(official: Any, ns: str) -> None:
+def test_watch_resumes_where_it_ended(official: Any, ns: str) -> None:
     core = client.CoreV1Api(official)
     following = watch.Watch()
     core.create_namespaced_config_map(ns, {"metadata": {"name": "a"}})
@@ -117,15 +117,15 @@ def test_watch_goes_on_where_it_ended(official: Any, ns: str) -> None:
     assert (event["type"], event["object"].metadata.name) == ("DELETED", "b")
 
 
-def test_watch_from_a_forgotten_version_is_told_so(cluster: Cluster, official: Any, api: Api, ns: str) -> None:
+def test_watch_from_compacted_version_is_expired(cluster: Cluster, official: Any, api: Api, ns: str) -> None:
     widgets = define(api, simple("widgets"))
     api.post(widgets.at(ns), widgets.object("a")).ok(201)
     cluster.compact()
     objects = client.CustomObjectsApi(official)
     where = (widgets.group, "v1", ns, widgets.plural)
-    with pytest.raises(ApiException) as gone:
+    with pytest.raises(ApiException) as deleted:
         list(watch.Watch().stream(objects.list_namespaced_custom_object, *where, resource_version="1", timeout_seconds=5))
-    assert gone.value.status == 410
+    assert deleted.value.status == 410
 
 
 def test_many_threads_share_a_client(official: Any, ns: str) -> None:

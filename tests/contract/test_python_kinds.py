@@ -1,4 +1,4 @@
-"""Every built-in kind through the official Python client, whose types refuse an answer that lacks a field or has a wrong one."""
+"""Every built-in kind through the official Python client, whose types reject a response with a missing or wrong field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import kubernetes
 import pytest
 from kubernetes.client.exceptions import NotFoundException
 from tests.support.objects import KINDS, Kind
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 client: Any = kubernetes.client
 
@@ -49,21 +49,21 @@ class Typed:
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.id) for kind in KINDS])
-def test_typed_life(official: Any, ns: str, kind: Kind, unique_name: str) -> None:
+def test_typed_lifecycle(official: Any, ns: str, kind: Kind, unique_name: str) -> None:
     typed = Typed(official, kind, ns)
     created = typed.create(kind.object(unique_name, ns))
     assert created.metadata.name == unique_name
     assert typed.read(unique_name).metadata.uid == created.metadata.uid
     assert unique_name in typed.names()
     if kind.kind != "ControllerRevision":
-        # The real server compares its data byte by byte, and Python writes a space that Go does not.
+        # The real server compares its data byte by byte, and Python writes a space where Go does not.
         patched = typed.patch(unique_name, {"metadata": {"labels": {"colour": "blue"}}})
         assert patched.metadata.labels["colour"] == "blue"
         patched.metadata.annotations = {"note": "x"}
         assert typed.replace(unique_name, patched).metadata.annotations["note"] == "x"
     typed.delete(unique_name)
     if kind.plural in {"persistentvolumes", "persistentvolumeclaims"}:
-        # Nobody uses it, so the one who protects it lets go; on the real cluster that controller does not run.
+        # No pod uses it, so its protection controller removes the finalizer; on the real cluster that controller does not run.
         with suppress(NotFoundException):
             typed.patch(unique_name, {"metadata": {"finalizers": None}})
-    eventually(lambda: unique_name not in typed.names(), what=f"{kind.id} is gone")
+    eventually(lambda: unique_name not in typed.names(), what=f"{kind.id} is deleted")

@@ -1,4 +1,4 @@
-"""Questions about access, and what service accounts give to pods."""
+"""Access reviews, and what service accounts provide to pods."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.access import account, grant, rule
 from tests.support.objects import pod
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Api
@@ -17,7 +17,7 @@ Object = dict[str, Any]
 
 
 def can_i(api: Api, **attributes: Any) -> Object:
-    """The status of a self review."""
+    """The status of a SelfSubjectAccessReview."""
     status: Object = (
         api.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": attributes}}).ok(201).json["status"]
     )
@@ -44,7 +44,7 @@ def test_self_review_of_an_account(api: Api, ns: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "where"), [("subjectaccessreviews", {}), ("localsubjectaccessreviews", {"local": True})])
-def test_reviews_of_others(api: Api, ns: str, path: str, where: Object) -> None:
+def test_access_review_of_other_users(api: Api, ns: str, path: str, where: Object) -> None:
     account(api, ns)
     grant(api, ns, rule("get", "pods"))
     url = f"{AUTHORIZATION}/namespaces/{ns}/{path}" if where else f"{AUTHORIZATION}/{path}"
@@ -54,11 +54,11 @@ def test_reviews_of_others(api: Api, ns: str, path: str, where: Object) -> None:
         "spec": {"user": f"system:serviceaccount:{ns}:robot", "resourceAttributes": attributes},
     }
     eventually(lambda: api.post(url, body).ok(201).json["status"]["allowed"])
-    body["spec"]["user"] = "nobody"
+    body["spec"]["user"] = "unknown"
     assert api.post(url, body).ok(201).json["status"]["allowed"] is False
 
 
-def test_rules_review(api: Api, ns: str) -> None:
+def test_self_subject_rules_review(api: Api, ns: str) -> None:
     robot = account(api, ns)
     grant(api, ns, rule("get list", "pods"))
 
@@ -76,12 +76,12 @@ def test_rules_review(api: Api, ns: str) -> None:
     } in rules()
 
 
-def test_review_without_attributes(api: Api) -> None:
+def test_review_without_attributes_is_rejected(api: Api) -> None:
     answer = api.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}).refused(422, "Invalid")
     assert answer.message.endswith("exactly one of nonResourceAttributes or resourceAttributes must be specified")
 
 
-def test_who_am_i(api: Api, ns: str) -> None:
+def test_self_subject_review(api: Api, ns: str) -> None:
     robot = account(api, ns)
     info = robot.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}).ok(201).json["status"]["userInfo"]
     assert info["username"] == f"system:serviceaccount:{ns}:robot"
@@ -125,7 +125,7 @@ def test_pods_without_a_token_volume(api: Api, core: str) -> None:
     eventually(lambda: "volumes" not in api.post(f"{core}/pods", pod("q"), query={"dryRun": "All"}).ok(201).json["spec"])
 
 
-def test_pod_of_an_absent_account(api: Api, core: str, ns: str) -> None:
+def test_pod_with_missing_account_is_forbidden(api: Api, core: str, ns: str) -> None:
     body = pod()
     body["spec"]["serviceAccountName"] = "ghost"
     answer = api.post(f"{core}/pods", body).refused(403, "Forbidden")

@@ -1,4 +1,4 @@
-"""Who may do what: anonymous callers, RBAC, impersonation, reviews, tokens of service accounts, and who may give rights away."""
+"""Authorization: anonymous requests, RBAC, impersonation, access reviews, service account tokens, and escalation checks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.objects import config_map, pod
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Answer, Api
@@ -17,12 +17,12 @@ REVIEWS = "/apis/authorization.k8s.io/v1"
 
 
 def acting_as(user: str, **more: str) -> dict[str, str]:
-    """The headers of somebody who acts as another."""
+    """The headers that impersonate a user."""
     return {"Impersonate-User": user, **{f"Impersonate-{key.title()}": value for key, value in more.items()}}
 
 
 def grant(api: Api, ns: str, user: Object, *rules: Object) -> None:
-    """Give rights in a namespace; returns once they are in force."""
+    """Grant permissions in a namespace and wait until they are in force."""
     api.post(f"{RBAC}/namespaces/{ns}/roles", {"metadata": {"name": "granted"}, "rules": list(rules)}).ok(201)
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "granted"}
     api.post(f"{RBAC}/namespaces/{ns}/rolebindings", {"metadata": {"name": "granted"}, "roleRef": ref, "subjects": [user]}).ok(201)
@@ -33,7 +33,7 @@ def rule(verbs: str, resources: str, group: str = "", names: str = "") -> Object
     return {**found, "resourceNames": names.split(",")} if names else found
 
 
-def person(name: str) -> Object:
+def user_subject(name: str) -> Object:
     return {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": name}
 
 
@@ -42,18 +42,18 @@ def allowed(api: Api, path: str, user: str) -> bool:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/version", "/version/"])
-def test_anybody_may_ask_for_health_and_version(api: Api, path: str) -> None:
+def test_anonymous_may_read_health_and_version(api: Api, path: str) -> None:
     assert api.as_token(None).get(path).status == 200
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis", "/openapi/v3", "/metrics", "/", "/livez/ping"])
-def test_nobody_in_particular_gets_nothing_else(api: Api, path: str) -> None:
+def test_anonymous_is_forbidden_elsewhere(api: Api, path: str) -> None:
     answer = api.as_token(None).get(path)
     answer.refused(403, "Forbidden", f'forbidden: User "system:anonymous" cannot get path "{path}"')
     assert answer.json["details"] == {}
 
 
-def test_nobody_in_particular_sees_no_objects(api: Api, core: str, ns: str) -> None:
+def test_anonymous_cannot_read_objects(api: Api, core: str, ns: str) -> None:
     answer = api.as_token(None).get(f"{core}/pods")
     answer.refused(
         403,
@@ -63,7 +63,7 @@ def test_nobody_in_particular_sees_no_objects(api: Api, core: str, ns: str) -> N
 
 
 @pytest.mark.parametrize("token", ["wrong", "a.b.c", "Zm9v"])
-def test_a_wrong_token_is_worse_than_none(api: Api, token: str) -> None:
+def test_invalid_token_is_unauthorized(api: Api, token: str) -> None:
     answer = api.as_token(token).get("/version").refused(401, "Unauthorized", "Unauthorized")
     assert "details" not in answer.json
 
@@ -122,20 +122,20 @@ def test_a_wrong_token_is_worse_than_none(api: Api, token: str) -> None:
         ("POST", "/metrics", 'forbidden: User "joe" cannot post path "/metrics"', {}),
     ],
 )
-def test_refusals(api: Api, *, ns: str, method: str, path: str, message: str, details: Object) -> None:
+def test_forbidden_messages(api: Api, *, ns: str, method: str, path: str, message: str, details: Object) -> None:
     answer = api.request(method, path.replace("{ns}", ns), headers=acting_as("joe"))
     answer.refused(403, "Forbidden", message.replace("{ns}", ns))
     assert answer.json["details"] == {key: value.replace("{ns}", ns) for key, value in details.items()}
 
 
-def test_everybody_known_may_discover(api: Api) -> None:
+def test_authenticated_users_may_discover(api: Api) -> None:
     for path in ("/api", "/apis/apps/v1", "/openapi/v3"):
         assert api.get(path, headers=acting_as("joe")).status == 200
 
 
-def test_a_role_gives_what_it_names_and_no_more(api: Api, ns: str, core: str, unique_name: str) -> None:
+def test_role_grants_exactly_its_rules(api: Api, ns: str, core: str, unique_name: str) -> None:
     api.post(f"{core}/configmaps", config_map("a")).ok(201)
-    grant(api, ns, person(unique_name), rule("list", "configmaps"), rule("get", "configmaps", names="a,b"))
+    grant(api, ns, user_subject(unique_name), rule("list", "configmaps"), rule("get", "configmaps", names="a,b"))
     assert eventually(lambda: allowed(api, f"{core}/configmaps", unique_name))
     assert allowed(api, f"{core}/configmaps/a", unique_name)
     api.get(f"{core}/configmaps/c", headers=acting_as(unique_name)).refused(403, "Forbidden")
@@ -145,31 +145,31 @@ def test_a_role_gives_what_it_names_and_no_more(api: Api, ns: str, core: str, un
     assert eventually(lambda: not allowed(api, f"{core}/configmaps", unique_name))
 
 
-def test_a_binding_to_nothing_is_told(api: Api, ns: str, core: str, unique_name: str) -> None:
+def test_binding_to_missing_role_is_reported(api: Api, ns: str, core: str, unique_name: str) -> None:
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "nope"}
-    body = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [person(unique_name)]}
+    body = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [user_subject(unique_name)]}
     api.post(f"{RBAC}/namespaces/{ns}/rolebindings", body).ok(201)
-    told = 'RBAC: clusterrole.rbac.authorization.k8s.io "nope" not found'
-    assert eventually(lambda: api.get(f"{core}/pods", headers=acting_as(unique_name)).message.endswith(told))
+    reported = 'RBAC: clusterrole.rbac.authorization.k8s.io "nope" not found'
+    assert eventually(lambda: api.get(f"{core}/pods", headers=acting_as(unique_name)).message.endswith(reported))
 
 
 @pytest.mark.parametrize("name", ["cluster-admin", "admin", "edit", "view", "system:basic-user", "system:discovery"])
-def test_roles_that_every_cluster_has(api: Api, name: str) -> None:
+def test_default_cluster_roles_exist(api: Api, name: str) -> None:
     seen = api.get(f"{RBAC}/clusterroles/{name}").ok(200).json
     assert seen["metadata"]["labels"]["kubernetes.io/bootstrapping"] == "rbac-defaults"
     assert eventually(lambda: bool(api.get(f"{RBAC}/clusterroles/{name}").json.get("rules")))
 
 
-def test_view_reads_but_no_secrets(api: Api, ns: str, core: str, unique_name: str) -> None:
+def test_view_role_reads_everything_but_secrets(api: Api, ns: str, core: str, unique_name: str) -> None:
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
-    body = {"metadata": {"name": "v"}, "roleRef": ref, "subjects": [person(unique_name)]}
+    body = {"metadata": {"name": "v"}, "roleRef": ref, "subjects": [user_subject(unique_name)]}
     api.post(f"{RBAC}/namespaces/{ns}/rolebindings", body).ok(201)
     assert eventually(lambda: allowed(api, f"{core}/pods", unique_name))
     api.get(f"{core}/secrets", headers=acting_as(unique_name)).refused(403, "Forbidden")
     api.post(f"{core}/configmaps", config_map(), headers=acting_as(unique_name)).refused(403, "Forbidden")
 
 
-def test_aggregated_roles_follow_their_parts(api: Api, unique_name: str) -> None:
+def test_aggregated_role_follows_its_parts(api: Api, unique_name: str) -> None:
     labels = {f"example.com/{unique_name}": "true"}
     selector = {"clusterRoleSelectors": [{"matchLabels": labels}]}
     whole = f"{RBAC}/clusterroles/{unique_name}"
@@ -182,12 +182,12 @@ def test_aggregated_roles_follow_their_parts(api: Api, unique_name: str) -> None
 
 
 def writer(api: Api, ns: str, user: str) -> None:
-    """Somebody who may write roles and bindings, and nothing else."""
-    grant(api, ns, person(user), rule("create,update,patch,get", "roles,rolebindings", "rbac.authorization.k8s.io"))
+    """A user who may only write roles and bindings."""
+    grant(api, ns, user_subject(user), rule("create,update,patch,get", "roles,rolebindings", "rbac.authorization.k8s.io"))
     assert eventually(lambda: api.get(f"{RBAC}/namespaces/{ns}/roles/granted", headers=acting_as(user)).status == 200)
 
 
-def test_nobody_gives_what_they_do_not_have(api: Api, ns: str, unique_name: str) -> None:
+def test_escalation_is_forbidden(api: Api, ns: str, unique_name: str) -> None:
     writer(api, ns, unique_name)
     roles, bindings = f"{RBAC}/namespaces/{ns}/roles", f"{RBAC}/namespaces/{ns}/rolebindings"
     lacking = (
@@ -201,7 +201,7 @@ def test_nobody_gives_what_they_do_not_have(api: Api, ns: str, unique_name: str)
         '{APIGroups:[""], Resources:["secrets"], ResourceNames:["a"], Verbs:["get"]}',
     )
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:public-info-viewer"}
-    bound: Object = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [person("z")]}
+    bound: Object = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [user_subject("z")]}
     api.post(bindings, bound, headers=acting_as(unique_name)).ok(201)
     bound["roleRef"] = {**ref, "name": "missing"}
     api.post(bindings, bound, headers=acting_as(unique_name)).refused(
@@ -211,7 +211,7 @@ def test_nobody_gives_what_they_do_not_have(api: Api, ns: str, unique_name: str)
     api.post(roles, own, headers=acting_as(unique_name)).ok(201)
 
 
-def test_impersonation_needs_the_right(api: Api, ns: str) -> None:
+def test_impersonation_needs_permission(api: Api, ns: str) -> None:
     account = api.as_token(api.post(f"/api/v1/namespaces/{ns}/serviceaccounts/default/token", {"spec": {}}).json["status"]["token"])
     me = f"system:serviceaccount:{ns}:default"
     account.get("/api/v1/nodes", headers=acting_as("joe")).refused(
@@ -231,7 +231,7 @@ def test_impersonation_needs_the_right(api: Api, ns: str) -> None:
     )
 
 
-def test_who_am_i(api: Api, ns: str) -> None:
+def test_self_subject_review(api: Api, ns: str) -> None:
     body = {"kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1"}
     headers = acting_as(f"system:serviceaccount:{ns}:x", uid="7") | {"Impersonate-Extra-Foo%2Fbar": "z"}
     seen = api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body, headers=headers).ok(201).json
@@ -249,18 +249,18 @@ def ask(api: Api, kind: str, spec: Object, path: str = "", **options: Any) -> An
     )
 
 
-def test_may_i(api: Api, ns: str, unique_name: str) -> None:
-    grant(api, ns, person(unique_name), rule("list", "pods"))
+def test_access_reviews(api: Api, ns: str, unique_name: str) -> None:
+    grant(api, ns, user_subject(unique_name), rule("list", "pods"))
     spec = {"resourceAttributes": {"namespace": ns, "verb": "list", "resource": "pods"}}
-    told = f'RBAC: allowed by RoleBinding "granted/{ns}" of Role "granted" to User "{unique_name}"'
+    reported = f'RBAC: allowed by RoleBinding "granted/{ns}" of Role "granted" to User "{unique_name}"'
     assert eventually(
         lambda: (
             ask(api, "SelfSubjectAccessReview", spec, headers=acting_as(unique_name)).json["status"]
-            == {"allowed": True, "reason": told}
+            == {"allowed": True, "reason": reported}
         )
     )
     assert ask(api, "SelfSubjectAccessReview", spec).json["status"] == {"allowed": True}
-    other = {**spec, "user": "nobody"}
+    other = {**spec, "user": "unknown"}
     assert ask(api, "SubjectAccessReview", other).json["status"] == {"allowed": False}
     mine = {**spec, "user": unique_name}
     assert ask(api, "LocalSubjectAccessReview", mine, f"/namespaces/{ns}").json["status"]["allowed"]
@@ -295,11 +295,11 @@ def test_may_i(api: Api, ns: str, unique_name: str) -> None:
         ),
     ],
 )
-def test_questions_that_make_no_sense(api: Api, kind: str, spec: Object, message: str) -> None:
+def test_invalid_reviews_are_rejected(api: Api, kind: str, spec: Object, message: str) -> None:
     ask(api, kind, spec).refused(422, "Invalid", f'.authorization.k8s.io "" is invalid: {message}')
 
 
-def test_rules_need_a_namespace(api: Api) -> None:
+def test_rules_review_needs_a_namespace(api: Api) -> None:
     ask(api, "SelfSubjectRulesReview", {}).refused(400, "BadRequest", "no namespace on request")
 
 
@@ -307,12 +307,12 @@ def token(api: Api, ns: str, **spec: Any) -> Answer:
     return api.post(f"/api/v1/namespaces/{ns}/serviceaccounts/default/token", {"spec": spec})
 
 
-def test_a_token_of_a_service_account(api: Api, ns: str, core: str) -> None:
-    made = token(api, ns).ok(201).json
-    assert made["kind"] == "TokenRequest"
-    assert made["spec"]["expirationSeconds"] == 3600
-    assert made["metadata"]["name"] == "default"
-    account = api.as_token(made["status"]["token"])
+def test_service_account_token(api: Api, ns: str, core: str) -> None:
+    created = token(api, ns).ok(201).json
+    assert created["kind"] == "TokenRequest"
+    assert created["spec"]["expirationSeconds"] == 3600
+    assert created["metadata"]["name"] == "default"
+    account = api.as_token(created["status"]["token"])
     account.get(f"{core}/pods").refused(
         403,
         "Forbidden",
@@ -329,9 +329,9 @@ def review(api: Api, text: str, *audiences: str) -> Object:
     return status
 
 
-def test_a_pods_token_ends_with_the_pod(api: Api, ns: str, core: str) -> None:
-    made = api.post(f"{core}/pods", pod("p")).ok(201).json
-    ref = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": made["metadata"]["uid"]}
+def test_pod_token_is_invalid_after_pod_deletion(api: Api, ns: str, core: str) -> None:
+    created = api.post(f"{core}/pods", pod("p")).ok(201).json
+    ref = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": created["metadata"]["uid"]}
     text = token(api, ns, boundObjectRef=ref, audiences=["vault"]).ok(201).json["status"]["token"]
     api.as_token(text).get("/version").refused(401, "Unauthorized")
     seen = review(api, text, "vault", "other")
@@ -365,12 +365,12 @@ def test_a_pods_token_ends_with_the_pod(api: Api, ns: str, core: str) -> None:
         ),
     ],
 )
-def test_bad_token_requests(api: Api, ns: str, spec: Object, status: int, message: str) -> None:
+def test_invalid_token_requests_are_rejected(api: Api, ns: str, spec: Object, status: int, message: str) -> None:
     answer = token(api, ns, **spec)
     assert (answer.status, answer.message) == (status, message)
 
 
-def test_the_issuer_of_tokens_is_published(api: Api, ns: str) -> None:
+def test_token_issuer_is_published(api: Api, ns: str) -> None:
     account = api.as_token(token(api, ns).json["status"]["token"])
     seen = account.get("/.well-known/openid-configuration").ok(200).json
     assert set(seen) == {

@@ -1,4 +1,4 @@
-"""Label and field selectors: what they choose, and how bad ones are refused."""
+"""Label and field selectors: matching, and rejection of invalid ones."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_label_selectors(api: Api, core: str, selector: str, names: str) -> None
         ),
     ],
 )
-def test_bad_label_selectors(api: Api, core: str, selector: str, message: str) -> None:
+def test_invalid_label_selectors_are_rejected(api: Api, core: str, selector: str, message: str) -> None:
     answer = api.get(f"{core}/pods", {"labelSelector": selector}).refused(400, "BadRequest")
     assert answer.message == message
 
 
-def test_bad_label_key_and_value(api: Api, core: str) -> None:
+def test_invalid_label_key_and_value_are_rejected(api: Api, core: str) -> None:
     answer = api.get(f"{core}/pods", {"labelSelector": "-bad=x"}).refused(400, "BadRequest")
     assert answer.message.startswith(
         'unable to parse requirement: <nil>: Invalid value: "-bad": name part must consist of alphanumeric'
@@ -131,12 +131,12 @@ def test_other_field_selectors(api: Api, core: str, ns: str, *, resource: str, s
         ),
     ],
 )
-def test_unknown_fields(api: Api, ns: str, *, group: str, resource: str, selector: str, message: str) -> None:
+def test_unknown_field_selectors_are_rejected(api: Api, ns: str, *, group: str, resource: str, selector: str, message: str) -> None:
     answer = api.get(f"{group}/namespaces/{ns}/{resource}", {"fieldSelector": selector}).refused(400, "BadRequest")
     assert answer.message.endswith(message)
 
 
-def test_malformed_field_selector(api: Api, core: str) -> None:
+def test_malformed_field_selector_is_rejected(api: Api, core: str) -> None:
     api.get(f"{core}/pods", {"fieldSelector": "metadata.name"}).refused(
         400, "BadRequest", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"
     )

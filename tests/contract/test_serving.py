@@ -1,18 +1,17 @@
-"""Objects made from ModelServices: a cluster takes each of them strictly, and custom kinds by their makers' own definitions."""
+"""Objects rendered from ModelServices: a cluster accepts each strictly, custom kinds with the CRDs of their projects."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.clusters import real_wanted
+from tests.support.clusters import real_enabled
 from tests.support.model_services import EXAMPLES, example
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
-from sliceworks.kube.resources import gvk_of
-from sliceworks.kube.well_known import well_known
-from sliceworks.serving.compile import manifests
-from sliceworks.serving.record import reference, write
+from sliceworks.kube.resources import find_builtin, gvk_of
+from sliceworks.serving.compiler import manifests
+from sliceworks.serving.record import reference, to_config_map
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,23 +21,26 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 STRICT = {"fieldValidation": "Strict", "dryRun": "All"}
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_UNPUBLISHED = {"HealthCheckPolicy", "GCPBackendPolicy"}  # GKE keeps the definitions to itself
+_UNPUBLISHED = {"HealthCheckPolicy", "GCPBackendPolicy"}  # Google does not publish the CRDs of GKE
 
 
-def placed(name: str, namespace: str) -> list[Object]:
-    """The objects of an example, in a namespace of the case."""
+def example_objects(name: str, namespace: str) -> list[Object]:
+    """The objects of an example, in the test's namespace."""
     service = example(name)
     metadata = service.metadata.model_copy(update={"namespace": namespace})
     service = service.model_copy(update={"metadata": metadata})
-    made = manifests(service)
-    return [write(service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), map(reference, made)), *made]
+    created = manifests(service)
+    return [
+        to_config_map(service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), map(reference, created)),
+        *created,
+    ]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_built_in_object_is_taken(api: Api, ns: str, name: str) -> None:
+def test_built_in_objects_are_accepted(api: Api, ns: str, name: str) -> None:
     taken = 0
-    for each in placed(name, ns):
-        resource = well_known(gvk_of(each))
+    for each in example_objects(name, ns):
+        resource = find_builtin(gvk_of(each))
         if resource is not None:
             answer = api.apply(resource.path(ns, each["metadata"]["name"]), each, query=STRICT)
             assert answer.status == 201, f"{each['kind']} {each['metadata']['name']}: {answer.text}"
@@ -49,7 +51,7 @@ def test_every_built_in_object_is_taken(api: Api, ns: str, name: str) -> None:
 
 @pytest.fixture
 def definitions(api: Api) -> Iterator[dict[str, Object]]:
-    """The custom kinds, by group and kind."""
+    """The custom kinds by group and kind."""
     from tests.real.definitions import serving
 
     for each in serving():
@@ -67,13 +69,13 @@ def definitions(api: Api) -> Iterator[dict[str, Object]]:
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not real_wanted(), reason="reads the definitions from Go modules: SLICEWORKS_REAL=1")
-def test_every_custom_object_is_taken(api: Api, ns: str, definitions: dict[str, Object]) -> None:
+@pytest.mark.skipif(not real_enabled(), reason="reads the definitions from Go modules: SLICEWORKS_REAL=1")
+def test_custom_objects_are_accepted(api: Api, ns: str, definitions: dict[str, Object]) -> None:
     taken = set()
     for name in EXAMPLES:
-        for each in placed(name, ns):
+        for each in example_objects(name, ns):
             group, _, version = each["apiVersion"].rpartition("/")
-            if well_known(gvk_of(each)) is not None or each["kind"] in _UNPUBLISHED:
+            if find_builtin(gvk_of(each)) is not None or each["kind"] in _UNPUBLISHED:
                 continue
             plural = definitions[f"{group}/{each['kind']}"]["spec"]["names"]["plural"]
             path = f"/apis/{group}/{version}/namespaces/{ns}/{plural}/{each['metadata']['name']}"

@@ -9,20 +9,20 @@ import orjson
 import pytest
 from tests.support.http import JSON_PATCH, STRATEGIC_PATCH, TABLE
 from tests.support.objects import deployment, kind, pod
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Api
 
 
 def deploy(api: Api, ns: str, replicas: int = 1) -> str:
-    """Create a deployment; its path."""
+    """Create a deployment; returns its path."""
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     api.post(path, deployment(replicas=replicas)).ok(201)
     return f"{path}/d"
 
 
-def test_status_is_written_alone(api: Api, core: str) -> None:
+def test_status_update_changes_only_status(api: Api, core: str) -> None:
     created = api.post(f"{core}/pods", pod()).ok(201).json
     created["status"] = {"phase": "Running", "podIP": "10.1.1.1", "podIPs": [{"ip": "10.1.1.1"}]}
     created["spec"]["terminationGracePeriodSeconds"] = 99
@@ -35,7 +35,7 @@ def test_status_is_written_alone(api: Api, core: str) -> None:
     assert api.put(f"{core}/pods/p", live).ok(200).json["status"]["phase"] == "Running"
 
 
-def test_status_of_a_deployment_takes_no_labels(api: Api, ns: str) -> None:
+def test_status_update_of_deployment_ignores_labels(api: Api, ns: str) -> None:
     path = deploy(api, ns)
     live = api.patch(f"{path}/status", {"metadata": {"labels": {"x": "y"}}, "status": {"replicas": 1}}).ok(200).json
     assert "labels" not in live["metadata"]
@@ -55,12 +55,12 @@ def test_status_conditions_merge_by_type(api: Api, core: str) -> None:
     assert {c["type"] for c in live["status"]["conditions"]} == {"Ready", "Initialized"}
 
 
-def test_kind_without_status(api: Api, core: str) -> None:
+def test_kind_without_status_has_no_status_path(api: Api, core: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "s"}}).ok(201)
     api.get(f"{core}/secrets/s/status").refused(404, "NotFound", "the server could not find the requested resource")
 
 
-def test_scale_reads(api: Api, ns: str) -> None:
+def test_scale_is_read(api: Api, ns: str) -> None:
     path = deploy(api, ns, 3)
     scale = api.get(f"{path}/scale").ok(200).json
     assert (scale["kind"], scale["apiVersion"]) == ("Scale", "autoscaling/v1")
@@ -70,7 +70,7 @@ def test_scale_reads(api: Api, ns: str) -> None:
     assert scale["status"] == {"replicas": 0, "selector": "app=a"}
 
 
-def test_scale_writes(api: Api, ns: str) -> None:
+def test_scale_is_written(api: Api, ns: str) -> None:
     path = deploy(api, ns)
     scale = api.get(f"{path}/scale").json
     scale["spec"]["replicas"] = 5
@@ -92,14 +92,14 @@ def test_scale_of_other_kinds(api: Api, ns: str, plural: str) -> None:
     assert api.get(path).json["spec"]["replicas"] == 4
 
 
-def test_scale_refuses_negative_replicas(api: Api, ns: str) -> None:
+def test_scale_rejects_negative_replicas(api: Api, ns: str) -> None:
     path = deploy(api, ns)
     answer = api.patch(f"{path}/scale", {"spec": {"replicas": -1}}).refused(422, "Invalid")
     assert answer.causes == [("FieldValueInvalid", "spec.replicas", "Invalid value: -1: must be greater than or equal to 0")]
     assert answer.message.startswith('Scale.autoscaling "d" is invalid: spec.replicas')
 
 
-def test_scale_of_a_kind_without(api: Api, ns: str) -> None:
+def test_kind_without_scale_has_no_scale_path(api: Api, ns: str) -> None:
     api.get(f"/apis/apps/v1/namespaces/{ns}/daemonsets/x/scale").refused(404, "NotFound")
 
 
@@ -154,7 +154,7 @@ def test_eviction_against_a_budget(api: Api, core: str, ns: str) -> None:
     assert list(after["disruptedPods"]) == ["p"]
 
 
-def test_log_of_a_pod_without_a_node(api: Api, core: str) -> None:
+def test_log_of_unscheduled_pod_is_rejected(api: Api, core: str) -> None:
     api.post(f"{core}/pods", pod()).ok(201)
     assert api.get(f"{core}/pods/p/log", accept=None).ok(204).body == b""
     api.get(f"{core}/pods/absent/log").refused(404, "NotFound", 'pods "absent" not found')

@@ -1,14 +1,14 @@
-"""Watches: where they start, what they send and in which order, and how they end."""
+"""Watches: where they start, which events they send in which order, and how they end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.custom import define, simple
+from tests.support.custom_resources import define, simple
 from tests.support.http import TABLE
 from tests.support.objects import config_map, pod
-from tests.support.watching import brief
+from tests.support.watch_stream import brief
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -18,7 +18,7 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 def label(api: Api, path: str, value: str | None) -> None:
-    """Set or take the label `mine`."""
+    """Set or remove the label `mine`."""
     api.patch(path, {"metadata": {"labels": {"mine": value}}}).ok(200)
 
 
@@ -29,17 +29,17 @@ def test_events_in_order(api: Api, core: str) -> None:
         for name in ("a", "b"):
             api.post(f"{core}/configmaps", config_map(name, labels={"mine": "yes"})).ok(201)
         api.patch(f"{core}/configmaps/a", {"data": {"a": "2"}}).ok(200)
-        gone = api.get(f"{core}/configmaps/b").json
+        deleted = api.get(f"{core}/configmaps/b").json
         api.delete(f"{core}/configmaps/b").ok(200)
         assert watch.take(3) == [("ADDED", "a"), ("ADDED", "b"), ("MODIFIED", "a")]
         last = watch.next()
     assert brief(last) == ("DELETED", "b")
     assert (last["object"]["kind"], last["object"]["apiVersion"]) == ("ConfigMap", "v1")
-    assert int(last["object"]["metadata"]["resourceVersion"]) > int(gone["metadata"]["resourceVersion"])
-    assert last["object"]["data"] == gone["data"]
+    assert int(last["object"]["metadata"]["resourceVersion"]) > int(deleted["metadata"]["resourceVersion"])
+    assert last["object"]["data"] == deleted["data"]
 
 
-def test_from_a_version_replays_what_came_after(api: Api, core: str) -> None:
+def test_watch_from_version_replays_later_events(api: Api, core: str) -> None:
     version = api.post(f"{core}/secrets", {"metadata": {"name": "a"}}).ok(201).version
     api.post(f"{core}/secrets", {"metadata": {"name": "b"}}).ok(201)
     api.delete(f"{core}/secrets/a").ok(200)
@@ -48,7 +48,7 @@ def test_from_a_version_replays_what_came_after(api: Api, core: str) -> None:
 
 
 @pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
-def test_without_a_version_starts_with_what_is(api: Api, core: str, query: dict[str, str]) -> None:
+def test_watch_without_version_starts_with_existing_objects(api: Api, core: str, query: dict[str, str]) -> None:
     for name in ("b", "a"):
         version = api.post(f"{core}/secrets", {"metadata": {"name": name}}).ok(201).version
     api.get(f"{core}/secrets", {"resourceVersion": version}).ok(200)
@@ -73,7 +73,7 @@ def test_initial_events_end_with_a_bookmark(api: Api, core: str) -> None:
     assert int(bookmark["object"]["metadata"]["resourceVersion"]) >= int(version)
 
 
-def test_bookmark_ends_what_is_without_asking_for_initial_events(api: Api, core: str) -> None:
+def test_bookmark_follows_existing_objects_without_initial_events(api: Api, core: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "a"}}).ok(201)
     with api.watch(f"{core}/secrets", {"allowWatchBookmarks": "true"}) as watch:
         assert watch.take(1) == [("ADDED", "a")]
@@ -103,7 +103,7 @@ def test_initial_events_of_an_empty_collection(api: Api, core: str) -> None:
         ),
     ],
 )
-def test_bad_watch_options(api: Api, core: str, query: dict[str, str], field: str, message: str) -> None:
+def test_invalid_watch_options_are_rejected(api: Api, core: str, query: dict[str, str], field: str, message: str) -> None:
     answer = api.get(f"{core}/secrets", {"watch": "true", **query}).refused(422, "Invalid")
     assert (field, message) in [(cause[1], cause[2]) for cause in answer.causes]
 
@@ -154,7 +154,7 @@ def test_deprecated_watch_path(api: Api, core: str, suffix: str) -> None:
         assert watch.take(1) == [("DELETED", "a")]
 
 
-def test_forgotten_version_is_an_error_event(cluster: Cluster, api: Api, ns: str) -> None:
+def test_compacted_version_is_an_error_event(cluster: Cluster, api: Api, ns: str) -> None:
     widgets = define(api, simple("widgets"))
     api.post(widgets.at(ns), widgets.object("a")).ok(201)
     cluster.compact()

@@ -31,7 +31,7 @@ def test_create_fills_in_metadata(api: Api, core: str, ns: str) -> None:
     assert (entry["manager"], entry["operation"], entry["apiVersion"]) == ("contract", "Update", "v1")
 
 
-def test_create_ignores_what_the_server_owns(api: Api, core: str) -> None:
+def test_create_ignores_server_fields(api: Api, core: str) -> None:
     mine: dict[str, Any] = {
         "uid": "x",
         "creationTimestamp": "2001-01-01T00:00:00Z",
@@ -65,13 +65,13 @@ def test_generate_name(api: Api, core: str) -> None:
     assert all(re.fullmatch("gen-[bcdfghjklmnpqrstvwxz2456789]{5}", name) for name in names)
 
 
-def test_long_generate_name_is_cut(api: Api, core: str) -> None:
+def test_long_generate_name_is_truncated(api: Api, core: str) -> None:
     created = api.post(f"{core}/configmaps", {"metadata": {"generateName": "g" * 80}}).ok(201).json["metadata"]
     assert len(created["name"]) == 63
     assert created["generateName"] == "g" * 80
 
 
-def test_create_twice(api: Api, core: str) -> None:
+def test_second_create_already_exists(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map()).ok(201)
     answer = api.post(f"{core}/configmaps", config_map()).refused(409, "AlreadyExists", 'configmaps "c" already exists')
     assert answer.json["details"] == {"name": "c", "kind": "configmaps"}
@@ -81,7 +81,7 @@ def test_create_twice(api: Api, core: str) -> None:
     assert again.json["details"] == {"name": "d", "group": "apps", "kind": "deployments"}
 
 
-def test_update_with_a_stale_version(api: Api, core: str) -> None:
+def test_update_with_stale_version_conflicts(api: Api, core: str) -> None:
     first = api.post(f"{core}/configmaps", config_map()).ok(201).json
     first["data"] = {"a": "2"}
     second = api.put(f"{core}/configmaps/c", first).ok(200).json
@@ -90,7 +90,7 @@ def test_update_with_a_stale_version(api: Api, core: str) -> None:
     assert api.get(f"{core}/configmaps/c").json == second
 
 
-def test_update_without_a_version_always_wins(api: Api, core: str) -> None:
+def test_update_without_version_overwrites(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map()).ok(201)
     assert api.put(f"{core}/configmaps/c", config_map(data={"a": "9"})).ok(200).json["data"] == {"a": "9"}
 
@@ -100,7 +100,7 @@ def test_update_that_changes_nothing_keeps_the_version(api: Api, core: str) -> N
     assert api.put(f"{core}/configmaps/c", created.json).ok(200).version == created.version
 
 
-def test_update_of_the_absent(api: Api, core: str) -> None:
+def test_update_of_missing_object_is_not_found(api: Api, core: str) -> None:
     api.put(f"{core}/configmaps/c", config_map()).refused(404, "NotFound", 'configmaps "c" not found')
 
 
@@ -111,7 +111,7 @@ def test_update_creates_a_lease_where_the_kind_allows_it(api: Api, ns: str) -> N
     )
 
 
-def test_update_with_another_uid(api: Api, core: str) -> None:
+def test_update_with_another_uid_conflicts(api: Api, core: str) -> None:
     created = api.post(f"{core}/configmaps", config_map()).ok(201).json
     created["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000"
     answer = api.put(f"{core}/configmaps/c", created)
@@ -119,7 +119,7 @@ def test_update_with_another_uid(api: Api, core: str) -> None:
     assert "Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta:" in answer.message
 
 
-def test_writers_at_once_lose_nothing(api: Api, core: str) -> None:
+def test_concurrent_writers_lose_no_update(api: Api, core: str) -> None:
     api.post(f"{core}/configmaps", config_map(data={"n": "0"})).ok(201)
 
     def increment(_: int) -> None:
@@ -151,18 +151,18 @@ def test_delete_preconditions(api: Api, core: str) -> None:
     api.delete(f"{core}/configmaps/c", {"preconditions": {"uid": uid, "resourceVersion": created.version}}).ok(200)
 
 
-def test_delete_answers(api: Api, core: str) -> None:
+def test_delete_responses(api: Api, core: str) -> None:
     uid = api.post(f"{core}/configmaps", config_map()).ok(201).json["metadata"]["uid"]
-    gone = api.delete(f"{core}/configmaps/c").ok(200).json
-    assert (gone["kind"], gone["status"]) == ("Status", "Success")
-    assert gone["details"] == {"name": "c", "kind": "configmaps", "uid": uid}
+    deleted = api.delete(f"{core}/configmaps/c").ok(200).json
+    assert (deleted["kind"], deleted["status"]) == ("Status", "Success")
+    assert deleted["details"] == {"name": "c", "kind": "configmaps", "uid": uid}
     api.delete(f"{core}/configmaps/c").refused(404, "NotFound", 'configmaps "c" not found')
     api.post(f"{core}/pods", pod()).ok(201)
     assert api.delete(f"{core}/pods/p").ok(200).json["kind"] == "Pod"
 
 
 @pytest.mark.parametrize("where", ["query", "body"])
-def test_dry_run_leaves_nothing(api: Api, core: str, where: str) -> None:
+def test_dry_run_persists_nothing(api: Api, core: str, where: str) -> None:
     dry = {"dryRun": "All"}
     created = api.post(f"{core}/configmaps", config_map(), query=dry).ok(201).json
     assert created["metadata"]["uid"]
@@ -177,7 +177,7 @@ def test_dry_run_leaves_nothing(api: Api, core: str, where: str) -> None:
     assert api.get(f"{core}/configmaps/c").ok(200).json == before
 
 
-def test_generation_follows_the_spec(api: Api, ns: str) -> None:
+def test_generation_changes_with_the_spec(api: Api, ns: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     assert api.post(path, deployment()).ok(201).json["metadata"]["generation"] == 1
     assert api.patch(f"{path}/d", {"metadata": {"labels": {"x": "y"}}}).ok().json["metadata"]["generation"] == 1
@@ -199,14 +199,14 @@ def test_generation_follows_the_spec(api: Api, ns: str) -> None:
         ("10.96.0.1", "provided IP is already allocated"),
     ],
 )
-def test_a_service_asks_for_an_address(api: Api, core: str, address: str, words: str) -> None:
+def test_service_requests_cluster_ip(api: Api, core: str, address: str, words: str) -> None:
     body = {"metadata": {"name": "web"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
     answer = api.post(f"{core}/services", body)
-    said = f'Service "web" is invalid: spec.clusterIPs: Invalid value: ["{address}"]: failed to allocate IP {address}: {words}'
-    assert (answer.status, answer.json["message"]) == (422, said)
+    output = f'Service "web" is invalid: spec.clusterIPs: Invalid value: ["{address}"]: failed to allocate IP {address}: {words}'
+    assert (answer.status, answer.json["message"]) == (422, output)
 
 
-def test_a_service_gets_the_address_of_one_that_is_gone(api: Api, core: str) -> None:
+def test_service_reuses_cluster_ip_of_deleted_service(api: Api, core: str) -> None:
     body = {"metadata": {"name": "one"}, "spec": {"ports": [{"port": 80}]}}
     address = api.post(f"{core}/services", body).ok(201).json["spec"]["clusterIP"]
     other = {"metadata": {"name": "two"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}

@@ -1,4 +1,4 @@
-"""Whoever knows the reference environments finds each of their variables in the table that says where it has gone."""
+"""Every variable of the reference guides has a row in the page that maps them to fields."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ cpu_pool_disk_size tpu_sa_name tpu_sa_roles gke_sa_name gke_sa_roles tpu_namespa
 num_tpu_pools enable_tpu_autoscaling tpu_node_pool_name_prefix multislice_group_name tpu_type force_destroy TF_STATE_BUCKET
 TF_STATE_PREFIX NUM_OF_CHIPS JOBSET_API_VERSION KUEUE_API_VERSION IM_SERVICE_ACCOUNT_NAME"""
 SAXML = """project_id region prefix automation_bucket location automation_sa_name services roles tpu_node_pools
-create_artifact_registry artifact_registry_name create_perf_testing_infrastructure deletion_protection"""
+create_artifact_registry artifact_registry_name create_perf_testing_infrastructure deletion_protection
+schema_name subscription_name max_pods_per_node"""
 TRITON = """PROJECT_ID REGION ZONE NETWORK_NAME SUBNET_NAME GCS_BUCKET_NAME GKE_CLUSTER_NAME TRITON_SA_NAME TRITON_NAMESPACE
-MACHINE_TYPE ACCELERATOR_TYPE ACCELERATOR_COUNT TF_STATE_BUCKET TF_STATE_PREFIX"""
+MACHINE_TYPE ACCELERATOR_TYPE ACCELERATOR_COUNT TF_STATE_BUCKET TF_STATE_PREFIX
+asm_release_channel"""
 SELF_SERVICE = "PROJECT_ID REGION CLUSTER_NAME CHANNEL NAMESPACE GCP_PROJECT_PARENT_TYPE GCP_PROJECT_PARENT_ID"
 
 

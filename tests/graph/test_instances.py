@@ -1,13 +1,13 @@
-"""Instances are held against the kind of their graph: offline and before anything is created."""
+"""Offline validation and defaulting of instances."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.graph.reading import graph, instance
+from tests.graph.definitions import graph, instance
 
-from sliceworks.base import yamls
+from sliceworks.base import yaml_documents
 from sliceworks.graph.instances import check, with_defaults
 
 _SCHEMA = """\
@@ -43,24 +43,24 @@ def _instance(**spec: Any) -> dict[str, Any]:
         ({"team": 5}, ['spec.team: invalid value: "integer": spec.team in body must be of type string: "integer"']),
     ],
 )
-def test_what_a_user_wrote_is_checked(spec: dict[str, Any], expected: list[str]) -> None:
+def test_check_reports_issues(spec: dict[str, Any], expected: list[str]) -> None:
     assert [str(issue) for issue in check(_instance(**spec), _GRAPH)] == expected
 
 
-def test_places_are_shown() -> None:
-    written = "apiVersion: kro.run/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  team: a\n  replica: 2\n"
-    document = yamls.load_all(written, "site.yaml")[0]
+def test_check_reports_file_and_line() -> None:
+    source = "apiVersion: kro.run/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec:\n  team: a\n  replica: 2\n"
+    document = yaml_documents.load_all(source, "site.yaml")[0]
     assert [str(issue) for issue in check(document.data, _GRAPH, document.place)] == [
         "site.yaml:6: unknown field spec.replica; did you mean replicas?"
     ]
 
 
-def test_another_kind_is_refused() -> None:
-    found = check({**_instance(team="a"), "kind": "Sites"}, _GRAPH)
-    assert [str(issue) for issue in found] == ["kind must be Site, not Sites"]
+def test_check_rejects_other_kind() -> None:
+    issues = check({**_instance(team="a"), "kind": "Sites"}, _GRAPH)
+    assert [str(issue) for issue in issues] == ["kind: must be Site, got Sites"]
 
 
-def test_defaults_are_filled_in() -> None:
-    given = _instance(team="a")
-    assert with_defaults(given, _GRAPH)["spec"] == {"team": "a", "replicas": 1, "kaggleSecret": "kaggle-credentials"}
-    assert given["spec"] == {"team": "a"}
+def test_with_defaults_copies_instance() -> None:
+    document = _instance(team="a")
+    assert with_defaults(document, _GRAPH)["spec"] == {"team": "a", "replicas": 1, "kaggleSecret": "kaggle-credentials"}
+    assert document["spec"] == {"team": "a"}

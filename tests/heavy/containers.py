@@ -1,7 +1,7 @@
-"""Runs a pod's container from one of our images as a node does, by crun.
+"""Runs a pod's container from one of our images with crun, as a node does.
 
-It has the pod's user, command, variables and volumes, a root that cannot be written, no capabilities, and the system calls of the
-default profile. Processes, devices and mounts are its own; the network is that of whoever starts it.
+It has the pod's user, command, variables and volumes, a read-only root, no capabilities, and the default seccomp profile.
+Processes, devices and mounts are isolated; the network is that of the caller.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _SYSTEM: tuple[Object, ...] = (
     {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
     {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "nodev", "mode=1777"]},
 )
-# crun takes no machine whose cgroups are half of the first and half of the second version; it needs none of them here.
+# crun rejects a machine with hybrid cgroups v1 and v2, and needs no cgroups here.
 _START = 'mountpoint -q /sys/fs/cgroup/unified && umount --lazy /sys/fs/cgroup/unified; exec "$@"'
 _NEW_NETWORK = 0x40000000
 
 
 @dataclass(frozen=True)
 class Given:
-    """What a node fetches for a pod: files of its volumes, its account's files, and variables whose values are elsewhere."""
+    """What a node provides for a pod: files of its volumes, its service account's files, and values of referenced variables."""
 
     files: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     account: Mapping[str, bytes] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Given:
 
 
 class Container(Process):
-    """One that runs."""
+    """A running container."""
 
     def __init__(self, bundle: Path) -> None:
         self.crun = ("crun", "--root", str(bundle / "state"), "--cgroup-manager=disabled")
@@ -57,22 +57,22 @@ class Container(Process):
 
     @property
     def first(self) -> int:
-        """The id of its first process, as this machine sees it."""
+        """The host's pid of its first process."""
         state = subprocess.run([*self.crun, "state", "it"], capture_output=True, check=True).stdout
         return int(orjson.loads(state)["pid"])
 
     def most_memory(self) -> int:
-        """Bytes that its first process held at most."""
+        """The peak memory of its first process, in bytes."""
         status = Path(f"/proc/{self.first}/status").read_text()
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
     def end(self, within: float) -> int:
-        """Ask it to end, as a node does, and say how it did."""
+        """Stop it as a node does; returns its exit status."""
         subprocess.run([*self.crun, "kill", "it", "TERM"], capture_output=True, check=True)
         return self.ended(within)
 
     def ended(self, within: float) -> int:
-        """How it ended by itself."""
+        """Wait for its exit; returns its exit status."""
         deadline = time.monotonic() + within
         assert self._popen is not None
         try:
@@ -81,7 +81,7 @@ class Container(Process):
             raise NotReady(f"it runs on after {within:.0f} s:\n{self.tail()}") from None
 
     def close(self) -> None:
-        """End what is left of it."""
+        """Kill what is left of it."""
         if self.alive():
             subprocess.run([*self.crun, "kill", "it", "KILL"], capture_output=True, check=False)
         self.kill()
@@ -89,7 +89,7 @@ class Container(Process):
 
 @contextmanager
 def started(image: str, pod: Object, work: Path, given: Given | None = None) -> Iterator[Container]:
-    """Run the first container of a pod's spec from an image of ours, whatever image it names."""
+    """Run the first container of a pod's spec from one of our images, whatever image it names."""
     given = given or Given()
     work.mkdir(parents=True, exist_ok=True)
     with images.unpacked(image) as root:
@@ -103,7 +103,7 @@ def started(image: str, pod: Object, work: Path, given: Given | None = None) -> 
 
 
 def configuration(root: Path, image: Object, pod: Object, mounts: list[Object], given: Given) -> Object:
-    """What crun is told."""
+    """The crun configuration."""
     container, context = pod["containers"][0], pod.get("securityContext", {})
     own = container.get("securityContext", {})
     args = [*(container.get("command") or image.get("Entrypoint") or []), *(container.get("args") or image.get("Cmd") or [])]
@@ -132,9 +132,11 @@ def configuration(root: Path, image: Object, pod: Object, mounts: list[Object], 
 
 
 def _variables(container: Object, given: Given) -> dict[str, str]:
-    """Those whose value is elsewhere must be given; an image's own come before them."""
-    told = {each["name"]: each["value"] if "value" in each else given.variables[each["name"]] for each in container.get("env", ())}
-    return {**given.variables, **told}
+    """Referenced values must be provided; the image's variables come first."""
+    reported = {
+        each["name"]: each["value"] if "value" in each else given.variables[each["name"]] for each in container.get("env", ())
+    }
+    return {**given.variables, **reported}
 
 
 def _volumes(pod: Object, work: Path, given: Given) -> list[Object]:
@@ -163,13 +165,13 @@ def _filled(place: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def _system_calls() -> Object:
-    """The profile that runtimes use by default, for a container without capabilities on this machine."""
+    """The default seccomp profile of container runtimes, for a container without capabilities on this machine."""
     profile = orjson.loads(_PROFILE.read_bytes())
     short, long = _ARCHITECTURES[platform.machine()]
     calls = []
     for rule in profile["syscalls"]:
-        wanted, unwanted = rule.get("includes") or {}, rule.get("excludes") or {}
-        if wanted.get("caps") or short not in wanted.get("arches", [short]) or short in unwanted.get("arches", []):
+        expected, unwanted = rule.get("includes") or {}, rule.get("excludes") or {}
+        if expected.get("caps") or short not in expected.get("arches", [short]) or short in unwanted.get("arches", []):
             continue
         calls.append({key: rule[key] for key in ("names", "action", "args", "errnoRet") if rule.get(key)})
     return {"defaultAction": profile["defaultAction"], "architectures": [long], "syscalls": calls}
@@ -177,7 +179,9 @@ def _system_calls() -> Object:
 
 @contextmanager
 def own_network() -> Iterator[None]:
-    """A network for this thread and all that it starts, with loopback alone: every port is free, and nobody is outside."""
+    """A network namespace for this thread and its children with only loopback: every port is free and no other host is
+    reachable.
+    """
     library = ctypes.CDLL(None, use_errno=True)
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:

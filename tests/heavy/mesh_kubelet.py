@@ -1,4 +1,4 @@
-"""Stands in for the kubelet of one node: binds pods, gives them addresses, starts what they name, and says that they are ready."""
+"""A kubelet of one node: binds pods, assigns addresses, starts their programs, and reports readiness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVERY = 0.1  # seconds
 
 
 class Running(Protocol):
-    """What runs for a pod."""
+    """The running program of a pod."""
 
     address: str
 
@@ -26,7 +26,7 @@ class Running(Protocol):
         ...
 
     def stop(self) -> None:
-        """End it."""
+        """Stop it."""
         ...
 
 
@@ -37,7 +37,9 @@ class _Pod:
 
 
 class Kubelet:
-    """`starts` makes what a pod names. A pod is not ready while it is `loading`, and does not end while it is `lingering`."""
+    """`starts` creates the program of a pod. A pod is not ready while it is `loading`, and does not terminate while it is
+    `lingering`.
+    """
 
     def __init__(self, api: Api, starts: Callable[[Object], Running]) -> None:
         self.api, self._starts = api, starts
@@ -51,7 +53,7 @@ class Kubelet:
         self._thread.start()
 
     def stop(self) -> None:
-        """End it and everything that it started."""
+        """Stop it and everything that it started."""
         self._ending.set()
         self._thread.join()
         for each in self._pods.values():
@@ -59,7 +61,7 @@ class Kubelet:
         assert self.failed is None, f"the kubelet failed: {self.failed!r}"
 
     def running(self, labels: Mapping[str, str]) -> list[Any]:
-        """What runs for pods that have these labels and are to stay."""
+        """The running programs of pods with these labels that are not terminating."""
         found = self.api.get("/api/v1/pods").ok().json["items"]
         return [
             self._pods[pod["metadata"]["uid"]].running
@@ -80,11 +82,11 @@ class Kubelet:
     def _round(self) -> None:
         pods = self.api.get("/api/v1/pods").ok().json["items"]
         for pod in pods:
-            self._look(pod)
-        for gone in self._pods.keys() - {pod["metadata"]["uid"] for pod in pods}:
-            self._pods.pop(gone).running.stop()
+            self._sync(pod)
+        for deleted in self._pods.keys() - {pod["metadata"]["uid"] for pod in pods}:
+            self._pods.pop(deleted).running.stop()
 
-    def _look(self, pod: Object) -> None:
+    def _sync(self, pod: Object) -> None:
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         if not pod["spec"].get("nodeName"):
@@ -97,12 +99,12 @@ class Kubelet:
                 self.api.delete(path, {"gracePeriodSeconds": 0})
         elif known is None:
             known = self._pods[metadata["uid"]] = _Pod(self._starts(pod))
-            self._tell(path, known.running.address, ready=False)
+            self._report(path, known.running.address, ready=False)
         elif not known.ready and known.running.ready() and not self.loading(pod):
             known.ready = True
-            self._tell(path, known.running.address, ready=True)
+            self._report(path, known.running.address, ready=True)
 
-    def _tell(self, path: str, address: str, *, ready: bool) -> None:
+    def _report(self, path: str, address: str, *, ready: bool) -> None:
         conditions = [{"type": kind, "status": str(ready)} for kind in ("Ready", "ContainersReady")]
         status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "conditions": conditions}
         self.api.patch(f"{path}/status", {"status": status})

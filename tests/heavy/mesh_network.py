@@ -1,6 +1,6 @@
-"""A network of pods on this machine alone: addresses that the API takes, and namespaces for programs that want ports of their own.
+"""A pod network on this machine: addresses that the API accepts, and network namespaces for programs that need their own ports.
 
-Root makes them. One run at a time has them, and first takes away what a killed one left.
+It needs root. One run at a time uses it, and first deletes what a killed run left behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARK = "swmesh"
 
 
 class Network:
-    """`home` is this machine as pods see it."""
+    """`home` is the address of this machine for pods."""
 
     def __init__(self) -> None:
         if os.geteuid() or shutil.which("ip") is None:
@@ -35,12 +35,12 @@ class Network:
         self.home = self.address()
 
     def close(self) -> None:
-        """Take all of it away, and let others have it."""
+        """Delete everything and release the lock."""
         self.clean()
         self._lock.close()
 
     def address(self) -> str:
-        """One that servers of this process can listen on."""
+        """An address that servers of this process can listen on."""
         found = str(next(self._free))
         _ip("address", "add", f"{found}/32", "dev", "lo")
         return found
@@ -60,7 +60,7 @@ class Network:
         return name, found
 
     def clean(self) -> None:
-        """Take away what there is."""
+        """Delete all namespaces and addresses."""
         for line in _ip("netns", "list").splitlines():
             name = line.split()[0]
             if name.startswith(_MARK):
@@ -72,7 +72,7 @@ class Network:
 
 
 def _lock() -> IO[str]:
-    """Waits until no other run has the network."""
+    """Wait until no other run uses the network."""
     folder = cache_folder().parent / "heavy"
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / "network.lock").open("w")

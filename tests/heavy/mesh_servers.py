@@ -1,4 +1,4 @@
-"""Model servers that do as they are told: HTTP and gRPC at the ports of Triton, each on an address of its own."""
+"""Model servers with configured behaviour: HTTP and gRPC at Triton's ports, each on its own address."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _METHOD = "/inference.GRPCInferenceService/"
 
 
 class ModelServer:
-    """`name` is in every answer. `status` is what it answers with; `hang_up` makes it end a connection at that point."""
+    """`name` is in every response, `status` is its status; `hang_up` closes a connection at that point."""
 
     def __init__(self, name: str, address: str) -> None:
         self.name, self.address = name, address
@@ -31,23 +31,23 @@ class ModelServer:
         self._grpc.start()
 
     def ready(self) -> bool:
-        """From the start."""
+        """Ready from the start."""
         return True
 
     def stop(self) -> None:
-        """At once."""
+        """Stop it immediately."""
         self._http.shutdown()
         self._http.server_close()
         self._grpc.stop(None)
 
 
 class _Quiet(ThreadingHTTPServer):
-    """Says nothing about clients that hang up: proxies do."""
+    """Does not log closed connections: proxies close them."""
 
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing."""
+        """Ignore the error."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (as the library names it)
-        """Nothing."""
+        """Log nothing."""
 
 
 class _Calls(grpc.GenericRpcHandler):
@@ -115,5 +115,5 @@ class _Calls(grpc.GenericRpcHandler):
 
     def _answer(self, _: bytes, context: grpc.ServicerContext) -> bytes:
         if self._owner.code is not grpc.StatusCode.OK:
-            context.abort(self._owner.code, "as told")
+            context.abort(self._owner.code, "as configured")
         return self._owner.name.encode()

@@ -1,7 +1,7 @@
-"""Managed Prometheus, Cloud Monitoring and Google's adapter of custom metrics in one small server, for a real HPA controller.
+"""Managed Prometheus, Cloud Monitoring and Google's custom metrics adapter in one small server, for a real HPA controller.
 
-The adapter itself cannot be had as a module. What this one does is what the source of v0.16.9 does: names, kinds, the pod as a
-label of Prometheus's targets, sums over the series of a pod, and the words of its refusals. `metrics.k8s.io` is there too, for CPU.
+The adapter is not available as a module. This server follows the source of v0.16.9: names, kinds, the pod label of Prometheus
+targets, sums over the series of a pod, and error messages. It also serves `metrics.k8s.io`, for CPU.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _USED_BY = re.compile(rf"^/apis/{re.escape(USED)}/namespaces/([^/]+)/pods$")
 
 @dataclass(frozen=True)
 class Series:
-    """One series as Cloud Monitoring has it: the pod is a label of the metric, the namespace one of the target."""
+    """A Cloud Monitoring series: the pod is a label of the metric, the namespace a label of the target."""
 
     kind: str
     namespace: str
@@ -42,14 +42,14 @@ class Series:
 
 @dataclass
 class Monitoring:
-    """What the collectors read last, by metric and pod; and the CPU that pods use, in cores."""
+    """The last collected values by metric and pod, and the CPU usage of pods in cores."""
 
     series: dict[tuple[str, str, str], list[Series]] = field(default_factory=dict)
     cpu: dict[tuple[str, str], float] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     def collect(self, namespace: str, pod: str, text: str) -> None:
-        """Take what a server says at /metrics, named as managed Prometheus names it: by the type that the server tells."""
+        """Collect a server's /metrics, named as managed Prometheus names them: by their declared type."""
         types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
         found: dict[tuple[str, str, str], list[Series]] = {}
         for line in text.splitlines():
@@ -67,12 +67,12 @@ class Monitoring:
         return sum(each.value for each in found) if found else None
 
     def knows(self, metric: str) -> bool:
-        """Whether anybody ever wrote it."""
+        """Whether the metric was ever written."""
         return any(name == metric for name, _, _ in self.series)
 
 
 class Adapter:
-    """Serves what the collectors read until it is stopped."""
+    """Serves the collected values until it is stopped."""
 
     def __init__(self, api: Api, files: Certificates, monitoring: Monitoring) -> None:
         handler = type("Handler", (_Handler,), {"api": api, "monitoring": monitoring})
@@ -85,7 +85,7 @@ class Adapter:
         self._thread.start()
 
     def register(self, api: Api) -> None:
-        """Make the API server pass these APIs on: to a Service that is a name outside of the cluster."""
+        """Register the APIs with the API server, through an ExternalName Service."""
         ports = [{"port": self.port}]
         spec = {"type": "ExternalName", "externalName": "localhost", "ports": ports}
         api.post("/api/v1/namespaces/kube-system/services", {"metadata": {"name": "metrics"}, "spec": spec}).ok(201)
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the test says what it saw."""
+        """Log nothing: the test reports failures."""
 
 
 def _not_found(message: str) -> Object:

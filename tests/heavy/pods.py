@@ -1,4 +1,4 @@
-"""Containers that run as a node runs our pods: asked until they answer, and ended as a node ends them."""
+"""Containers that run as a node runs our pods: polled until they answer, and stopped as a node stops them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MEBIBYTES = 1024**2
 
 
 def until(found: Callable[[], Any], container: Container, seconds: float = 60) -> Any:
-    """What is found at last; fails with the container's own words."""
+    """The first result; fails with the container's output."""
     deadline = time.monotonic() + seconds
     while not (result := found()):
         assert container.alive(), container.tail()
@@ -25,15 +25,15 @@ def until(found: Callable[[], Any], container: Container, seconds: float = 60) -
     return result
 
 
-def ended_well(container: Container, pod: Object) -> None:
-    """It has held less memory than it may, and ends before its node would kill it."""
+def assert_clean_stop(container: Container, pod: Object) -> None:
+    """Check that the container used less memory than its limit and stops within its grace period."""
     most = int(pod["containers"][0]["resources"]["limits"]["memory"].replace("Gi", "000Mi").removesuffix("Mi"))
     assert container.most_memory() < most * _MEBIBYTES
     assert container.end(pod["terminationGracePeriodSeconds"]) == 0, container.tail()
     assert "Traceback" not in container.tail(1000)
 
 
-def asked(url: str, method: str = "GET", **headers: str) -> bytes:
+def http_request(url: str, method: str = "GET", **headers: str) -> bytes:
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=10) as answer:
         found: bytes = answer.read()
     return found

@@ -1,7 +1,7 @@
-"""Autoscalers of model services and of the gateway, with the real HPA controller and what the real engines tell of themselves.
+"""Autoscalers of model services and of the gateway, with the real HPA controller and the metrics of real engines.
 
-The controller is that of kube-controller-manager, the numbers are those of a real Triton and a real JetStream. Between them is a
-stand-in for managed Prometheus and Google's adapter, which `metrics_adapter` tells of.
+The controller is kube-controller-manager, the metrics are those of a real Triton and a real JetStream. `metrics_adapter` takes the
+place of managed Prometheus and Google's adapter.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tests.real import jetstream, triton
 from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
 from tests.support.http import Api
 from tests.support.model_services import read
-from tests.support.waiting import eventually
-from tests.support.workloads import Lab
+from tests.support.polling import eventually
+from tests.support.workloads import WorkloadHarness
 
 from sliceworks.kube import open_client
 from sliceworks.serving import cluster
 from sliceworks.serving import jetstream as jetstream_objects
-from sliceworks.serving.deploying import Rollout
+from sliceworks.serving.rollout import Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sliceworks.serving.scaling import Scaling
+    from sliceworks.serving.service_status import AutoscalerStatus
 
 Object = dict[str, Any]
 pytestmark = pytest.mark.timeout(300)
@@ -81,7 +81,7 @@ ASK = b'{"inputs": [{"name": "A", "datatype": "FP32", "shape": [1], "data": [1]}
 
 @dataclass
 class Real:
-    """The control plane as the tests of workloads know a cluster, and what its adapter is told."""
+    """The control plane as a contract cluster, and the metrics of its adapter."""
 
     api: Api
     plane: ControlPlane
@@ -103,10 +103,10 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
 
 
 class Held:
-    """One model service in a namespace of its own, whose pods somebody makes ready."""
+    """One model service in its own namespace, whose pods are made ready."""
 
     def __init__(self, real: Real, ns: str) -> None:
-        self.real, self.ns, self.lab = real, ns, Lab(real, ns)  # type: ignore[arg-type]  # a cluster without its other faces
+        self.real, self.ns, self.workloads = real, ns, WorkloadHarness(real, ns)  # type: ignore[arg-type]  # a cluster without its other faces
         self.seen: list[int] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
@@ -116,24 +116,24 @@ class Held:
         async def work() -> None:
             async with open_client(self.real.plane.kubeconfig) as client:
                 service = read(TEXT.format(scaling=scaling))
-                made = Rollout(client, service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), self.ns)
-                await made.prepare()
-                await made.apply(lambda _: None, 60)
+                created = Rollout(client, service, service.model_dump(by_alias=True, mode="json", exclude_unset=True), self.ns)
+                await created.prepare()
+                await created.apply(lambda _: None, 60)
 
         asyncio.run(work())
 
-    def shown(self) -> dict[str, Scaling]:
-        """What `models show` says of autoscalers."""
+    def shown(self) -> dict[str, AutoscalerStatus]:
+        """The autoscalers in the output of `models show`."""
 
-        async def work() -> dict[str, Scaling]:
+        async def work() -> dict[str, AutoscalerStatus]:
             async with open_client(self.real.plane.kubeconfig) as client:
-                seen = await cluster.look(client, await cluster.one_record(client, "held", self.ns), self.ns)
-                return {each.name: each for each in seen.scalings}
+                seen = await cluster.describe(client, await cluster.get_record(client, "held", self.ns), self.ns)
+                return {each.name: each for each in seen.autoscalers}
 
         return asyncio.run(work())
 
     def pods(self, component: str = "server") -> list[str]:
-        found = self.lab.items("Pod", f"app.kubernetes.io/component={component}")
+        found = self.workloads.items("Pod", f"app.kubernetes.io/component={component}")
         return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
 
     def autoscaler(self, name: str = "held") -> Object:
@@ -148,12 +148,12 @@ class Held:
         self._thread.join(10)
 
     def _work(self) -> None:
-        """A kubelet of few words, which also notes every number of replicas that there ever was."""
+        """A minimal kubelet that also records every number of replicas."""
         while not self._stop.wait(0.1):
-            for pod in self.lab.items("Pod"):
+            for pod in self.workloads.items("Pod"):
                 if pod["status"].get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]:
-                    self.lab.phase(pod, "Running", ready=True, startTime=pod["metadata"]["creationTimestamp"])
-            for each in self.lab.items("Deployment", "app.kubernetes.io/component=server"):
+                    self.workloads.phase(pod, "Running", ready=True, startTime=pod["metadata"]["creationTimestamp"])
+            for each in self.workloads.items("Deployment", "app.kubernetes.io/component=server"):
                 if self.seen[-1:] != [each["spec"]["replicas"]]:
                     self.seen.append(each["spec"]["replicas"])
 
@@ -171,7 +171,7 @@ def held(real: Real, request: pytest.FixtureRequest) -> Iterator[Held]:
 
 @contextmanager
 def queue(folder: Path, url: str, count: int) -> Iterator[None]:
-    """So many requests that wait for a model which does not answer before this ends."""
+    """Queue this many requests for a model that does not answer before the block ends."""
 
     def ask() -> None:
         request = urllib.request.Request(f"{url}/v2/models/held/infer", ASK, {"Content-Type": "application/json"})
@@ -191,7 +191,7 @@ def queue(folder: Path, url: str, count: int) -> Iterator[None]:
 
 @contextmanager
 def collecting(held: Held, port: int) -> Iterator[None]:
-    """Collectors that read the real server again and again for the oldest pod; the others are as idle as it was at first."""
+    """Collect the metrics of the real server for the oldest pod; the other pods have the first, idle values."""
     stop, idle = threading.Event(), scraped(port)
 
     def work() -> None:
@@ -223,14 +223,14 @@ def real_triton(folder: Path) -> Iterator[triton.Triton]:
         yield server
 
 
-def test_servers_follow_the_queue_of_a_real_triton(held: Held, tmp_path: Path) -> None:
+def test_replicas_follow_the_queue_of_a_real_triton(held: Held, tmp_path: Path) -> None:
     with real_triton(tmp_path) as server:
         held.deploy("autoscaling: {min: 1, max: 3}")
         with collecting(held, server.metrics):
-            # 1. Idle: the metric is found, and one is enough.
+            # 1. Idle: the metric is found, and one replica is enough.
             eventually(lambda: held.condition("ScalingActive").get("reason") == "ValidMetricFound", 60, "a metric")
             assert held.autoscaler()["status"]["currentReplicas"] == 1
-            # 2. 24 wait, 10 for each are wanted.
+            # 2. 24 requests are pending, 10 per replica are desired.
             with queue(tmp_path, server.url, 25):
                 eventually(lambda: len(held.pods()) == 3, 60, "three servers")
                 [current] = eventually(lambda: held.autoscaler()["status"].get("currentMetrics"), 10, "a number")
@@ -238,10 +238,10 @@ def test_servers_follow_the_queue_of_a_real_triton(held: Held, tmp_path: Path) -
                 eventually(lambda: held.autoscaler()["status"]["currentMetrics"][0]["pods"]["current"] == {"averageValue": "8"}, 30)
                 shown = held.shown()["held"]
                 assert (shown.replicas, shown.state) == ("3 of 1–3", "8 of 10 nv_inference_pending_request_count")
-            # 3. Nothing waits any more: nobody goes before five minutes are over.
+            # 3. The queue is empty: no replica is removed within five minutes.
             eventually(lambda: held.condition("AbleToScale").get("reason") == "ScaleDownStabilized", 30, "patience")
             assert len(held.pods()) == 3
-            # 4. The same with less patience: they go one by one, and one stays.
+            # 4. With a shorter stabilization window, replicas are removed one by one down to one.
             behavior = {
                 "scaleDown": {"stabilizationWindowSeconds": 8, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 4}]}
             }
@@ -251,28 +251,28 @@ def test_servers_follow_the_queue_of_a_real_triton(held: Held, tmp_path: Path) -
     assert held.seen == [1, 3, 2, 1]
 
 
-def test_taking_on_an_autoscaler_keeps_the_servers_that_there_are(held: Held) -> None:
+def test_new_autoscaler_keeps_existing_replicas(held: Held) -> None:
     held.deploy("replicas: 3")
     eventually(lambda: len(held.pods()) == 3, 30, "three servers")
     held.deploy("autoscaling: {min: 2, max: 4}")
-    eventually(lambda: held.condition("AbleToScale"), 30, "a look of the controller's")
+    eventually(lambda: held.condition("AbleToScale"), 30, "a reconcile of the controller")
     assert held.seen == [3]
     held.deploy("replicas: 2")
     eventually(lambda: len(held.pods()) == 2, 30, "two servers")
 
 
-def test_a_metric_that_nobody_has_leaves_the_servers_alone_and_is_told(held: Held) -> None:
+def test_missing_metric_keeps_replicas_and_is_reported(held: Held) -> None:
     held.deploy("autoscaling: {min: 1, max: 3, metric: nv_inference_count}")  # a counter, as Triton has it
     eventually(lambda: held.condition("ScalingActive").get("status") == "False", 60, "a refusal")
     shown = held.shown()["held"]
     assert shown.state == "fails"
-    assert shown.trouble
-    assert 'could not find the descriptor for metric "prometheus.googleapis.com/nv_inference_count/gauge"' in shown.trouble.words
-    assert shown.trouble.remedy.startswith("is an adapter of custom metrics installed")
+    assert shown.cause
+    assert 'could not find the descriptor for metric "prometheus.googleapis.com/nv_inference_count/gauge"' in shown.cause.message
+    assert shown.cause.hint.startswith("check that a custom metrics adapter is installed")
     assert len(held.pods()) == 1
 
 
-def test_stopping_and_starting_again_comes_back_to_the_least(held: Held) -> None:
+def test_restarted_service_has_min_replicas(held: Held) -> None:
     held.deploy("autoscaling: {min: 2, max: 3}")
     eventually(lambda: len(held.pods()) == 2, 60, "two servers")
     held.deploy("replicas: 0\n  autoscaling: {min: 2, max: 3}")
@@ -281,7 +281,7 @@ def test_stopping_and_starting_again_comes_back_to_the_least(held: Held) -> None
     eventually(lambda: len(held.pods()) == 2, 60, "two servers again")
 
 
-def test_the_gateway_grows_with_its_own_load(held: Held) -> None:
+def test_gateway_scales_with_its_load(held: Held) -> None:
     held.deploy("replicas: 1")
     eventually(lambda: len(held.pods("gateway")) == 2, 60, "the least")
 
@@ -291,10 +291,10 @@ def test_the_gateway_grows_with_its_own_load(held: Held) -> None:
         return len(held.pods("gateway")) == 4
 
     eventually(busy, 60, "the most: 95% of a core where 70% are wanted")
-    eventually(lambda: held.shown()["gateway"].state == "95% of 70% cpu", 30, "what is shown")
+    eventually(lambda: held.shown()["gateway"].state == "95% of 70% cpu", 30, "the shown status")
 
 
-def test_the_gauge_of_a_real_jetstream_is_found() -> None:
+def test_metric_of_a_real_jetstream_is_found() -> None:
     done = subprocess.run([jetstream.python(), "-c", BACKLOG], capture_output=True, text=True, check=True, timeout=60)
     monitoring = Monitoring()
     monitoring.collect("models", "gemma-0", done.stdout)

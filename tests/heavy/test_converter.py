@@ -1,6 +1,6 @@
-"""The Job that converts a checkpoint, with the packages that the converter image locks and Google's own gcloud, on a twin's bucket.
+"""The Job that converts a checkpoint, with the locked packages of the converter image and Google's gcloud, on a twin's bucket.
 
-Sax's converter is on no index: a module stands in for it that takes the same flags and makes the same calls to JAX and Paxml.
+Sax's converter is not published: a module with the same flags and the same calls to JAX and Paxml takes its place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.real.build import locked
 from tests.support.clusters import TwinCluster
 from tests.support.model_services import example
 
-from sliceworks.serving.compile import manifests
+from sliceworks.serving.compiler import manifests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ checkpoints.save_checkpoint(whole, asked.pax_model_path, checkpoint_type=checkpo
 
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """Python 3.10 with what the image installs, in the cache."""
+    """Python 3.10 with the packages of the image, in the cache."""
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "heavy" / "converter"
     folder, mark = cache / digest, cache / digest / "whole"
@@ -81,7 +81,7 @@ def python() -> Path:
 def _old_python() -> str:
     kept = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/3.10.*/bin/python3.10"))
     found = kept[-1] if kept else shutil.which("python3.10")
-    assert found, "Paxml needs Python 3.10, and there is no python3.10 here"
+    assert found, "Paxml needs Python 3.10: python3.10 not found"
     return str(found)
 
 
@@ -112,24 +112,24 @@ class Storage:
         return {each["name"] for each in self.ask("GET", f"/storage/v1/b/{BUCKET}/o")["items"]}
 
 
-def test_a_checkpoint_is_converted_marked_and_not_converted_again(python: Path, twin: TwinCluster, tmp_path: Path) -> None:
+def test_checkpoint_is_converted_once(python: Path, twin: TwinCluster, tmp_path: Path) -> None:
     storage = Storage(twin)
     storage.ask("POST", "/storage/v1/b?project=my-project", orjson.dumps({"name": BUCKET}))
     for name in ("consolidated.00.pth", "params.json"):
         storage.put(f"meta/llama-2-7b/{name}", b"weights")
     first = convert(python, storage, tmp_path)
     assert first.returncode == 0, first.stdout
-    made = {name.removeprefix("llama2-7b/") for name in storage.names() if name.startswith("llama2-7b/")}
-    folders = {name.rpartition("/")[0] for name in made if "/" in name}
+    created = {name.removeprefix("llama2-7b/") for name in storage.names() if name.startswith("llama2-7b/")}
+    folders = {name.rpartition("/")[0] for name in created if "/" in name}
     assert "checkpoint_00000000/state/mdl_vars.params.lm.final_ln.scale" in folders
-    assert {f"{folder}/commit_success.txt" for folder in folders} <= made
+    assert {f"{folder}/commit_success.txt" for folder in folders} <= created
     again = convert(python, storage, tmp_path)
     assert again.returncode == 0, again.stdout
-    assert "it was converted before" in again.stdout
+    assert "already converted" in again.stdout
 
 
 def convert(python: Path, storage: Storage, work: Path) -> subprocess.CompletedProcess[str]:
-    """Run the script of the example's Job, as its pod would: with the Job's variables, and the place of its volume here."""
+    """Run the script of the example's Job with the Job's variables, and a local folder for its volume."""
     gcloud = shutil.which("gcloud")
     assert gcloud, "the Job copies with gcloud, and there is none here"
     (job,) = [each for each in manifests(example("llama2-7b-saxml")) if "-convert-" in each["metadata"]["name"]]
@@ -137,7 +137,7 @@ def convert(python: Path, storage: Storage, work: Path) -> subprocess.CompletedP
     module = work / "sources" / "saxml" / "tools" / "convert_llama_ckpt.py"
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_text(STAND_IN)
-    told = {each["name"]: each["value"].replace("/tmp", str(work)) for each in container["env"]}
+    reported = {each["name"]: each["value"].replace("/tmp", str(work)) for each in container["env"]}
     cloud = {
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{storage.url}/storage/v1/",
         "CLOUDSDK_AUTH_ACCESS_TOKEN": storage.token,
@@ -147,7 +147,7 @@ def convert(python: Path, storage: Storage, work: Path) -> subprocess.CompletedP
     *shell, script = container["command"]
     return subprocess.run(
         [*shell, script.replace("/checkpoints", f"{work}/checkpoints")],
-        env={**told, **cloud, "PATH": path, "PYTHONPATH": str(work / "sources")},
+        env={**reported, **cloud, "PATH": path, "PYTHONPATH": str(work / "sources")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

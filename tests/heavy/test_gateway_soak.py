@@ -1,7 +1,7 @@
-"""The gateway as it comes, with servers that are processes: killed, stopped for a while and started again all the time.
+"""The gateway with backends that are processes, which are killed, paused and restarted continuously.
 
-No request may be lost that another server could answer, every answer is that of its own question, and a stream that was cut
-says so. A minute, or as long as SLICEWORKS_SOAK says, in seconds.
+No request is lost that another backend could answer, every response belongs to its request, and a truncated stream ends with an
+error. Runs for a minute, or SLICEWORKS_SOAK seconds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import orjson
 import pytest
 from tests.real.processes import Process, free_port
 
-from sliceworks.base import yamls
+from sliceworks.base import yaml_documents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,16 +38,16 @@ def listens(port: int) -> bool:
 
 @pytest.fixture
 def servers(tmp_path: Path) -> Iterator[dict[int, Process]]:
-    made = {}
+    created = {}
     for port in (free_port() for _ in range(SERVERS)):
         command = [*SLICEWORKS, "echo", "--port", str(port), "--model", "m", "--ttft", "20ms", "--token-time", "5ms", "-q"]
-        made[port] = Process(f"server {port}", command, tmp_path / f"{port}.log")
+        created[port] = Process(f"server {port}", command, tmp_path / f"{port}.log")
     try:
-        for port, process in made.items():
+        for port, process in created.items():
             process.wait_until(lambda port=port: listens(port))  # type: ignore[misc]
-        yield made
+        yield created
     finally:
-        for process in made.values():
+        for process in created.values():
             process.kill()
 
 
@@ -57,7 +57,7 @@ def gate(servers: dict[int, Process], tmp_path: Path) -> Iterator[str]:
     backends = [{"kind": "echo", "url": f"http://127.0.0.1:{each}"} for each in servers]
     spec = {"listen": {"port": port}, "anonymous": True, "models": [{"name": "m", "backends": backends}]}
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "soak"}}
-    (tmp_path / "gateway.yaml").write_text(yamls.dump({**head, "spec": spec}))
+    (tmp_path / "gateway.yaml").write_text(yaml_documents.dump({**head, "spec": spec}))
     process = Process("gateway", [*SLICEWORKS, "run", "-f", str(tmp_path / "gateway.yaml")], tmp_path / "gateway.log")
     try:
         process.wait_until(lambda: listens(port))
@@ -67,8 +67,8 @@ def gate(servers: dict[int, Process], tmp_path: Path) -> Iterator[str]:
         process.kill()
 
 
-async def trouble(servers: dict[int, Process], ending: float) -> Counter[str]:
-    """One server after the other is killed and comes back a little later, or stands still for a while."""
+async def disturb_backends(servers: dict[int, Process], ending: float) -> Counter[str]:
+    """Kill one backend after the other and restart it, or pause it for a while."""
     chance, done = random.Random(3), Counter[str]()
     while asyncio.get_running_loop().time() < ending:
         await asyncio.sleep(chance.uniform(0.1, 1.0))
@@ -86,39 +86,39 @@ async def trouble(servers: dict[int, Process], ending: float) -> Counter[str]:
     return done
 
 
-async def keep_asking(url: str, number: int, ending: float) -> Counter[str]:
+async def send_requests(url: str, number: int, ending: float) -> Counter[str]:
     seen = Counter[str]()
     async with aiohttp.ClientSession() as session:
         while asyncio.get_running_loop().time() < ending:
             text, stream = f"worker {number} asks {sum(seen.values())} of it", seen["whole"] > seen["streamed"]
-            asked: Any = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": text}]}
-            async with session.post(f"{url}/v1/chat/completions", json=asked) as answer:
+            request: Any = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": text}]}
+            async with session.post(f"{url}/v1/chat/completions", json=request) as answer:
                 body = await answer.read()
                 assert answer.status == 200, body
-            seen[judged(body, text, stream=stream)] += 1
+            seen[classify(body, text, stream=stream)] += 1
     return seen
 
 
-def judged(body: bytes, text: str, *, stream: bool) -> str:
-    """What an answer is; it must be the one to its question, or say that it was cut after it had begun."""
+def classify(body: bytes, text: str, *, stream: bool) -> str:
+    """Classify a response; it must belong to its request, or report truncation after it began."""
     if not stream:
         assert orjson.loads(body)["choices"][0]["message"]["content"] == text
         return "whole"
     events = [orjson.loads(line[6:]) for line in body.split(b"\n\n") if line.startswith(b"data: {")]
     if not body.endswith(b"data: [DONE]\n\n"):
         assert len(events) > 1
-        assert "the model's server failed" in events[-1]["error"]["message"]
+        assert "the backend failed" in events[-1]["error"]["message"]
         return "cut"
     assert "".join(each["choices"][0]["delta"].get("content") or "" for each in events) == text
     return "streamed"
 
 
 @pytest.mark.timeout(60 + 2 * SECONDS)
-def test_no_request_is_lost_that_somebody_could_answer(gate: str, servers: dict[int, Process]) -> None:
+def test_no_answerable_request_is_lost(gate: str, servers: dict[int, Process]) -> None:
     async def main() -> tuple[Counter[str], Counter[str]]:
         ending = asyncio.get_running_loop().time() + SECONDS
-        making = asyncio.ensure_future(trouble(servers, ending))
-        seen = await asyncio.gather(*(keep_asking(gate, number, ending) for number in range(WORKERS)))
+        making = asyncio.ensure_future(disturb_backends(servers, ending))
+        seen = await asyncio.gather(*(send_requests(gate, number, ending) for number in range(WORKERS)))
         return sum(seen, Counter[str]()), await making
 
     seen, troubles = asyncio.run(main())

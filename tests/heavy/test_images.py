@@ -1,4 +1,4 @@
-"""What is in our images, built by Buildah; and that each starts for any user, with nothing to write to."""
+"""The content of our images, built by Buildah; each starts for any user with a read-only root."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def base() -> Iterator[Path]:
 
 @pytest.fixture(scope="module", params=OURS)
 def built(request: pytest.FixtureRequest) -> str:
-    """One image after the other."""
+    """Each image in turn."""
     return images.build(request.param)
 
 
@@ -44,7 +44,7 @@ def root(built: str) -> Iterator[Path]:
 
 
 def entries(root: Path) -> dict[str, os.stat_result]:
-    """Everything below a folder but bytecode, by its path."""
+    """Everything below a folder except bytecode, by path."""
     found = {}
     for folder, folders, files in os.walk(root):
         found.update({str(path.relative_to(root)): path.lstat() for path in (Path(folder, name) for name in (*folders, *files))})
@@ -53,7 +53,7 @@ def entries(root: Path) -> dict[str, os.stat_result]:
 
 @pytest.fixture(scope="module")
 def added(base: Path, root: Path) -> dict[str, os.stat_result]:
-    """What an image has that its base has not, or has otherwise."""
+    """Files that an image adds to its base or changes."""
     before = entries(base)
     return {
         path: about
@@ -64,32 +64,32 @@ def added(base: Path, root: Path) -> dict[str, os.stat_result]:
 
 
 def pod(*command: str, **context: Any) -> Object:
-    """A pod's spec that runs a command with a root that cannot be written and a folder for scratch."""
+    """A pod's spec that runs a command with a read-only root and a scratch folder."""
     container: Object = {"command": list(command), "volumeMounts": [{"name": "scratch", "mountPath": "/tmp"}]}
     container["securityContext"] = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True}
     return {"securityContext": context, "containers": [container], "volumes": [{"name": "scratch", "emptyDir": {}}]}
 
 
-def test_it_says_what_it_is_and_runs_as_nobody_of_importance(built: str) -> None:
+def test_image_has_labels_and_runs_unprivileged(built: str) -> None:
     config = images.described(built)["config"]
     assert config["User"] == "65532:65532"
     assert config["Labels"]["org.opencontainers.image.version"] == __version__
     assert config["Labels"]["org.opencontainers.image.title"].startswith("Sliceworks")
 
 
-def test_all_that_is_added_to_the_base_is_installed_packages(added: dict[str, os.stat_result]) -> None:
+def test_image_adds_only_installed_packages(added: dict[str, os.stat_result]) -> None:
     assert {path for path in added if not path.startswith(INSTALLED)} == set()
     assert sum(about.st_size for about in added.values()) < MOST_BYTES
 
 
-def test_what_is_added_belongs_to_root_and_nobody_else_may_write_it(added: dict[str, os.stat_result]) -> None:
+def test_added_files_are_writable_by_root_only(added: dict[str, os.stat_result]) -> None:
     assert {path for path, about in added.items() if about.st_uid or about.st_gid} == set()
     writable = {path for path, about in added.items() if about.st_mode & 0o022 and not stat.S_ISLNK(about.st_mode)}
     assert writable == set()
     assert {path for path, about in added.items() if about.st_mode & (stat.S_ISUID | stat.S_ISGID)} == set()
 
 
-def test_nothing_of_the_build_stays(built: str, base: Path, root: Path) -> None:
+def test_image_has_no_build_files(built: str, base: Path, root: Path) -> None:
     for left in ("build", "wheel", "requirements", "root/.cache", "tmp/.cache", "usr/bin/gcc", "usr/bin/cc", "usr/local/bin/gcc"):
         assert not (root / left).exists(), left
     assert (root / "etc/pip.conf").read_bytes() == b""
@@ -98,28 +98,28 @@ def test_nothing_of_the_build_stays(built: str, base: Path, root: Path) -> None:
     assert "://" not in f"{told['config']}{told['history']}"
 
 
-def test_every_file_of_the_program_is_in_it(root: Path) -> None:
+def test_image_has_every_file_of_the_program(root: Path) -> None:
     tracked = subprocess.run(["git", "ls-files", "src/sliceworks"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     names = [name.removeprefix("src/") for name in tracked.splitlines() if (ROOT / name).exists()]
     assert len(names) > 500
     assert [name for name in names if not (root / PACKAGES / name).exists()] == []
-    for shipped in ("hcl/modules", "deploy/slices/base/deployment.yaml", "examples/environments/saxml/environment.yaml"):
+    for shipped in ("hcl/modules", "deploy/controllers/install.yaml", "examples/environments/saxml/environment.yaml"):
         assert (root / PACKAGES / "sliceworks/infra" / shipped).exists(), shipped
 
 
 @pytest.mark.parametrize("user", [65532, 1000690000])
-def test_it_starts_for_any_user_on_a_root_that_cannot_be_written(built: str, tmp_path: Path, user: int) -> None:
+def test_image_starts_for_any_user_on_read_only_root(built: str, tmp_path: Path, user: int) -> None:
     tried = "sliceworks --version; sliceworks twin status; sliceworks accelerators show v4-32; touch /x /usr/local/x"
     with started(built, pod("sh", "-c", tried, runAsUser=user, runAsGroup=user), tmp_path) as container:
         assert container.ended(60) == 1
-    said = container.tail(200)
-    assert f"sliceworks, version {__version__}" in said
-    assert "2x2x4" in said
-    assert "unexpected" not in said
-    assert said.count("Read-only file system") == 2
+    output = container.tail(200)
+    assert f"sliceworks, version {__version__}" in output
+    assert "2x2x4" in output
+    assert "unexpected" not in output
+    assert output.count("Read-only file system") == 2
 
 
-def test_it_runs_without_scratch_and_without_a_home(built: str, tmp_path: Path) -> None:
+def test_image_runs_without_scratch_and_home(built: str, tmp_path: Path) -> None:
     bare = pod("env", "--unset=HOME", "sh", "-c", "sliceworks accelerators show v4-32 && sliceworks twin status")
     bare["containers"][0]["volumeMounts"], bare["volumes"] = [], []
     with started(built, bare, tmp_path) as container:

@@ -1,6 +1,6 @@
-"""Network policies of everything that is rendered, judged by a real engine: who must reach whom, and who must not.
+"""Rendered network policies, evaluated by a real engine: which connections are allowed, and which are not.
 
-Nodes may always reach their own pods: probes are no matter of policies. Nothing limits where pods themselves may call.
+Nodes may always connect to their own pods, so policies do not affect probes. Egress is not limited.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.real.policies import Call, Peer, judged
+from tests.real.network_policies import Call, Peer, allowed_calls
 from tests.support.model_services import EXAMPLES, changed, example
 
-from sliceworks.base import yamls
-from sliceworks.loadtest.cluster import objects as load_objects
-from sliceworks.serving.compile import manifests
+from sliceworks.base import yaml_documents
+from sliceworks.loadtest.cluster import worker_job as load_objects
+from sliceworks.serving.compiler import manifests
 from sliceworks.specs.load_test import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from sliceworks.specs.serving import ModelService
+    from sliceworks.specs.model_service import ModelService
 
 Object = dict[str, Any]
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def part(found: list[Peer], *components: str) -> list[Peer]:
 
 
 def read_metrics(made: list[Object], found: list[Peer]) -> Iterator[tuple[Peer, str]]:
-    """The pods that managed Prometheus is told of, and the port."""
+    """The pods that managed Prometheus scrapes, and the port."""
     for monitoring in (each for each in made if each["kind"] == "PodMonitoring"):
         wanted = monitoring["spec"]["selector"]["matchLabels"].items()
         port = monitoring["spec"]["endpoints"][0]["port"]
@@ -69,12 +69,12 @@ def read_metrics(made: list[Object], found: list[Peer]) -> Iterator[tuple[Peer, 
 
 
 def assert_table(made: list[Object], must: Iterable[Call], must_not: Iterable[Call]) -> None:
-    """Everything at once: one run of the judge takes all of it."""
+    """Check all calls in one run of the engine."""
     through, kept = list(must), list(must_not)
     assert through or kept
-    answers = judged(policies(made), [*through, *kept])
+    answers = allowed_calls(policies(made), [*through, *kept])
     wrong = [f"{call} is kept away" for call in through if not answers[call]]
-    wrong += [f"{call} comes through" for call in kept if answers[call]]
+    wrong += [f"{call} is allowed" for call in kept if answers[call]]
     assert wrong == []
 
 
@@ -91,28 +91,28 @@ def serving(pod: Peer) -> list[str]:
     return [name for name in pod.ports if name != "metrics"]
 
 
-def test_servers_are_reached_by_their_own(wanted: ModelService) -> None:
+def test_servers_are_reachable_by_their_peers(wanted: ModelService) -> None:
     made = manifests(wanted)
     found = pods(made)
     servers, gateways, admins = part(found, "server"), part(found, "gateway"), part(found, "admin")
     assert bool(gateways) == bool(wanted.spec.gateway)
     callers = [*gateways, AGENT] if gateways else [neighbour(servers[0].namespace), AGENT]
     must = [Call(source, to, port) for source in callers for to in (*servers, *admins) for port in serving(to)]
-    # Hosts of a slice talk to each other by ports of their own choice; servers and Jobs of a cell to its admin server.
+    # Hosts of a slice use arbitrary ports among each other; servers and Jobs of a cell connect to its admin server.
     own = [each for each in found if each not in gateways]
     must += [Call(source, to, 8471) for source in servers for to in servers]
     must += [Call(source, to, "grpc") for source in own for to in admins]
     assert_table(made, must, [])
 
 
-def test_nobody_else_reaches_servers(wanted: ModelService) -> None:
+def test_servers_are_not_reachable_by_others(wanted: ModelService) -> None:
     made = manifests(wanted)
     servers = part(pods(made), "server", "admin")
     others = [STRANGER, WORLD, DNS, *BALANCERS, *([neighbour(servers[0].namespace)] if wanted.spec.gateway else [])]
     assert_table(made, [], [Call(source, to, port) for source in others for to in servers for port in to.ports])
 
 
-def test_collectors_reach_metrics_alone(wanted: ModelService) -> None:
+def test_collectors_reach_only_metrics(wanted: ModelService) -> None:
     made = manifests(wanted)
     found = pods(made)
     read = set(read_metrics(made, found))
@@ -122,7 +122,7 @@ def test_collectors_reach_metrics_alone(wanted: ModelService) -> None:
     assert_table(made, must, [Call(source, to, port) for source in COLLECTORS for to, port in rest])
 
 
-def test_pods_may_call_whom_they_need(wanted: ModelService) -> None:
+def test_required_calls_are_allowed(wanted: ModelService) -> None:
     made = manifests(wanted)
     found = pods(made)
     must = [Call(source, DNS, 53, "UDP") for source in found]
@@ -133,7 +133,7 @@ def test_pods_may_call_whom_they_need(wanted: ModelService) -> None:
 FRONT = "  gateway:\n"
 
 
-def test_gateway_is_called_from_its_namespace_and_those_that_are_named() -> None:
+def test_gateway_is_reachable_from_named_namespaces() -> None:
     wanted = changed("llama3-vllm-tpu", FRONT, FRONT + "    allowFrom: [shop]\n")
     made = manifests(wanted)
     [gateway] = part(pods(made), "gateway")
@@ -144,7 +144,7 @@ def test_gateway_is_called_from_its_namespace_and_those_that_are_named() -> None
     assert_table(made, must, [*kept, Call(shop, gateway, "admin"), *(Call(each, gateway, "http") for each in COLLECTORS)])
 
 
-def test_load_balancers_reach_a_gateway_but_not_what_it_tells_of_itself() -> None:
+def test_load_balancers_reach_gateway_but_not_its_metrics() -> None:
     made = manifests(example("qwen-vllm-gpu"))
     [gateway] = part(pods(made), "gateway")
     servers = part(pods(made), "server")
@@ -154,7 +154,7 @@ def test_load_balancers_reach_a_gateway_but_not_what_it_tells_of_itself() -> Non
     assert_table(made, [Call(each, gateway, "http") for each in outside], kept)
 
 
-def test_load_balancers_reach_servers_that_have_no_gateway() -> None:
+def test_load_balancers_reach_servers_without_gateway() -> None:
     wanted = changed("densenet-triton-mesh", "    via: istio\n", "    via: gateway-api\n")
     made = manifests(wanted)
     servers = part(pods(made), "server")
@@ -163,7 +163,7 @@ def test_load_balancers_reach_servers_that_have_no_gateway() -> None:
 
 
 @pytest.mark.parametrize("gateway", [False, True])
-def test_of_the_mesh_only_its_gateway_comes_in(gateway: bool) -> None:
+def test_only_the_gateway_of_the_mesh_is_allowed(gateway: bool) -> None:
     added = FRONT + "    image: gateway:1\n  route:\n" if gateway else "  route:\n"
     made = manifests(changed("densenet-triton-mesh", "  route:\n", added))
     targets = part(pods(made), "gateway" if gateway else "server")
@@ -172,27 +172,35 @@ def test_of_the_mesh_only_its_gateway_comes_in(gateway: bool) -> None:
     assert_table(made, must, [Call(each, to, port) for each in (other, STRANGER, WORLD) for to in targets for port in to.ports])
 
 
-def test_gateway_that_is_deployed_by_hand() -> None:
-    made = [
-        {**each.data, "metadata": {"namespace": "models", **each.data["metadata"]}}
-        for path in sorted((ROOT / "deploy" / "gateway" / "base").glob("*.yaml"))
-        for each in yamls.load_all(path.read_text(), path.name)
-        if each.data["kind"] in ("Deployment", "NetworkPolicy")
-    ]
-    [gateway] = pods(made)
+def test_manually_deployed_gateway() -> None:
+    [gateway] = pods(made := installed("gateway"))
     beside = neighbour("models")
-    kept = [Call(each, gateway, port) for each in (STRANGER, WORLD, DNS, *COLLECTORS) for port in gateway.ports]
-    assert_table(made, [Call(beside, gateway, port) for port in gateway.ports], kept)
+    kept = [Call(each, gateway, port) for each in (STRANGER, WORLD, DNS) for port in gateway.ports]
+    kept += [Call(beside, gateway, "admin"), *(Call(each, gateway, "http") for each in COLLECTORS)]
+    assert_table(made, [Call(beside, gateway, "http"), *(Call(each, gateway, "admin") for each in COLLECTORS)], kept)
 
 
-def test_senders_of_a_load_test() -> None:
+def test_installed_controllers() -> None:
+    made = installed("controllers")
+    for controller in pods(made):
+        others = [Call(each, controller, port) for each in (STRANGER, WORLD, DNS) for port in controller.ports]
+        assert_table(made, [Call(each, controller, "metrics") for each in COLLECTORS], others)
+
+
+def installed(name: str) -> list[Object]:
+    """Workloads and network policies of the rendered manifests."""
+    [*documents] = yaml_documents.load_path(ROOT / "deploy" / name / "install.yaml")
+    return [each.data for each in documents if each.data["kind"] in ("Deployment", "NetworkPolicy")]
+
+
+def test_load_test_workers() -> None:
     serves = manifests(example("llama3-vllm-tpu"))
     [gateway] = part(pods(serves), "gateway")
     workers = Workers.model_validate({"where": "cluster", "count": 2, "image": "load-worker:1"})
-    launch = load_objects.Launch("load-chat-0a1b2c", gateway.namespace, workers, 60.0, {})
-    made = [load_objects.job(launch), *load_objects.around(launch), *serves]
+    launch = load_objects.WorkerJob("load-chat-0a1b2c", gateway.namespace, workers, 60.0, {})
+    made = [load_objects.build_job(launch), *load_objects.build_dependents(launch), *serves]
     [sender] = pods(made[:1])
-    beside, ports = neighbour(sender.namespace), (load_objects.MASTER_PORT, load_objects.KEEPER_PORT)
+    beside, ports = neighbour(sender.namespace), (load_objects.MASTER_PORT, load_objects.AGENT_PORT)
     must = [Call(sender, sender, ports[0]), Call(AGENT, sender, ports[1]), Call(sender, gateway, "http")]
     others = (STRANGER, WORLD, beside, gateway, *COLLECTORS)
     assert_table(made, must, [*(Call(each, sender, port) for each in others for port in ports), Call(sender, sender, ports[1])])

@@ -1,7 +1,6 @@
-"""Our images at work, run as a node would run the pods of our manifests.
+"""Our images, run as a node runs the pods of our manifests.
 
-The gateway answers and controllers reconcile, with their rights alone; each ends well when it is told to, within the time that its
-manifest gives it.
+The gateway answers and controllers reconcile with only their own permissions; each stops cleanly within its grace period.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ import pytest
 import yaml
 from tests.heavy import images
 from tests.heavy.containers import Given, started
-from tests.heavy.pods import asked, ended_well, until
-from tests.support.clusters import TwinCluster, answers
-from tests.support.deployments import DEPLOY, manifests
-from tests.support.echoing import echoing
+from tests.heavy.pods import assert_clean_stop, http_request, until
+from tests.support.clusters import TwinCluster, responds
+from tests.support.deployments import DEPLOY, EXAMPLE, component, manifests
+from tests.support.echo_server import run_echo_server
 from tests.support.model_services import example
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.kube import open_client
-from sliceworks.serving.compile import manifests as rendered
+from sliceworks.serving.compiler import manifests as rendered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,14 +49,14 @@ def twin(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin
 
 
 def deployment(objects: list[Object]) -> Object:
-    """The pod of the one Deployment among them, and what a node needs to know of it."""
+    """The pod of the only Deployment, and what a node provides for it."""
     (found,) = [each for each in objects if each["kind"] == "Deployment"]
     pod: Object = found["spec"]["template"]["spec"]
     return pod
 
 
 def applied(cluster: TwinCluster, objects: list[Object]) -> None:
-    """Put everything but Deployments into a cluster: what those run, runs here."""
+    """Apply everything except Deployments, whose containers run here."""
 
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
@@ -69,7 +68,7 @@ def applied(cluster: TwinCluster, objects: list[Object]) -> None:
 
 
 def in_pod(cluster: TwinCluster, namespace: str, account: str, **variables: str) -> Given:
-    """What a pod of an account finds in a cluster."""
+    """The files and variables that a pod of an account has."""
     answer = cluster.api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token", {"spec": {}}).ok()
     files = {
         "token": answer.json["status"]["token"].encode(),
@@ -81,42 +80,42 @@ def in_pod(cluster: TwinCluster, namespace: str, account: str, **variables: str)
     return Given(account=files, variables={**address, **variables})
 
 
-def test_the_gateway_answers_and_ends_what_is_under_way(our_images: dict[str, str], alone: None, tmp_path: Path) -> None:
-    pod = deployment(manifests(DEPLOY / "gateway" / "example"))
-    document = yaml.safe_load((DEPLOY / "gateway" / "example" / "gateway.yaml").read_text())
-    with echoing("--token-time", "20ms") as model:
+def test_gateway_answers_and_finishes_requests(our_images: dict[str, str], alone: None, tmp_path: Path) -> None:
+    pod = deployment(manifests(DEPLOY / "gateway"))
+    document = yaml.safe_load((EXAMPLE.parent / "example-gateway" / "gateway.yaml").read_text())
+    with run_echo_server("--token-time", "20ms") as model:
         document["spec"]["models"] = [{"name": "gemma", "backends": [{"kind": "openai", "url": model}]}]
         given = Given({"configuration": {"gateway.yaml": orjson.dumps(document)}}, variables={"ADMIN_KEY": "administrator"})
         with started(our_images["gateway"], pod, tmp_path, given) as container:
-            container.wait_until(lambda: answers("http://127.0.0.1:8081", "/readyz"))
+            container.wait_until(lambda: responds("http://127.0.0.1:8081", "/readyz"))
             client = openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key=KEY, max_retries=0)
             question: Any = {"model": "gemma", "messages": [{"role": "user", "content": "one two three " * 40}], "max_tokens": 100}
             assert client.chat.completions.create(**question).choices[0].message.content
             stream = client.chat.completions.create(**question, stream=True)
             first = next(iter(stream))
-            ended_well(container, pod)
+            assert_clean_stop(container, pod)
             assert first.model == "gemma"
             assert sum(1 for _ in stream) >= 100
 
 
-def test_the_gateway_looks_for_servers_with_its_own_rights(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
-    made = manifests(DEPLOY / "gateway" / "example")
+def test_gateway_discovers_backends_with_its_permissions(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+    made = manifests(DEPLOY / "gateway")
     pod = deployment(made)
     applied(twin, made)
     given = in_pod(twin, "models", pod["serviceAccountName"], ADMIN_KEY="administrator")
-    text = (DEPLOY / "gateway" / "example" / "gateway.yaml").read_bytes()
+    text = (EXAMPLE.parent / "example-gateway" / "gateway.yaml").read_bytes()
     with started(
         our_images["gateway"], pod, tmp_path, replace(given, files={"configuration": {"gateway.yaml": text}})
     ) as container:
-        until(lambda: answers("http://127.0.0.1:8081", "/healthz"), container)
+        until(lambda: responds("http://127.0.0.1:8081", "/healthz"), container)
         with pytest.raises(openai.AuthenticationError):
-            openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="nobody", max_retries=0).models.list()
+            openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key="missing", max_retries=0).models.list()
         known = openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key=KEY, max_retries=0).models.list()
         assert {model.id for model in known} == {"gemma", "densenet"}
-        ended_well(container, pod)
+        assert_clean_stop(container, pod)
 
 
-def test_the_gateway_of_a_model_service_finds_its_servers(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+def test_gateway_of_a_model_service_finds_its_servers(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
     made = rendered(example("llama3-vllm-tpu"))
     front = [each for each in made if each["metadata"]["name"] == "gateway"]
     (server,) = [each for each in made if each["kind"] == "Deployment" and each not in front]
@@ -131,11 +130,11 @@ def test_the_gateway_of_a_model_service_finds_its_servers(our_images: dict[str, 
     }
     given = replace(in_pod(twin, "models", pod["serviceAccountName"], POD_IP="127.0.0.1"), files=files)
     with _served(twin, server), started(our_images["gateway"], pod, tmp_path, given) as container:
-        until(lambda: answers("http://127.0.0.1:8081", "/readyz"), container)
+        until(lambda: responds("http://127.0.0.1:8081", "/readyz"), container)
         client = openai.OpenAI(base_url="http://127.0.0.1:8080/v1", api_key=KEY, max_retries=0)
         question: Any = {"model": "llama-3.1-8b", "messages": [{"role": "user", "content": "one two three"}]}
         until(lambda: _answered(client, question), container)
-        ended_well(container, pod)
+        assert_clean_stop(container, pod)
 
 
 def _example_node() -> Object:
@@ -145,13 +144,13 @@ def _example_node() -> Object:
 
 @contextmanager
 def _served(cluster: TwinCluster, server: Object) -> Iterator[None]:
-    """A pod with the labels and the port of a server; at its address there is an echo model."""
+    """A pod with the labels and the port of a server; an echo model listens at its address."""
     port = next(each for each in server["spec"]["template"]["spec"]["containers"][0]["ports"] if each["name"] == "http")
     spec = {"containers": [{"name": "server", "image": "example.com/server:1", "ports": [port]}]}
     metadata = {"name": "server", "labels": server["spec"]["template"]["metadata"]["labels"]}
     pods = "/api/v1/namespaces/models/pods"
     cluster.api.post(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).ok()
-    with echoing("--host", "0.0.0.0", "--port", str(port["containerPort"])):
+    with run_echo_server("--host", "0.0.0.0", "--port", str(port["containerPort"])):
         deadline = time.monotonic() + 30
         while not (address := cluster.api.get(f"{pods}/server").ok().json["status"].get("podIP")):
             assert time.monotonic() < deadline
@@ -162,7 +161,7 @@ def _served(cluster: TwinCluster, server: Object) -> Iterator[None]:
 
 
 def _answered(client: openai.OpenAI, question: Any) -> str:
-    """What the model says; nothing while no server of it is known."""
+    """The model's response; None while it has no backend."""
     try:
         return client.chat.completions.create(**question).choices[0].message.content or ""
     except openai.APIStatusError as error:
@@ -171,25 +170,25 @@ def _answered(client: openai.OpenAI, question: Any) -> str:
         return ""
 
 
-def test_the_graphs_controller_reconciles(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
-    made = manifests(DEPLOY / "graphs" / "example")
+def test_graphs_controller_reconciles(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+    made = [*component(DEPLOY / "controllers", "graphs"), yaml.safe_load((EXAMPLE / "rights.yaml").read_text())]
     pod = deployment(made)
     applied(twin, made)
     given = in_pod(twin, "kro-system", pod["serviceAccountName"])
     with started(our_images["controllers"], pod, tmp_path, given) as container:
-        until(lambda: answers("http://127.0.0.1:8079", "/readyz"), container)
+        until(lambda: responds("http://127.0.0.1:8079", "/readyz"), container)
         for name in ("node", "definition", "instance"):
             document = yaml.safe_load((EXAMPLES / "graphs" / "web-application" / f"{name}.yaml").read_text())
             until(partial(_taken, twin, document), container)
         shop = "/apis/kro.run/v1alpha1/namespaces/default/webapplications/shop"
         until(lambda: twin.api.get(shop).json.get("status", {}).get("state") == "ACTIVE", container)
         assert twin.api.get("/apis/apps/v1/namespaces/default/deployments/shop").ok().json["status"]["readyReplicas"] == 2
-        assert b"instance_reconcile_total" in asked("http://127.0.0.1:8078/metrics")
-        ended_well(container, pod)
+        assert b"instance_reconcile_total" in http_request("http://127.0.0.1:8078/metrics")
+        assert_clean_stop(container, pod)
 
 
 def _taken(cluster: TwinCluster, obj: Object) -> bool:
-    """Whether an object could be applied: its kind comes a moment after its definition."""
+    """Whether an object could be applied: its kind is served shortly after its definition."""
     try:
         applied(cluster, [obj])
     except SliceworksError:
@@ -197,12 +196,11 @@ def _taken(cluster: TwinCluster, obj: Object) -> bool:
     return True
 
 
-def test_the_slices_controller_asks_the_cloud_for_slices(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
-    overlay = DEPLOY / "slices" / "example-project" / "example-cluster"
-    made = manifests(overlay)
+def test_slices_controller_requests_slices(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
+    made = component(DEPLOY / "controllers", "slices")
     pod = deployment(made)
     applied(twin, made)
-    lines = (overlay / "settings.env").read_text().splitlines()
+    lines = (EXAMPLE / "settings.env").read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     state = orjson.loads((twin.kubeconfig.parent / "ready.json").read_bytes())
     cloud = {"GOOGLE_CONTAINER_CUSTOM_ENDPOINT": f"{state['cloud']}/container", "GOOGLE_OAUTH_ACCESS_TOKEN": twin.token}
@@ -210,11 +208,11 @@ def test_the_slices_controller_asks_the_cloud_for_slices(our_images: dict[str, s
     twin.api.post("/debug/twin/cloud", {"set": {"container": {"clusters": [cluster]}}}).ok()
     given = in_pod(twin, "tpu-provisioner-system", pod["serviceAccountName"], **settings, **cloud)
     with started(our_images["controllers"], pod, tmp_path, given) as container:
-        until(lambda: answers("http://127.0.0.1:8081", "/readyz"), container)
+        until(lambda: responds("http://127.0.0.1:8081", "/readyz"), container)
         applied(twin, [yaml.safe_load((EXAMPLES / "slices" / "10-two-small-slices.yaml").read_text())])
         pods = "/api/v1/namespaces/default/pods"
         until(lambda: _running(twin.api.get(pods).ok().json["items"]) == 4, container, 120)
-        ended_well(container, pod)
+        assert_clean_stop(container, pod)
 
 
 def _running(pods: list[Object]) -> int:

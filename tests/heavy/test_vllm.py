@@ -1,7 +1,7 @@
-"""A real vLLM behind our gateway: its flags, its answers, its numbers, and how it ends.
+"""A real vLLM behind our gateway: its flags, responses, metrics and shutdown.
 
-What it says is kept in `tests/contract/goldens/vllm.json`, where light tests hold our own parts to it; `SLICEWORKS_RECORD=1` writes
-it anew. The tests of this file share one server and go in order: the last of them ends it.
+Its output is recorded in `tests/contract/goldens/vllm.json`, which light tests compare with; `SLICEWORKS_RECORD=1` rewrites it. The
+tests of this file share one server and run in order: the last of them stops it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tests.heavy import vllm_server
 from tests.real.processes import Process, free_port
 from tests.support import goldens
 from tests.support.model_twins import model_twin
-from tests.support.vllm_answers import ASKED, LETTER, plain
+from tests.support.vllm_goldens import ASKED, LETTER, plain
 
-from sliceworks.base import clock, yamls
+from sliceworks.base import clock, yaml_documents
 from sliceworks.cli import main
 from sliceworks.serving.vllm import METRIC, QUANTIZATIONS
 
@@ -47,12 +47,12 @@ def server(home: Path) -> Iterator[vllm_server.Vllm]:
 
 @pytest.fixture(scope="module")
 def gateway(server: vllm_server.Vllm, home: Path) -> Iterator[str]:
-    """Our gateway before it, as its own program."""
+    """Our gateway in front of it, as a process."""
     port, admin = free_port(), free_port()
     models = [{"name": "tiny", "backends": [{"kind": "openai", "url": server.url}]}]
-    spec = {"anonymous": True, "listen": {"port": port}, "admin": {"port": admin, "openMetrics": True}, "models": models}
+    spec = {"anonymous": True, "listen": {"port": port}, "admin": {"port": admin, "publicMetrics": True}, "models": models}
     document = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "gateway"}, "spec": spec}
-    (home / "gateway.yaml").write_text(yamls.dump_all([document]))
+    (home / "gateway.yaml").write_text(yaml_documents.dump_all([document]))
     command = [sys.executable, "-m", "sliceworks", "gateway", "run", "--quiet", "-f", str(home / "gateway.yaml")]
     process = Process("gateway", command, home / "gateway.log")
     try:
@@ -70,12 +70,12 @@ def _answers(url: str) -> bool:
 
 
 def spoken(home: Path, *words: str) -> str:
-    """What its interpreter prints."""
+    """The output of its interpreter."""
     command = [str(vllm_server.python()), *words]
     return subprocess.run(command, env=vllm_server.environment(home), check=True, capture_output=True, text=True).stdout
 
 
-def test_it_has_the_flags_and_the_quantizations_that_we_name(home: Path) -> None:
+def test_flags_and_quantizations_exist(home: Path) -> None:
     goldens.check("vllm", "version", vllm_server.VERSION, real=True)
     flags = sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", spoken(home, "-m", vllm_server.MODULE, "--help=all"))))
     goldens.check("vllm", "flags", flags, real=True)
@@ -85,7 +85,7 @@ def test_it_has_the_flags_and_the_quantizations_that_we_name(home: Path) -> None
 
 
 @pytest.mark.parametrize("case", list(ASKED))
-def test_its_answers_pass_the_gateway_as_they_are(case: str, server: vllm_server.Vllm, gateway: str) -> None:
+def test_responses_pass_the_gateway_unchanged(case: str, server: vllm_server.Vllm, gateway: str) -> None:
     path, body = ASKED[case]
     own, passed = (answered(base + path, body) for base in (server.url, gateway))
     assert own == passed
@@ -93,46 +93,46 @@ def test_its_answers_pass_the_gateway_as_they_are(case: str, server: vllm_server
 
 
 def answered(url: str, body: dict[str, Any]) -> dict[str, Any]:
-    """An answer in which every token has an event of its own: those that come faster than they leave go together."""
+    """A response whose tokens are separate events: tokens that arrive faster than they are sent are merged."""
     for _ in range(50):
         found = plain(httpx.post(url, json=body, timeout=120))
         if not body.get("stream") or found["text"].count(LETTER) == body["max_tokens"]:
             return found
-    raise AssertionError(f"tokens always came together: {found}")
+    raise AssertionError(f"tokens were always merged: {found}")
 
 
-def test_its_numbers_have_the_names_that_we_scale_and_show_by(server: vllm_server.Vllm) -> None:
+def test_metrics_have_the_expected_names(server: vllm_server.Vllm) -> None:
     text = httpx.get(f"{server.url}/metrics", timeout=10).text
     kinds = dict(re.findall(r"^# TYPE (vllm:\S+(?<!_created)) (\S+)$", text, re.MULTILINE))
     goldens.check("vllm", "numbers", kinds, real=True)
     assert kinds[METRIC] == "gauge"
 
 
-def test_openais_own_client_reads_it_through_the_gateway(gateway: str) -> None:
+def test_openai_client_through_the_gateway(gateway: str) -> None:
     client = openai.OpenAI(base_url=f"{gateway}/v1", api_key="none", max_retries=0)
-    asked: Any = [{"role": "user", "content": "a slice"}]
-    choices = client.chat.completions.create(model="tiny", messages=asked, n=3, max_tokens=4, logprobs=True).choices
+    request: Any = [{"role": "user", "content": "a slice"}]
+    choices = client.chat.completions.create(model="tiny", messages=request, n=3, max_tokens=4, logprobs=True).choices
     assert [each.index for each in choices] == [0, 1, 2]
     assert choices[0].logprobs is not None
-    whole = client.chat.completions.create(model="tiny", messages=asked, temperature=0, max_tokens=40)
-    said, usage = "", None
+    whole = client.chat.completions.create(model="tiny", messages=request, temperature=0, max_tokens=40)
+    output, usage = "", None
     options: Any = {"include_usage": True}
     for chunk in client.chat.completions.create(
-        model="tiny", messages=asked, temperature=0, max_tokens=40, stream=True, stream_options=options
+        model="tiny", messages=request, temperature=0, max_tokens=40, stream=True, stream_options=options
     ):
-        said += "".join(each.delta.content or "" for each in chunk.choices)
+        output += "".join(each.delta.content or "" for each in chunk.choices)
         usage = chunk.usage or usage
-    assert said == whole.choices[0].message.content  # though letters come in several tokens
+    assert output == whole.choices[0].message.content  # although characters span several tokens
     assert usage == whole.usage
     schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
     form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    told = client.chat.completions.create(model="tiny", messages=asked, response_format=form, max_tokens=200)
-    assert re.sub(r"\s", "", told.choices[0].message.content or "") in ('{"a":true}', '{"a":false}')
+    reported = client.chat.completions.create(model="tiny", messages=request, response_format=form, max_tokens=200)
+    assert re.sub(r"\s", "", reported.choices[0].message.content or "") in ('{"a":true}', '{"a":false}')
     with pytest.raises(openai.BadRequestError, match="maximum context length"):
         client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "slice " * 9000}])
 
 
-def test_what_nobody_waits_for_any_more_is_not_answered(server: vllm_server.Vllm, gateway: str) -> None:
+def test_disconnected_request_is_cancelled(server: vllm_server.Vllm, gateway: str) -> None:
     with httpx.stream("POST", f"{gateway}/v1/completions", json=LONG, timeout=60) as answer:
         next(answer.iter_bytes())
         while_asked = server.number("vllm:generation_tokens_total")
@@ -142,10 +142,10 @@ def test_what_nobody_waits_for_any_more_is_not_answered(server: vllm_server.Vllm
     assert not clock.wait_until(lambda: server.number("vllm:generation_tokens_total") != after, 1.0)
 
 
-def test_what_it_is_answering_is_finished_when_it_is_told_to_end(server: vllm_server.Vllm, gateway: str) -> None:
-    ending = threading.Timer(1.0, server.told_to_end)
-    asked = {**LONG, "stream_options": {"include_usage": True}}
-    with httpx.stream("POST", f"{gateway}/v1/completions", json=asked, timeout=60) as answer:
+def test_shutdown_finishes_responses(server: vllm_server.Vllm, gateway: str) -> None:
+    ending = threading.Timer(1.0, server.terminate)
+    request = {**LONG, "stream_options": {"include_usage": True}}
+    with httpx.stream("POST", f"{gateway}/v1/completions", json=request, timeout=60) as answer:
         ending.start()
         events = [line for line in answer.iter_lines() if line]
     assert events[-1] == "data: [DONE]"
@@ -167,7 +167,7 @@ spec:
   command: [{python}, -m, {module}]
   args: [{flag}, --host=$(POD_IP)]
   env: {{{variables}}}
-  drain: 20s
+  drainTimeout: 20s
   vllm: {{model: {{name: tiny, source: {source}}}, dtype: float32, maxModelLen: 512}}
 """
 
@@ -184,7 +184,7 @@ def models(*words: str) -> int:
     return main.run(["models", *words, "--twin", "--quiet"])
 
 
-def test_a_service_of_the_twin_is_a_real_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_service_of_the_twin_runs_a_real_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with model_twin(tmp_path):
         assert deployed(tmp_path, "tiny") == 0
         assert models("list") == 0
@@ -195,18 +195,18 @@ def test_a_service_of_the_twin_is_a_real_vllm(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "expected"),
     [
         ({"flag": "--no-such-flag"}, "unrecognized arguments: --no-such-flag"),
         ({"source": "/there/is/no/model"}, "/there/is/no/model"),
     ],
 )
-def test_the_reason_why_it_does_not_become_ready(
-    wrong: dict[str, str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_startup_failure_is_explained(
+    wrong: dict[str, str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with model_twin(tmp_path):
         assert deployed(tmp_path, "tiny", **wrong, within=60) != 0
         error = capsys.readouterr().err
-        assert "container vllm ended with exit code" in error
-        assert told in error
+        assert "container vllm exited with code" in error
+        assert expected in error
         assert models("delete", "tiny", "-y") == 0

@@ -1,7 +1,7 @@
-"""A real vLLM on the CPU, with a tiny model of random weights that is made here: no model hub is asked.
+"""A real vLLM on the CPU with a tiny random model that is created here: no model hub is used.
 
-Its packages do not go together with the project's own, so they live in an environment of their own in the cache, in the versions of
-`vllm.txt`. It is started by what our manifests say: their arguments and variables, with an address of its own behind them.
+Its packages conflict with the project's, so they are in a separate environment in the cache, in the versions of `vllm.txt`. It is
+started with the arguments and variables of our manifests, and an additional address.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.real.processes import Process, free_port
 from tests.support.model_services import service
 
 from sliceworks.base import clock
-from sliceworks.serving.compile import manifests
+from sliceworks.serving.compiler import manifests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ VERSION = "0.27.0"
 MODULE = "vllm.entrypoints.openai.api_server"
 CONTEXT = 4096
 ROOM = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-"""What a CPU needs to be told."""
+"""Variables for a CPU."""
 _PACKAGES = Path(__file__).with_name("vllm.txt")
 _STARTS_WITHIN, _ENDS_WITHIN = 300, 60
 _MODEL = """
@@ -63,7 +63,7 @@ LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **sizes, **heads, **ends
 
 @dataclass(slots=True)
 class Vllm:
-    """One that runs."""
+    """A running vLLM."""
 
     port: int
     process: Process
@@ -72,34 +72,34 @@ class Vllm:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def well(self) -> bool:
-        """Whether it says so."""
+    def is_healthy(self) -> bool:
+        """Whether its health check succeeds."""
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
 
-    def told_to_end(self) -> None:
-        """What a node does with a pod that is to go."""
+    def terminate(self) -> None:
+        """Send SIGTERM, as a node does to a terminating pod."""
         os.kill(self.process.pid, signal.SIGTERM)
 
     def number(self, name: str) -> float:
-        """The sum of one of its numbers."""
+        """The sum of one of its metrics."""
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)
 
 
 def folder() -> Path:
-    """Where it is kept, by what it is made of."""
+    """The folder of its environment, named by its inputs."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "heavy" / "vllm"
     made_of = hashlib.sha256(_PACKAGES.read_bytes() + _MODEL.encode()).hexdigest()[:12]
     return base / f"{VERSION}-{sys.version_info[0]}.{sys.version_info[1]}-{made_of}"
 
 
 def python() -> Path:
-    """The interpreter that has it; made now, with the model, unless a former run did."""
+    """Its interpreter; the environment and the model are created on first use."""
     place = folder()
     if not (place / "ready").exists():
         with locked(place):
@@ -118,36 +118,36 @@ def _install(place: Path) -> None:
 
 
 def rendered(more: str = "") -> dict[str, Any]:
-    """The container that our manifests have for the tiny model; `more` are further fields of the spec."""
+    """The container of our manifests for the tiny model; `more` are additional fields of the spec."""
     model = f"model: {{name: tiny, source: {folder() / 'model'}}}, maxModelLen: {CONTEXT}, maxNumSeqs: 8, dtype: float32"
-    text = f"vllm: {{{model}}}, accelerator: {{type: l4-1}}, drain: 30s, args: [--enforce-eager]{more}"
-    [made] = [each for each in manifests(service("vllm", text)) if each["kind"] == "Deployment"]
-    container: dict[str, Any] = made["spec"]["template"]["spec"]["containers"][0]
+    text = f"vllm: {{{model}}}, accelerator: {{type: l4-1}}, drainTimeout: 30s, args: [--enforce-eager]{more}"
+    [created] = [each for each in manifests(service("vllm", text)) if each["kind"] == "Deployment"]
+    container: dict[str, Any] = created["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The variables that our manifests give it, and those of a CPU; `home` stands for the scratch folder."""
-    told = {each["name"]: str(each["value"]) for each in rendered()["env"] if "value" in each}
-    return {"PATH": os.environ["PATH"], **told, **ROOM, "HOME": str(home), "HF_HOME": str(home / "huggingface")}
+    """The variables of our manifests and those for a CPU; `home` is the scratch folder."""
+    reported = {each["name"]: str(each["value"]) for each in rendered()["env"] if "value" in each}
+    return {"PATH": os.environ["PATH"], **reported, **ROOM, "HOME": str(home), "HF_HOME": str(home / "huggingface")}
 
 
 @contextmanager
 def running(home: Path, port: int = 0) -> Iterator[Vllm]:
-    """A vLLM that serves the tiny model."""
+    """Run a vLLM with the tiny model."""
     port = port or free_port()
     command = ["setsid", str(python()), "-m", MODULE, *rendered()["args"], "--host=127.0.0.1", f"--port={port}"]
     process = Process("vllm", command, home / "vllm.log", env=environment(home))
     found = Vllm(port, process)
     try:
-        process.wait_until(found.well, _STARTS_WITHIN)
+        process.wait_until(found.is_healthy, _STARTS_WITHIN)
         yield found
     finally:
         _end(process)
 
 
 def _end(process: Process) -> None:
-    """It ends its engine when it is told to end; of one that was killed the engine would stay, so its whole group goes."""
+    """Stop it: it stops its engine on SIGTERM, but a killed server leaves its engine, so the whole process group is killed."""
     if process.alive():
         os.kill(process.pid, signal.SIGTERM)
         clock.wait_until(lambda: not process.alive(), _ENDS_WITHIN)

@@ -1,16 +1,23 @@
-"""Builds that make and remove an environment: the right stages in the right order, as the right account."""
+"""Builds that create and destroy an environment: the stages in order, as the automation account."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import pytest
 import yaml
-from tests.support.environments import example
+from tests.support.environments import EXAMPLES, example, small
 
-from sliceworks.infra.cloudbuild import builds
-from sliceworks.infra.stages import stages
-from sliceworks.infra.workspaces import Workspace
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.yaml_documents import load_path
+from sliceworks.infra.cloudbuild import TritonService, builds
+from sliceworks.infra.stack import Workspace
+from sliceworks.infra.stages import compile_stages
+from sliceworks.serving.compiler import manifests
+from sliceworks.serving.validation import parse_valid
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,37 +28,135 @@ def build(name: str, verb: str) -> dict[str, Any]:
     return found
 
 
-def test_stages_are_made_first_to_last_and_removed_last_to_first() -> None:
-    made = [step["dir"] for step in build("saxml", "provision")["steps"]]
+def test_stages_are_created_in_order_and_destroyed_in_reverse() -> None:
+    created = [step["dir"] for step in build("saxml", "provision")["steps"]]
     removed = [step["dir"] for step in build("saxml", "destroy")["steps"]]
-    assert made == ["stages/1-base", "stages/2-cluster", "stages/4-load", "stages/4-load"]
+    assert created == ["stages/1-base", "stages/2-cluster", "stages/4-load", "stages/4-load"]
     assert removed == ["stages/4-load", "stages/2-cluster", "stages/1-base"]
 
 
-def test_a_build_runs_as_the_automation_account_and_is_found_by_its_tag() -> None:
+def test_build_has_automation_account_and_tag() -> None:
     found = build("saxml", "provision")
     assert found["serviceAccount"] == "projects/my-project/serviceAccounts/${_SERVICE_ACCOUNT}"
     assert found["substitutions"]["_SERVICE_ACCOUNT"] == "saxml-automation@my-project.iam.gserviceaccount.com"
     assert found["tags"] == ["saxml-infra-deployment", "provision"]
 
 
-def test_what_one_stage_gives_reaches_the_next() -> None:
+def test_stage_outputs_reach_the_next_stage() -> None:
     script = build("training", "provision")["steps"][1]["args"][1]
     assert 'terraform output -json base)") > base.auto.tfvars.json' in script
 
 
-def test_the_last_step_names_everything() -> None:
+def test_machine_type_of_builds() -> None:
+    spec = example("saxml").spec
+    automation = spec.automation.model_copy(update={"build_machine_type": "e2-highcpu-32"})
+    found = example("saxml").model_copy(update={"spec": spec.model_copy(update={"automation": automation})})
+    options = [yaml.safe_load(each)["options"] for each in builds(found).values()]
+    assert [each["machineType"] for each in options] == ["E2_HIGHCPU_32"] * 3
+    assert "machineType" not in build("saxml", "provision")["options"]
+
+
+def test_last_step_lists_all_resources() -> None:
     step = build("training", "provision")["steps"][-1]
-    assert step["id"] == "tell what was made"
+    assert step["id"] == "show resources and outputs"
     assert "cd ../2-cluster && terraform state list" in step["args"][1]
 
 
-def test_a_build_acts_as_nobody_but_itself(tmp_path: Path) -> None:
+def test_build_impersonates_no_account(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "build")
-    workspace.lay_out()
-    for stage in stages(example("training")):
+    workspace.copy_modules()
+    for stage in compile_stages(example("training")):
         workspace.write_for_builds(stage)
     written = orjson.loads((tmp_path / "build/stages/2-cluster/environment.auto.tfvars.json").read_bytes())
     assert written["bootstrap"] == {"service_account": None}
     assert written["cluster"]["name"] == "training-cluster"
     assert (tmp_path / "build/modules/network/main.tf").exists()
+
+
+def triton(namespace: str = "triton") -> TritonService:
+    [document] = load_path(EXAMPLES / "models" / "densenet-triton-mesh.yaml")
+    return TritonService("densenet-mesh", namespace, manifests(parse_valid(document)), ["densenet_onnx"])
+
+
+def triton_steps(verb: str) -> dict[str, Any]:
+    found = yaml.safe_load(builds(example("triton"), [triton()])[f"cloudbuild.{verb}.yaml"])
+    return {step["id"]: step for step in found["steps"]}
+
+
+def test_mesh_and_services_are_deployed_after_terraform_and_checked() -> None:
+    assert list(triton_steps("provision")) == [
+        "apply 1-base",
+        "apply 2-cluster",
+        "apply 3-serving",
+        "create namespaces",
+        "deploy ingress gateway",
+        "deploy densenet-mesh",
+        "check densenet-mesh",
+        "show resources and outputs",
+    ]
+    files = builds(example("triton"), [triton()])
+    assert "istio-ingressgateway" in files["manifests/ingress.yaml"]
+    kinds = [each["kind"] for each in yaml.safe_load_all(files["manifests/namespaces.yaml"])]
+    assert kinds == ["Namespace", "ServiceAccount"]
+    assert "kind: VirtualService" in files["manifests/densenet-mesh.yaml"]
+
+
+def test_environment_without_mesh_and_services_only_runs_terraform() -> None:
+    assert not [name for name in builds(example("saxml")) if name.startswith("manifests/")]
+
+
+def run_step(step: dict[str, Any], folder: Path, failing: str) -> tuple[int, list[str]]:
+    """Run the script of a step with programs that record their calls; kubectl fails on calls that contain `failing`."""
+    log = folder / "calls"
+    for name, failure in (("gcloud", ""), ("kubectl", failing)):
+        program = folder / name
+        test = f'case "$*" in *"{failure}"*) exit 22;; esac\n' if failure else ""
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >> {log}\n{test}')
+        program.chmod(0o755)
+    path = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    done = subprocess.run([step["entrypoint"], *step["args"]], env=path, cwd=folder, timeout=60, check=False)
+    return done.returncode, log.read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("failing", "status"),
+    [
+        ("", 0),
+        ("rollout status deployment/densenet-mesh-canary", 22),
+        ("/v2/health/ready", 22),
+        ("/v2/models/densenet_onnx/ready", 22),
+    ],
+)
+def test_health_check_fails_unless_servers_and_models_are_ready(tmp_path: Path, failing: str, status: int) -> None:
+    found, calls = run_step(triton_steps("provision")["check densenet-mesh"], tmp_path, failing)
+    assert found == status
+    assert calls[0].startswith("gcloud container clusters get-credentials triton-cluster")
+    assert failing in calls[-1]
+
+
+def test_namespaces_are_deleted_before_the_cluster() -> None:
+    steps = triton_steps("destroy")
+    assert next(iter(steps)) == "delete namespaces"
+    assert "kubectl delete namespace triton --ignore-not-found" in steps["delete namespaces"]["args"][1]
+
+
+def test_protected_cluster_keeps_its_namespaces(tmp_path: Path) -> None:
+    found = yaml.safe_load(builds(small("  addons: {mesh: true}\n"))["cloudbuild.destroy.yaml"])
+    assert found["steps"][0]["id"] == "check protection"
+    done = subprocess.run(["sh", *found["steps"][0]["args"]], capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    assert (done.returncode, b"spec.deletionProtection" in done.stderr) == (1, True)
+    assert "delete namespace" not in str(found)
+
+
+def test_service_in_another_namespace_is_refused() -> None:
+    with pytest.raises(InvalidDocument, match="must be a namespace of the environment, got default"):
+        builds(example("triton"), [triton("default")])
+
+
+def test_lock_file_of_a_stage_is_kept(tmp_path: Path) -> None:
+    workspace = Workspace(tmp_path / "build")
+    workspace.copy_modules()
+    lock = workspace.stage("1-base") / ".terraform.lock.hcl"
+    lock.write_text("# checksums\n")
+    workspace.copy_modules()
+    assert lock.read_text() == "# checksums\n"

@@ -1,4 +1,4 @@
-"""Every field of an Environment has an effect: with another value something else is made, built or put into the cluster."""
+"""Every field of an Environment has an effect: another value changes a resource, a build or the cluster."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import pytest
 from pydantic import BaseModel
 from tests.support import environments
 
-from sliceworks.base import yamls
-from sliceworks.infra import cloudbuild, manager
-from sliceworks.infra.cluster import compose, secrets
-from sliceworks.infra.cluster.releases import releases
-from sliceworks.infra.stages import stages
-from sliceworks.infra.workspaces import modules
-from sliceworks.rehearsal.contents import published, with_roles
+from sliceworks.base import yaml_documents
+from sliceworks.infra import cloudbuild, infrastructure_manager
+from sliceworks.infra.cluster import composition
+from sliceworks.infra.cluster.addon import required_releases
+from sliceworks.infra.stack import modules_folder
+from sliceworks.infra.stages import compile_stages
+from sliceworks.platform.cluster_contents import add_graph_roles, load_published_graphs
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment, EnvironmentSpec
-from sliceworks.training.queues import manifests
+from sliceworks.training.queues import build_manifests
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ region: us-central2
 zones: [us-central2-b]
 state: {{prefix: states}}
 automation: {{bucket: my-automation}}
-cluster: {{private: {{controlPlaneRange: 10.3.0.0/28}}, maintenance: {{}}}}
+cluster: {{private: {{controlPlaneRange: 10.3.0.0/28}}}}
 pools:
   cpu: {{cpu: {{nodes: 1, taints: [{{key: only}}]}}, some: {{autoscaling: {{max: 3}}}}}}
   tpu: {{tpu: {{type: v4-16, taints: [{{key: only}}]}}}}
@@ -57,8 +57,12 @@ queues: {{sharing: cohort}}
 teams: {{research: {{shares: {{v4-16: {{chips: 8}}}}}}, writing: {{}}}}
 """
 EXISTING = {"network": {"existing": {"network": "core", "subnet": "gke"}}}
+WINDOW = {"start": "2026-01-10T00:00:00Z", "end": "2026-01-10T06:00:00Z", "recurrence": "FREQ=WEEKLY;BYDAY=SA"}
+EXCLUSION = {"launch": {"start": "2026-02-01T00:00:00Z", "end": "2026-05-01T00:00:00Z", "scope": "NO_UPGRADES"}}
+KEY = "projects/keys/locations/us-central2/keyRings/ml/cryptoKeys/gke"
 POOL: Object = {
     "zones": ["us-central2-c"],
+    "maxPods": 16,
     "disk.type": "pd-ssd",
     "disk.gib": 300,
     "labels": {"a": "b"},
@@ -85,16 +89,18 @@ ANOTHER: Object = {
     "automation.create": False,
     "automation.bucket": "your-automation",
     "automation.location": "us",
-    "automation.serviceAccount": "somebody-else",
+    "automation.serviceAccount": "another-owner",
     "automation.services": ["dns.googleapis.com"],
     "automation.roles": ["roles/dns.admin"],
     "automation.cloudBuild": False,
+    "automation.buildMachineType": "e2-highcpu-32",
     "network.name": "mine",
     "network.subnet.name": "mine",
     "network.subnet.nodes": "10.1.0.0/20",
     "network.subnet.pods": "10.2.0.0/20",
     "network.subnet.services": "10.4.0.0/20",
     "network.nat": False,
+    "network.flowLogs": True,
     "network.existing": EXISTING["network"]["existing"],
     "network.existing.hostProject": ("shared-net", EXISTING),
     "network.existing.network": ("other", EXISTING),
@@ -107,14 +113,30 @@ ANOTHER: Object = {
     "cluster.zonal": True,
     "cluster.version": "1.33",
     "cluster.releaseChannel": "rapid",
-    "cluster.autoUpgrade": (False, {"cluster.releaseChannel": "none"}),
+    "cluster.autoUpgrade": False,
     "cluster.private": None,
     "cluster.private.nodes": False,
     "cluster.private.endpoint": True,
     "cluster.private.controlPlaneRange": "10.5.0.0/28",
     "cluster.private.authorizedNetworks": {"office": "198.51.100.0/24"},
-    "cluster.maintenance": None,
+    "cluster.private.dnsEndpoint": False,
     "cluster.maintenance.start": "05:00",
+    "cluster.maintenance.recurring": WINDOW,
+    "cluster.maintenance.recurring.start": ("2026-01-10T01:00:00Z", {"cluster.maintenance.recurring": WINDOW}),
+    "cluster.maintenance.recurring.end": ("2026-01-10T07:00:00Z", {"cluster.maintenance.recurring": WINDOW}),
+    "cluster.maintenance.recurring.recurrence": ("FREQ=DAILY", {"cluster.maintenance.recurring": WINDOW}),
+    "cluster.maintenance.exclusions": EXCLUSION,
+    "cluster.maintenance.exclusions.launch.start": ("2026-03-01T00:00:00Z", {"cluster.maintenance.exclusions": EXCLUSION}),
+    "cluster.maintenance.exclusions.launch.end": ("2026-06-01T00:00:00Z", {"cluster.maintenance.exclusions": EXCLUSION}),
+    "cluster.maintenance.exclusions.launch.scope": ("NO_MINOR_UPGRADES", {"cluster.maintenance.exclusions": EXCLUSION}),
+    "cluster.security.secretsKey": KEY,
+    "cluster.security.bootDiskKey": KEY,
+    "cluster.security.binaryAuthorization": True,
+    "cluster.security.posture": "basic",
+    "cluster.security.intranodeVisibility": True,
+    "cluster.security.controlPlaneLogs": ["APISERVER"],
+    "cluster.security.group": "gke-security-groups@example.com",
+    "cluster.security.kubeletReadOnlyPort": True,
     **{f"pools.{kind}.{kind}.{path}": value for kind in ("cpu", "tpu", "gpu") for path, value in POOL.items()},
     "pools.cpu.cpu.machineType": "e2-medium",
     "pools.cpu.cpu.nodes": 2,
@@ -137,7 +159,7 @@ ANOTHER: Object = {
     "identities.nodes.existing": "there@my-project.iam.gserviceaccount.com",
     "identities.nodes.roles": ["roles/logging.logWriter"],
     "identities.workloads.trainer.existing": "there@my-project.iam.gserviceaccount.com",
-    "identities.workloads.trainer.roles": ["roles/logging.logWriter"],
+    "identities.workloads.trainer.roles": ["roles/pubsub.publisher"],
     "identities.workloads.trainer.namespace": "elsewhere",
     "identities.workloads.trainer.serviceAccount": "worker",
     "buckets.my-data.location": "us",
@@ -152,6 +174,8 @@ ANOTHER: Object = {
     "registry.build": ["controllers"],
     "tensorboard.name": "mine",
     "loadMetrics.topic": "mine",
+    "loadMetrics.schemaName": "mine",
+    "loadMetrics.subscription": "mine",
     "loadMetrics.dataset": "mine",
     "loadMetrics.table": "mine",
     "loadMetrics.location": "us",
@@ -172,6 +196,8 @@ ANOTHER: Object = {
     "addons.image": "registry.example/controllers:1",
     "addons.gateway": True,
     "addons.mesh": True,
+    "addons.meshChannel": ("rapid", {"addons.mesh": True}),
+    "addons.ingressNamespace": ("edge", {"addons.mesh": True}),
     "addons.versions.jobset": "v0.11.0",
     "addons.versions.kueue": "v0.14.0",
     "addons.versions.configConnector": "1.150.0",
@@ -195,21 +221,21 @@ ANOTHER: Object = {
     "teams.research.shares.v4-16.chips": 4,
     "teams.research.shares.v4-16.borrow": 2,
     "teams.research.shares.v4-16.lend": 2,
-    "teams.research.mostJobs": 7,
+    "teams.research.maxJobs": 7,
 }
 """Another value for each field, by its path; with it what must be changed for that, before and on both sides."""
 WITHOUT: dict[str, str] = {}
-"""Fields that rightly change nothing that is made, and why."""
+"""Fields that correctly have no effect on outputs, and why."""
 
 
 def environment(changed: Object) -> Environment:
-    """The whole document with other values at some paths."""
-    [document] = yamls.load_all(WHOLE, "environment.yaml")
+    """The full document with other values at some paths."""
+    [document] = yaml_documents.load_all(WHOLE, "environment.yaml")
     spec = deepcopy(document.data)
     for path, value in changed.items():
         _put(spec, path.split("."), deepcopy(value))
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Environment", "metadata": {"name": "whole"}}
-    [document] = yamls.load_all(orjson.dumps({**head, "spec": spec}).decode(), "environment.yaml")
+    [document] = yaml_documents.load_all(orjson.dumps({**head, "spec": spec}).decode(), "environment.yaml")
     found, problems = documents.check(document)
     assert problems == []
     assert isinstance(found, Environment)
@@ -228,51 +254,51 @@ def _put(spec: Any, path: list[str], value: Any) -> None:
 
 
 def produced(found: Environment) -> bytes:
-    """All that comes of an environment: Terraform's variables, builds, deployments, and the objects of its cluster."""
-    graphs = [each.data for each in published(found, FOLDER)]
-    found = with_roles(found, tuple(graphs))
+    """All outputs of an environment: Terraform variables, builds, deployments, and cluster objects."""
+    graphs = [each.data for each in load_published_graphs(found, FOLDER)]
+    found = add_graph_roles(found, tuple(graphs))
     registries = found.spec.self_service.model_registries if found.spec.self_service else ()
-    given = compose.Given(
-        queues=manifests(found) if found.spec.addons.kueue or found.spec.teams else [],
+    inputs = composition.ClusterInputs(
+        queues=build_manifests(found) if found.spec.addons.kueue or found.spec.teams else [],
         graphs=graphs,
         secrets={each.secret: {"key": "x"} for each in registries},
-        releases=environments.brought(found),
+        releases=environments.required_release_objects(found),
     )
     whole = {
-        "stages": [asdict(each) for each in stages(found)],
+        "stages": [asdict(each) for each in compile_stages(found)],
         "builds": cloudbuild.builds(found),
-        "inputs": [manager.inputs(found, each) for each in manager.deployments(found)],
-        "scripts": manager.scripts(found),
-        "releases": [asdict(each) for each in releases(found.spec)],
-        "files": [str(each) for each in secrets.missing(found, Path("/nowhere"))],
-        "steps": [(each.name, each.objects) for each in compose.steps(found, given)],
+        "inputs": [infrastructure_manager.inputs(found, each) for each in infrastructure_manager.deployments(found)],
+        "scripts": infrastructure_manager.scripts(found),
+        "releases": [asdict(each) for each in required_releases(found.spec)],
+        "files": [str(each) for each in composition.missing_secret_files(found, Path("/nowhere"))],
+        "steps": [(each.name, each.objects) for each in composition.compose_steps(found, inputs)],
     }
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS, default=str)
 
 
 @pytest.fixture(autouse=True)
 def _files_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yamls, "load_path", lambda path: deepcopy(_documents(path)))
+    monkeypatch.setattr(yaml_documents, "load_path", lambda path: deepcopy(_documents(path)))
 
 
-_read = yamls.load_path
+_read = yaml_documents.load_path
 
 
 @cache
-def _documents(path: Path) -> list[yamls.Document]:
+def _documents(path: Path) -> list[yaml_documents.Document]:
     return _read(path)
 
 
 @cache
 def usual() -> bytes:
-    """What comes of the document as it is."""
+    """The outputs of the unchanged document."""
     return produced(environment({}))
 
 
 @pytest.mark.parametrize("path", ANOTHER)
-def test_another_value_gives_something_else(path: str) -> None:
-    given = ANOTHER[path]
-    value, *around = given if isinstance(given, tuple) else (given,)
+def test_changed_field_changes_an_output(path: str) -> None:
+    alternative = ANOTHER[path]
+    value, *around = alternative if isinstance(alternative, tuple) else (alternative,)
     common = around[0] if around else {}
     before = around[1] if len(around) > 1 else {}
     found = produced(environment({**common, path: value}))
@@ -280,13 +306,13 @@ def test_another_value_gives_something_else(path: str) -> None:
     assert not same, f"{path} changes nothing"
 
 
-def test_every_field_is_tried() -> None:
+def test_every_field_is_covered() -> None:
     tried = {each for path in ANOTHER for each in _fields_of(path)}
     assert sorted(set(_fields(EnvironmentSpec, set())) - tried) == sorted(WITHOUT)
 
 
 def _fields(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[str]:
-    """Every field of a document, by the model that has it."""
+    """Every field of a document, with its model."""
     if model in seen:
         return
     seen.add(model)
@@ -304,7 +330,7 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _fields_of(path: str) -> Iterator[str]:
-    """The fields that a path goes through. Names of things and numbers in lists are no fields."""
+    """The fields on a path, without names of map entries and list indexes."""
     model: type[BaseModel] | None = EnvironmentSpec
     inner: list[type[BaseModel]] = []
     for part in path.split("."):
@@ -322,14 +348,16 @@ def _is_container(annotation: Any) -> bool:
     return any(typing.get_origin(each) in (dict, list) for each in (annotation, *typing.get_args(annotation)))
 
 
-@pytest.mark.parametrize("folder", sorted(file.parent for file in modules().rglob("variables.tf")), ids=lambda each: each.name)
-def test_every_variable_of_a_module_is_used_in_it(folder: Path) -> None:
-    """What a document says goes into Terraform's variables; there it must go on."""
+@pytest.mark.parametrize(
+    "folder", sorted(file.parent for file in modules_folder().rglob("variables.tf")), ids=lambda each: each.name
+)
+def test_every_module_variable_is_used(folder: Path) -> None:
+    """Values of a document become Terraform variables, which the module must use."""
     declared = (folder / "variables.tf").read_text()
     used = re.sub(r'(?m)^variable "\w+" \{$', "", "\n".join(file.read_text() for file in folder.glob("*.tf")))
     for name in re.findall(r'(?m)^variable "(\w+)"', declared):
         assert re.search(rf"\bvar\.{name}\b", used), f"{folder.name}: {name}"
-    handed_on = (modules() / "modules").rglob("*.tf") if folder.parent.name == "stages" else ()
+    handed_on = (modules_folder() / "modules").rglob("*.tf") if folder.parent.name == "stages" else ()
     rest = "\n".join(file.read_text() for file in (*folder.glob("*.tf"), *handed_on) if file.name != "variables.tf")
     for part in re.findall(r"(?m)^ {4,}(\w+) += (?:optional|string|number|bool|list|map|object)\b", declared):
         assert re.search(rf"\.{part}\b", rest), f"{folder.name}: {part} of an object"

@@ -1,4 +1,4 @@
-"""Faults in the middle of real Terraform's work on a twin: a clear line, nothing twice, the next apply goes on, destroy works."""
+"""Faults during real Terraform runs on a twin: a clear error, nothing created twice, the next apply resumes, destroy works."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING
 
 import orjson
 import pytest
-from tests.support.interrupts import heeding
-from tests.support.proxies import Wire
-from tests.support.sites import DOCUMENT, SPEED, STAGE, Twin, apply_base, began, twin_at
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
+from tests.support.sigint import with_sigint
+from tests.support.tcp_proxy import TcpProxy
+from tests.support.terraform_twin import DOCUMENT, SPEED, STAGE, Twin, apply_base, ignore_stage, twin_at
 
 from sliceworks.base.errors import CloudNotFound, SliceworksError
-from sliceworks.infra.journal import FILE
-from sliceworks.infra.targets import TwinTarget
-from sliceworks.infra.workspaces import Workspace
+from sliceworks.infra.stack import Workspace
+from sliceworks.infra.target import TwinTarget
+from sliceworks.infra.terraform import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sliceworks.infra.environments import Site
+    from sliceworks.infra.stack import Stack
 
 pytestmark = [
     pytest.mark.real,
     pytest.mark.long(80),
-    pytest.mark.skipif(os.environ.get("SLICEWORKS_REAL") != "1", reason="starts Terraform many times: make test-real does it"),
+    pytest.mark.skipif(os.environ.get("SLICEWORKS_REAL") != "1", reason="starts Terraform many times: run by make test-real"),
     pytest.mark.timeout(600),
 ]
 WHOLE = ["data", "network", "network-router", "network-us-central2", "nodes", "runs"]
@@ -48,39 +48,39 @@ def whole(name: str) -> list[str]:
     return [f"{name}-{each}" for each in WHOLE]
 
 
-def failure(site: Site) -> SliceworksError:
+def failure(site: Stack) -> SliceworksError:
     with pytest.raises(SliceworksError) as caught:
         apply_base(site)
     return caught.value
 
 
-def is_finished(site: Site) -> bool:
-    """Whether a plan finds nothing more to do."""
+def is_finished(site: Stack) -> bool:
+    """Whether a plan has no changes."""
     return all(change.action in ("noop", "read") for change in next(site.plan()).changes)
 
 
-def remove(site: Site) -> None:
-    for _ in site.destroy(began):
+def remove(site: Stack) -> None:
+    for _ in site.destroy(ignore_stage):
         pass
 
 
 REFUSALS = (
-    ("fault: QuotaExceeded, match: {method: networks.create}, count: 1", "Insufficient regional quota", "ask for more quota"),
+    ("fault: QuotaExceeded, match: {method: networks.create}, count: 1", "Insufficient regional quota", "request more quota"),
     ("fault: PermissionDenied, match: {method: networks.create}, count: 1", "compute.networks.create", "spec.automation.roles"),
     ("fault: ExpiredCredentials, match: {method: networks.create}, count: 2", "invalid authentication", "gcloud auth"),
 )
 
 
-def test_refusals_are_one_line_and_the_next_apply_goes_on(twin: Twin, tmp_path: Path) -> None:
+def test_rejection_is_one_line_and_the_next_apply_resumes(twin: Twin, tmp_path: Path) -> None:
     site = twin.site(twin.document(tmp_path, "refused"))
     for trouble, says, hint in REFUSALS:
         twin.inject(tmp_path, trouble)
         error = failure(site)
         assert (says in error.message, hint in error.hint, "\n" in error.message) == (True, True, False), error
     apply_base(site)
-    assert twin.there("refused") == whole("refused")
+    assert twin.existing_resources("refused") == whole("refused")
     remove(site)
-    assert twin.there("refused") == []
+    assert twin.existing_resources("refused") == []
 
 
 LOST = ("networks.create", "buckets.insert", "serviceAccounts.create", "tensorboards.create")
@@ -88,130 +88,130 @@ MADE = (
     ("/storage/v1/b/lost-data", "timeCreated"),
     ("/compute/v1/projects/my-project/global/networks/lost-network", "creationTimestamp"),
 )
-"""Where the cloud says when a thing was made."""
+"""The creation time fields of the cloud."""
 
 
-def test_what_was_made_without_an_answer_is_taken_over_and_not_made_twice(twin: Twin, tmp_path: Path) -> None:
+def test_resource_created_without_response_is_imported(twin: Twin, tmp_path: Path) -> None:
     site = twin.site(twin.document(tmp_path, "lost"))
     twin.inject(tmp_path, *(f"fault: LostAnswers, match: {{method: {method}}}, count: 1" for method in LOST))
     assert "the connection was lost" in failure(site).hint
     assert len(site.workspace.stage(STAGE).joinpath(FILE).read_bytes().splitlines()) == len(LOST)
     first = [twin.ask("GET", path)[key] for path, key in MADE]
     apply_base(site)
-    assert twin.there("lost") == whole("lost")
+    assert twin.existing_resources("lost") == whole("lost")
     assert [twin.ask("GET", path)[key] for path, key in MADE] == first
     assert is_finished(site)
     remove(site)
-    assert twin.there("lost") == []
+    assert twin.existing_resources("lost") == []
 
 
-def test_destroy_finds_what_nobody_knows_of(twin: Twin, tmp_path: Path) -> None:
+def test_destroy_finds_unconfirmed_resources(twin: Twin, tmp_path: Path) -> None:
     site = twin.site(twin.document(tmp_path, "orphans"))
     twin.inject(tmp_path, *(f"fault: LostAnswers, match: {{method: {method}}}, count: 1" for method in LOST))
     failure(site)
-    assert twin.there("orphans") == [f"orphans-{each}" for each in ("data", "network", "nodes", "runs")]
+    assert twin.existing_resources("orphans") == [f"orphans-{each}" for each in ("data", "network", "nodes", "runs")]
     remove(site)
-    assert twin.there("orphans") == []
+    assert twin.existing_resources("orphans") == []
 
 
 def held(kind: str, seconds: int = 5) -> str:
-    """One of a kind is made, but its answer comes so much later by this machine's clock: much is still to do until then."""
+    """One resource of a kind is created, but its response is delayed by this much real time."""
     return f"name: held-{kind}, fault: SlowAnswers, seconds: {seconds * SPEED}, match: {{method: {kind}.create}}, count: 1"
 
 
-def begun(twin: Twin, file: Path, site: Site, things: int, stage: str = STAGE) -> subprocess.Popen[str]:
-    """An apply in processes of its own, which has begun to make so many things."""
+def begun(twin: Twin, file: Path, site: Stack, things: int, stage: str = STAGE) -> subprocess.Popen[str]:
+    """An apply in its own processes that has started to create this many resources; earlier runs may have left a journal."""
+    journal = site.workspace.stage(stage) / FILE
+    before = journal.read_bytes() if journal.exists() else b""
     command = [sys.executable, "-m", "sliceworks", "env", "apply", "--twin", "-f", str(file)]
     environment = {**os.environ, "SLICEWORKS_HOME": str(twin.home)}
-    process = subprocess.Popen(heeding(command), env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    journal = site.workspace.stage(stage) / FILE
-    for _ in range(6000):
-        if journal.exists() and len(journal.read_bytes().splitlines()) >= things:
+    process = subprocess.Popen(with_sigint(command), env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    for _ in range(12000):
+        if journal.exists() and (content := journal.read_bytes()) != before and len(content.splitlines()) >= things:
             return process
         assert process.poll() is None, process.stderr and process.stderr.read()
         time.sleep(0.01)
     raise AssertionError("nothing was begun")
 
 
-def test_killed_at_any_moment_the_next_apply_goes_on(twin: Twin, tmp_path: Path) -> None:
+def test_apply_resumes_after_a_kill(twin: Twin, tmp_path: Path) -> None:
     file = twin.document(tmp_path, "killed")
     site = twin.site(file)
-    for things, kind in ((1, "networks"), (4, "subnetworks")):
+    for kind in ("networks", "subnetworks"):
         twin.inject(tmp_path, held(kind))
-        process = begun(twin, file, site, things)
+        process = begun(twin, file, site, 1)
         os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     apply_base(site)
-    assert twin.there("killed") == whole("killed")
+    assert twin.existing_resources("killed") == whole("killed")
     assert is_finished(site)
     remove(site)
-    assert twin.there("killed") == []
+    assert twin.existing_resources("killed") == []
 
 
 CLUSTER = "  pools: {cpu: {cpu: {nodes: 1}}}\n"
 
 
-def test_a_cluster_that_was_being_made_is_taken_over_without_its_first_pool(twin: Twin, tmp_path: Path) -> None:
+def test_partly_created_cluster_is_imported_without_default_pool(twin: Twin, tmp_path: Path) -> None:
     file = twin.document(tmp_path, "half")
     file.write_text(file.read_text() + CLUSTER)
     site = twin.site(file)
     process = begun(twin, file, site, 1, "2-cluster")
     os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=30)
-    for _ in site.apply(began):
+    process.communicate(timeout=120)
+    for _ in site.apply(ignore_stage):
         pass
     pools = twin.ask("GET", "/container/v1/projects/my-project/locations/us-central2/clusters/half-cluster/nodePools")
     assert [pool["name"] for pool in pools["nodePools"]] == ["cpu"]
     assert all(change.action in ("noop", "read") for planned in site.plan() for change in planned.changes)
     remove(site)
-    assert twin.there("half") == []
+    assert twin.existing_resources("half") == []
 
 
-def test_after_ctrl_c_the_next_apply_goes_on(twin: Twin, tmp_path: Path) -> None:
+def test_apply_resumes_after_ctrl_c(twin: Twin, tmp_path: Path) -> None:
     file = twin.document(tmp_path, "stopped")
     site = twin.site(file)
     twin.inject(tmp_path, held("networks"))
     process = begun(twin, file, site, 3)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=120)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
+    _, output = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
     apply_base(site)
-    assert twin.there("stopped") == whole("stopped")
+    assert twin.existing_resources("stopped") == whole("stopped")
     remove(site)
-    assert twin.there("stopped") == []
+    assert twin.existing_resources("stopped") == []
 
 
-def test_a_connection_that_is_lost_for_a_while(twin: Twin, tmp_path: Path) -> None:
+def test_lost_connection_is_retried(twin: Twin, tmp_path: Path) -> None:
     site = twin.site(twin.document(tmp_path, "cut"))
-    wire = Wire(twin.address)
-    journal = site.workspace.stage(STAGE) / FILE
-    told: list[SliceworksError] = []
+    wire = TcpProxy(twin.address)
+    reported: list[SliceworksError] = []
     cut_off = replace(site, target=TwinTarget(address=wire.address, token=twin.token))
-    worker = threading.Thread(target=lambda: told.append(failure(cut_off)))
-    twin.inject(tmp_path, held("networks", 60))  # it is lost with the connection: nobody waits for it
+    worker = threading.Thread(target=lambda: reported.append(failure(cut_off)))
+    twin.inject(tmp_path, held("networks", 60))  # it is lost with the connection: no client waits for it
     worker.start()
-    eventually(lambda: journal.exists() and len(journal.read_bytes().splitlines()) >= 2, 120, "two things are begun")
+    eventually(lambda: "cut-network" in twin.existing_resources("cut"), 240, "the network exists, and its response is delayed")
     wire.cut()
     time.sleep(1)
-    wire.mend()
-    worker.join(200)
+    wire.restore()
+    worker.join(400)
     wire.cut()
-    assert "the connection was lost" in told[0].hint
+    assert "the connection was lost" in reported[0].hint
     apply_base(site)
-    assert twin.there("cut") == whole("cut")
+    assert twin.existing_resources("cut") == whole("cut")
     remove(site)
-    assert twin.there("cut") == []
+    assert twin.existing_resources("cut") == []
 
 
-def test_a_lock_of_somebody_else_is_named_and_freed_by_hand(twin: Twin, tmp_path: Path) -> None:
+def test_foreign_lock_is_reported_and_unlocked_manually(twin: Twin, tmp_path: Path) -> None:
     file = twin.document(tmp_path, "locked")
     site = twin.site(file)
     info = {"ID": "1700", "Operation": "OperationTypeApply", "Who": "ann@laptop", "Version": "1.11.4"}
     lock = f"locked/terraform/{STAGE}/default.tflock"
     twin.upload("locked-automation", lock, orjson.dumps({**info, "Created": "2026-11-14T10:00:00Z", "Path": "gs://locked"}))
     error = failure(site)
-    assert "ann@laptop is at work on it since 2026-11-14 10:00:00" in error.hint
+    assert "locked by ann@laptop since 2026-11-14 10:00:00" in error.hint
     assert f"`sliceworks env unlock {STAGE} " in error.hint
     number = error.hint.partition(f"unlock {STAGE} ")[2].partition("`")[0]
     freed = twin.run("env", "unlock", STAGE, number, "--twin", "-f", str(file))
@@ -220,7 +220,7 @@ def test_a_lock_of_somebody_else_is_named_and_freed_by_hand(twin: Twin, tmp_path
     remove(site)
 
 
-def test_the_state_of_the_first_stage_ends_in_the_bucket_that_it_makes(twin: Twin, tmp_path: Path) -> None:
+def test_state_of_the_first_stage_moves_to_its_bucket(twin: Twin, tmp_path: Path) -> None:
     file = tmp_path / "environment.yaml"
     made_here = "automation: {bucket: first-states, serviceAccount: robot-two}"
     file.write_text(re.sub(r"automation: .*", made_here, DOCUMENT.format(name="first")))
@@ -236,7 +236,7 @@ def test_the_state_of_the_first_stage_ends_in_the_bucket_that_it_makes(twin: Twi
         twin.ask("GET", "/storage/v1/b/first-states")
 
 
-def test_no_secret_is_in_files_or_states(twin: Twin, tmp_path: Path) -> None:
+def test_files_and_states_have_no_secrets(twin: Twin, tmp_path: Path) -> None:
     file = twin.document(tmp_path, "quiet")
     site = twin.site(file)
     twin.inject(tmp_path, "fault: PermissionDenied, match: {method: networks.create}, count: 1")

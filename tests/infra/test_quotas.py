@@ -1,4 +1,4 @@
-"""Quotas: what pools count, against what a region has left, as Compute Engine tells it."""
+"""Quotas: the usage of pools against the remaining regional quota of Compute Engine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.cloud_http import served_cloud
 
-from sliceworks.base.yamls import load_all
+from sliceworks.base.yaml_documents import load_all
 from sliceworks.cli import main
-from sliceworks.infra import quotas
-from sliceworks.infra.targets import Target, TwinTarget
+from sliceworks.infra import preflight
+from sliceworks.infra.target import Target, TwinTarget
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
 
@@ -39,55 +39,64 @@ def environment() -> Environment:
     return found
 
 
-def test_what_pools_count() -> None:
+def test_usage_of_pools() -> None:
     counted: dict[str, float] = {}
-    for demand in quotas.demands(environment().spec):
-        counted[demand.metric] = counted.get(demand.metric, 0.0) + demand.each * len(demand.made)
+    for demand in preflight.quota_demands(environment().spec):
+        counted[demand.metric] = counted.get(demand.metric, 0.0) + demand.per_pool * len(demand.node_pools)
     assert counted == {
         "TPU_PODSLICE_V4": 32,
         "TPU_PODSLICE_V4_PREEMPTIBLE": 4,
         "CPUS": 16,
         "N2_CPUS": 8,
         "NVIDIA_T4_GPUS": 2,
+        "DISKS_TOTAL_GB": 2800,
     }
+
+
+def test_nodes_with_public_addresses_use_their_quota() -> None:
+    [document] = load_all(DOCUMENT.replace("  pools:", "  cluster: {private: null}\n  pools:"), "environment.yaml")
+    public = documents.read_as(document, Environment)
+    [finding] = preflight.quota_findings(public, [{"metric": "IN_USE_ADDRESSES", "limit": 8.0, "usage": 0.0}], set())
+    assert "needs 14 IN_USE_ADDRESSES in us-central2, 8 of 8 available" in finding.problem
+    assert preflight.quota_findings(environment(), [{"metric": "IN_USE_ADDRESSES", "limit": 0.0, "usage": 0.0}], set()) == []
 
 
 @pytest.mark.parametrize(
     ("quota", "there", "problem"),
     [
         ({"metric": "CPUS", "limit": 16.0, "usage": 0.0}, set(), ""),
-        ({"metric": "CPUS", "limit": 16.0, "usage": 1.0}, set(), "16 CPUS are needed in us-central2, and 15 of 16 are left"),
+        ({"metric": "CPUS", "limit": 16.0, "usage": 1.0}, set(), "needs 16 CPUS in us-central2, 15 of 16 available"),
         ({"metric": "TPU_PODSLICE_V4", "limit": 32.0, "usage": 16.0}, {"slice-0"}, ""),
-        ({"metric": "TPU_PODSLICE_V4", "limit": 16.0, "usage": 16.0}, {"slice-0"}, "16 TPU_PODSLICE_V4 are needed"),
+        ({"metric": "TPU_PODSLICE_V4", "limit": 16.0, "usage": 16.0}, {"slice-0"}, "needs 16 TPU_PODSLICE_V4"),
         ({"metric": "IN_USE_ADDRESSES", "limit": 0.0, "usage": 0.0}, set(), ""),
     ],
 )
-def test_quotas_that_do_not_reach_are_told_of(quota: dict[str, Any], there: set[str], problem: str) -> None:
-    found = quotas.findings(environment(), [quota], there)
+def test_insufficient_quota_is_reported(quota: dict[str, Any], there: set[str], problem: str) -> None:
+    found = preflight.quota_findings(environment(), [quota], there)
     assert [problem in each.problem for each in found] == ([True] if problem else [])
 
 
-def test_the_cloud_is_asked() -> None:
+def test_quota_is_read_from_the_cloud() -> None:
     with served_cloud() as served:
         limit = {"region": "us-central2", "metric": "TPU_PODSLICE_V4", "limit": 8}
         served.run(lambda cloud: cloud.services["container"].configure({"quotas": [limit]}))
-        [finding] = quotas.check(environment(), TwinTarget(address=served.url, token=served.token), known=True)
+        [finding] = preflight.check_quotas(environment(), TwinTarget(address=served.url, token=served.token), known=True)
         assert finding.path == ("spec", "pools", "tpu", "slice")
-        assert "32 TPU_PODSLICE_V4 are needed in us-central2, and 8 of 8 are left" in finding.problem
-        with pytest.raises(quotas.NotAsked, match="invalid authentication credentials"):
-            quotas.check(environment(), TwinTarget(address=served.url, token="nobody"), known=True)
+        assert "needs 32 TPU_PODSLICE_V4 in us-central2, 8 of 8 available" in finding.problem
+        with pytest.raises(preflight.QuotaCheckSkipped, match="invalid authentication credentials"):
+            preflight.check_quotas(environment(), TwinTarget(address=served.url, token="missing"), known=True)
 
 
-def test_without_credentials_nothing_is_asked_and_that_is_said(
+def test_quota_check_is_skipped_without_credentials(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(quotas.NotAsked, match="nobody is logged in here"):
-        quotas.check(environment(), Target(), known=False)
+    with pytest.raises(preflight.QuotaCheckSkipped, match="no Google Cloud credentials found"):
+        preflight.check_quotas(environment(), Target(), known=False)
     file = tmp_path / "environment.yaml"
     file.write_text(DOCUMENT[: DOCUMENT.index("    gpu:")])
     assert main.run(["env", "check", "-f", str(file)]) == 0
-    assert "quotas are not checked: nobody is logged in here" in capsys.readouterr().err
+    assert "skipping quota checks: no Google Cloud credentials found" in capsys.readouterr().err
     assert main.run(["env", "check", "-f", str(file), "--skip", "quotas"]) == 0
     assert "quotas" not in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""The client: what it sends, what it makes of answers, when it tries again."""
+"""The client: requests, error responses, retries, lists, watches and subresources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from tests.support.scripted import Feed, Scripted, answer, line, listed, pod, refusal, stream
+from tests.support.scripted_transport import Feed, Scripted, answer, line, listed, pod, refusal, stream
 
 from sliceworks.base import clock
 from sliceworks.base.errors import (
@@ -19,13 +19,13 @@ from sliceworks.base.errors import (
     TooManyRequests,
     Unreachable,
 )
-from sliceworks.kube.backoff import NEVER, Backoff, Retry
+from sliceworks.base.retry import NEVER, Backoff, Retry
+from sliceworks.base.transport import Response
 from sliceworks.kube.client import Client
-from sliceworks.kube.transport import Response
-from sliceworks.kube.well_known import DEPLOYMENT, NODE, POD
+from sliceworks.kube.resources import DEPLOYMENT, NODE, POD
 
 
-def test_reads_and_writes_name_their_place() -> None:
+def test_client_sends_requests_to_the_right_paths() -> None:
     async def main() -> None:
         transport = Scripted(*[answer({"kind": "Pod"})] * 6)
         client = Client(transport, namespace="own", field_manager="me")
@@ -55,7 +55,7 @@ def test_reads_and_writes_name_their_place() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_a_refusal_is_the_error_it_names() -> None:
+def test_status_response_raises_the_matching_error() -> None:
     async def main() -> None:
         client = Client(Scripted(NotFound('pods "a" not found', details={"name": "a", "kind": "pods"})))
         with pytest.raises(NotFound, match='pods "a" not found') as found:
@@ -68,12 +68,12 @@ def test_a_refusal_is_the_error_it_names() -> None:
 @pytest.mark.parametrize(
     ("response", "message"),
     [
-        (Response(502, {}, b"<html>\nBad gateway"), "the server answered 502: <html>"),
-        (Response(500, {}, b""), "the server answered 500"),
-        (Response(404, {}, b'{"some": "json"}'), 'the server answered 404: {"some": "json"}'),
+        (Response(502, {}, b"<html>\nBad gateway"), "the server returned HTTP 502: <html>"),
+        (Response(500, {}, b""), "the server returned HTTP 500"),
+        (Response(404, {}, b'{"some": "json"}'), 'the server returned HTTP 404: {"some": "json"}'),
     ],
 )
-def test_answers_that_are_no_status(response: Response, message: str) -> None:
+def test_error_response_without_status_raises_by_code(response: Response, message: str) -> None:
     with pytest.raises(ApiError) as found:
         clock.run(Client(Scripted(response)).get(POD, "a"), virtual=True)
     assert str(found.value) == message
@@ -81,12 +81,12 @@ def test_answers_that_are_no_status(response: Response, message: str) -> None:
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]"])
-def test_an_answer_that_is_no_object(body: bytes) -> None:
+def test_response_must_be_a_json_object(body: bytes) -> None:
     with pytest.raises(Unreachable, match="is this a Kubernetes API"):
         clock.run(Client(Scripted(Response(200, {}, body))).get(POD, "a"), virtual=True)
 
 
-def test_warnings_are_handed_on() -> None:
+def test_warnings_are_passed_to_the_callback() -> None:
     heard: list[str] = []
     header = '299 - "unknown field \\"spec.x\\"", 299 - "v1beta1 is deprecated, use v1"'
     client = Client(Scripted(answer({}, headers={"warning": header})), on_warning=heard.append)
@@ -94,7 +94,7 @@ def test_warnings_are_handed_on() -> None:
     assert heard == ['unknown field "spec.x"', "v1beta1 is deprecated, use v1"]
 
 
-def test_a_server_that_says_when_is_asked_again_then() -> None:
+def test_retry_after_is_obeyed() -> None:
     async def main() -> float:
         busy = refusal(TooManyRequests("busy"), {"retry-after": "3"})
         away = refusal(ServiceUnavailable("away"), {"retry-after": "4"})
@@ -115,14 +115,14 @@ def test_a_server_that_says_when_is_asked_again_then() -> None:
         (refusal(Conflict("changed"), {"retry-after": "1"}), Retry()),
     ],
 )
-def test_a_refusal_that_is_final(response: Response, policy: Retry) -> None:
+def test_error_without_retry_after_is_not_retried(response: Response, policy: Retry) -> None:
     transport = Scripted(response)
     with pytest.raises(ApiError):
         clock.run(Client(transport, retry=policy).get(POD, "a"), virtual=True)
     assert len(transport.requests) == 1
 
 
-def test_only_what_can_be_repeated_is_repeated_without_an_answer() -> None:
+def test_unanswered_requests_are_retried_only_if_idempotent() -> None:
     async def main() -> None:
         policy = Retry(attempts=3, backoff=Backoff(first=1, cap=10, jitter=0))
         transport = Scripted(Unreachable("x"), Unreachable("x"), answer({}), Unreachable("x"), answer({}))
@@ -142,7 +142,7 @@ def test_only_what_can_be_repeated_is_repeated_without_an_answer() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_another_policy_for_the_same_connection() -> None:
+def test_using_changes_the_retry_policy() -> None:
     transport = Scripted(Unreachable("x"))
     client = Client(transport, namespace="ml", field_manager="me").using(retry=NEVER, field_manager="you")
     assert (client.namespace, client.field_manager) == ("ml", "you")
@@ -150,13 +150,13 @@ def test_another_policy_for_the_same_connection() -> None:
         clock.run(client.get(POD, "a"), virtual=True)
 
 
-def test_a_list_tells_each_object_what_it_is() -> None:
+def test_list_sets_api_version_and_kind_of_items() -> None:
     found = clock.run(Client(Scripted(listed(pod("a"), version="9", more="t"))).list(POD, limit=1), virtual=True)
     assert (found.items[0]["apiVersion"], found.items[0]["kind"]) == ("v1", "Pod")
     assert (found.resource_version, found.continue_token) == ("9", "t")
 
 
-def test_lists_in_chunks() -> None:
+def test_list_all_reads_chunks() -> None:
     async def main() -> None:
         transport = Scripted(listed(pod("a"), version="9", more="t"), listed(pod("b"), version="9"))
         found = await Client(transport).list_all(POD, chunk=1, resource_version="5", labels="x")
@@ -170,7 +170,7 @@ def test_lists_in_chunks() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_a_list_that_expires_midway_is_read_anew_in_one_piece() -> None:
+def test_list_with_expired_token_is_read_again_in_one_request() -> None:
     async def main() -> None:
         anew = listed(pod("a"), pod("c"), version="12")
         transport = Scripted(listed(pod("a"), more="t"), Expired("too old"), anew)
@@ -179,7 +179,7 @@ def test_a_list_that_expires_midway_is_read_anew_in_one_piece() -> None:
         assert transport.requests[-1].query == (("limit", "0"),)
 
         transport = Scripted(listed(pod("a"), more="t"), Expired("too old"), anew)
-        assert [item["metadata"]["name"] async for item in Client(transport).each(POD, chunk=1)] == ["a", "c"]
+        assert [item["metadata"]["name"] async for item in Client(transport).iterate(POD, chunk=1)] == ["a", "c"]
 
         with pytest.raises(Expired):
             await Client(Scripted(Expired("too old"))).list_all(POD, chunk=1)
@@ -187,15 +187,15 @@ def test_a_list_that_expires_midway_is_read_anew_in_one_piece() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_each_object_of_a_long_list() -> None:
+def test_iterate_returns_all_objects() -> None:
     async def main() -> None:
         transport = Scripted(listed(pod("a"), pod("b"), more="t"), listed(pod("c")))
-        assert [item["metadata"]["name"] async for item in Client(transport).each(POD, chunk=2)] == ["a", "b", "c"]
+        assert [item["metadata"]["name"] async for item in Client(transport).iterate(POD, chunk=2)] == ["a", "b", "c"]
 
     clock.run(main(), virtual=True)
 
 
-def test_a_watch_is_read_whatever_its_pieces() -> None:
+def test_watch_decodes_events_across_chunks() -> None:
     async def main() -> None:
         wire = line("ADDED", pod("a")) + line("MODIFIED", pod("a", "2")) + line("BOOKMARK", {"metadata": {"resourceVersion": "3"}})
         for size in (1, 7, 50, len(wire)):
@@ -208,7 +208,7 @@ def test_a_watch_is_read_whatever_its_pieces() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_an_error_in_a_watch_is_raised_after_what_came_before() -> None:
+def test_watch_error_is_raised_after_earlier_events() -> None:
     async def main() -> None:
         feed = Feed(line("ADDED", pod("a")) + line("ERROR", Expired("too old resource version: 1 (5)").status()))
         watch = Client(Scripted(stream(feed))).watch(POD)
@@ -221,16 +221,16 @@ def test_an_error_in_a_watch_is_raised_after_what_came_before() -> None:
 
 
 @pytest.mark.parametrize("wire", [b'{"type":"ADDED"', b"nonsense\n", b'{"no":"event"}\n', b"[]\n"])
-def test_a_watch_that_breaks(wire: bytes) -> None:
+def test_broken_watch_is_unreachable(wire: bytes) -> None:
     async def main() -> None:
         async for _ in Client(Scripted(stream(Feed(wire, ended=True)))).watch(POD):
             pass
 
-    with pytest.raises(Unreachable, match="the watch"):
+    with pytest.raises(Unreachable, match="watch"):
         clock.run(main(), virtual=True)
 
 
-def test_leaving_a_watch_closes_it() -> None:
+def test_leaving_a_watch_closes_the_stream() -> None:
     async def main() -> None:
         feed = Feed(line("ADDED", pod("a")))
         watch = Client(Scripted(stream(feed))).watch(POD)
@@ -250,7 +250,7 @@ def test_subresources() -> None:
         await client.get_scale(DEPLOYMENT, "d", "ml")
         await client.evict("p", "ml", grace_period_seconds=1)
         await client.bind("p", "ml", "node-1", uid="u")
-        await client.token("robot", "ml", audiences=["me"], seconds=600)
+        await client.create_token("robot", "ml", audiences=["me"], seconds=600)
         assert [
             (request.method, request.path.removeprefix("/api/v1").removeprefix("/apis/apps/v1")) for request in transport.requests
         ] == [

@@ -1,4 +1,4 @@
-"""The reconcile loop: three outcomes by type, errors that pass and errors that last."""
+"""The reconcile loop: outcomes by type, temporary and permanent errors."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.scripted import Feed, Scripted, listed, pod, stream
+from tests.support.scripted_transport import Feed, Scripted, listed, pod, stream
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Conflict, Invalid, SliceworksError, TooManyRequests, Unreachable
-from sliceworks.kube.backoff import NEVER, Backoff
+from sliceworks.base.retry import NEVER, Backoff
 from sliceworks.kube.client import Client
 from sliceworks.kube.controller import Controller, Done, Failed, Outcome, Pending
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import Key, controller_of
-from sliceworks.kube.well_known import POD
+from sliceworks.kube.resources import POD, Key, controller_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 A = Key("d", "a")
 
 
-def looks(outcomes: list[Outcome | Exception], seconds: float, key: Key = A) -> tuple[list[float], Controller]:
-    """When a key was looked at, for as long as the outcomes last and then Done."""
+def reconcile_times(outcomes: list[Outcome | Exception], seconds: float, key: Key = A) -> tuple[list[float], Controller]:
+    """The times at which a key is reconciled: with these outcomes, then Done."""
 
     async def main() -> tuple[list[float], Controller]:
         times: list[float] = []
@@ -55,55 +54,55 @@ async def during(controller: Controller, what: Awaitable[Any]) -> None:
         await task
 
 
-def test_done_is_done() -> None:
-    times, controller = looks([], 1000)
+def test_done_is_not_requeued() -> None:
+    times, controller = reconcile_times([], 1000)
     assert times == [0]
     assert controller.outcomes == {}
 
 
-def test_pending_comes_again() -> None:
-    times, controller = looks([Pending("no quota", after=30), Pending("waits for a change")], 1000)
+def test_pending_is_requeued() -> None:
+    times, controller = reconcile_times([Pending("no quota", requeue_after=30), Pending("waits for a change")], 1000)
     assert times == [0, 30]
     assert controller.outcomes == {A: Pending("waits for a change")}
 
 
-def test_failed_waits_for_a_change(caplog: pytest.LogCaptureFixture) -> None:
-    times, controller = looks([Failed("no such topology")], 1000)
+def test_failed_is_not_requeued(caplog: pytest.LogCaptureFixture) -> None:
+    times, controller = reconcile_times([Failed("no such topology")], 1000)
     assert times == [0]
     assert controller.outcomes == {A: Failed("no such topology")}
     assert "d/a: no such topology" in caplog.text
 
 
 @pytest.mark.parametrize("error", [Unreachable("gone"), Conflict("changed"), SliceworksError("hm"), ValueError("a bug")])
-def test_errors_that_pass_are_tried_again_later_and_later(error: Exception) -> None:
-    times, _ = looks([error, error, error], 1000)
+def test_temporary_errors_are_requeued_with_backoff(error: Exception) -> None:
+    times, _ = reconcile_times([error, error, error], 1000)
     assert times == pytest.approx([0, 1, 3, 7])
 
 
-def test_a_server_that_says_when_is_heard() -> None:
-    times, _ = looks([TooManyRequests("busy", details={"retryAfterSeconds": 20})], 1000)
+def test_retry_after_delays_the_requeue() -> None:
+    times, _ = reconcile_times([TooManyRequests("busy", details={"retryAfterSeconds": 20})], 1000)
     assert times == pytest.approx([0, 20])
 
 
-def test_errors_that_last_are_a_failure() -> None:
-    times, controller = looks([Invalid("spec.x: Required value")], 1000)
+def test_permanent_errors_are_failures() -> None:
+    times, controller = reconcile_times([Invalid("spec.x: Required value")], 1000)
     assert times == [0]
     assert controller.outcomes == {A: Failed("spec.x: Required value")}
 
 
-def test_success_makes_the_next_failure_the_first() -> None:
+def test_success_resets_the_backoff() -> None:
     error = Unreachable("gone")
-    times, _ = looks([error, error, Pending(after=100), error], 1000)
+    times, _ = reconcile_times([error, error, Pending(requeue_after=100), error], 1000)
     assert times == pytest.approx([0, 1, 3, 103, 104])
 
 
 def jobs_of(delta: Delta) -> list[Key]:
-    """A pod's change concerns its Job."""
+    """Maps a change of a pod to its Job."""
     owner = controller_of(delta.object)
     return [Key("d", owner["name"])] if owner else []
 
 
-def test_changes_bring_up_keys_once_the_caches_are_full() -> None:
+def test_changes_enqueue_keys_after_the_caches_are_synced() -> None:
     async def main() -> None:
         feed, seen = Feed(), list[tuple[Key, int]]()
         owned: dict[str, Any] = {
@@ -126,7 +125,7 @@ def test_changes_bring_up_keys_once_the_caches_are_full() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_workers_share_the_work_and_never_a_key() -> None:
+def test_workers_never_process_one_key_concurrently() -> None:
     async def main() -> None:
         at_once, most, same = 0, 0, set[Key]()
 
@@ -157,7 +156,7 @@ def test_workers_share_the_work_and_never_a_key() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_a_controller_can_run_again() -> None:
+def test_controller_can_be_run_again() -> None:
     async def main() -> None:
         seen: list[Key] = []
 

@@ -1,11 +1,11 @@
-"""Discovery: asked in the new way, in the old where need be, and again only when something is missing."""
+"""Discovery: aggregated and legacy endpoints, and refresh when a resource is missing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.scripted import Answer, Scripted, answer
+from tests.support.scripted_transport import Answer, Scripted, answer
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotAcceptable, NotFound, ServiceUnavailable
@@ -13,7 +13,7 @@ from sliceworks.kube.client import Client
 from sliceworks.kube.resources import GVK
 
 if TYPE_CHECKING:
-    from sliceworks.kube.transport import Request, Response
+    from sliceworks.base.transport import Request, Response
 
 
 def entry(resource: str, kind: str, *, scope: str = "Namespaced", **more: Any) -> dict[str, Any]:
@@ -86,14 +86,14 @@ def aggregated(request: Request) -> Response:
     return answer(CORE if request.path == "/api" else GROUPS)
 
 
-def old(request: Request) -> Answer:
+def legacy(request: Request) -> Answer:
     if request.path == "/apis/away.example.com/v1":
         return ServiceUnavailable("away")
     return answer(OLD[request.path])
 
 
-def refusing(request: Request) -> Answer:
-    return NotAcceptable("no") if "apidiscovery" in request.headers["accept"] else old(request)
+def not_acceptable(request: Request) -> Answer:
+    return NotAcceptable("no") if "apidiscovery" in request.headers["accept"] else legacy(request)
 
 
 def test_aggregated_discovery_takes_two_requests() -> None:
@@ -109,8 +109,8 @@ def test_aggregated_discovery_takes_two_requests() -> None:
     clock.run(main(), virtual=True)
 
 
-@pytest.mark.parametrize("handler", [old, refusing])
-def test_the_old_endpoints_say_the_same(handler: Any) -> None:
+@pytest.mark.parametrize("handler", [legacy, not_acceptable])
+def test_legacy_endpoints_give_the_same_resources(handler: Any) -> None:
     async def main() -> None:
         discovery = Client(Scripted(handler=handler)).discovery
         node = await discovery.find("no")
@@ -134,12 +134,12 @@ def test_the_old_endpoints_say_the_same(handler: Any) -> None:
         ("thing", "example.com/v2", "things"),
     ],
 )
-def test_what_a_person_means(name: str, api_version: str, plural: str) -> None:
+def test_find_accepts_the_names_of_kubectl(name: str, api_version: str, plural: str) -> None:
     found = clock.run(Client(Scripted(handler=aggregated)).discovery.find(name), virtual=True)
     assert (found.api_version, found.plural) == (api_version, plural)
 
 
-def test_a_missing_kind_is_looked_for_again() -> None:
+def test_missing_kind_refreshes_the_cache() -> None:
     async def main() -> None:
         transport = Scripted(handler=aggregated)
         discovery = Client(transport).discovery
@@ -153,10 +153,10 @@ def test_a_missing_kind_is_looked_for_again() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_objects_of_unknown_kinds_are_discovered() -> None:
+def test_kinds_of_objects_are_discovered() -> None:
     async def main() -> None:
         client = Client(Scripted(handler=aggregated))
-        thing = await client.resource_of({"apiVersion": "example.com/v1", "kind": "Thing"})
-        assert thing.path("ml") == "/apis/example.com/v1/namespaces/ml/things"
+        obj = await client.resource_of({"apiVersion": "example.com/v1", "kind": "Thing"})
+        assert obj.path("ml") == "/apis/example.com/v1/namespaces/ml/things"
 
     clock.run(main(), virtual=True)

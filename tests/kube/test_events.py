@@ -1,4 +1,4 @@
-"""Events: counted, combined, held back, and never in the way."""
+"""Events: counted, aggregated, rate limited, and written in the background."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 from tests.support.tiny_api import TinyApi
 
 from sliceworks.base import clock
-from sliceworks.kube.backoff import NEVER
+from sliceworks.base.retry import NEVER
+from sliceworks.base.transport import InProcess
 from sliceworks.kube.client import Client
 from sliceworks.kube.events import EventRecorder
-from sliceworks.kube.inprocess import InProcess
 
 JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
@@ -25,7 +25,7 @@ def recorder(api: TinyApi, *, core: bool = False) -> EventRecorder:
     return EventRecorder(Client(InProcess(api.handle), retry=NEVER), "queues", instance="queues-0", core=core)
 
 
-def test_an_event_says_what_happened_to_what() -> None:
+def test_event_has_object_reason_and_note() -> None:
     async def main() -> None:
         api = TinyApi()
         async with recorder(api) as events:
@@ -58,7 +58,7 @@ def test_an_event_says_what_happened_to_what() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_equal_events_are_one_series() -> None:
+def test_equal_events_form_a_series() -> None:
     async def main() -> None:
         api = TinyApi()
         async with recorder(api) as events:
@@ -70,7 +70,7 @@ def test_equal_events_are_one_series() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_older_events_have_a_count() -> None:
+def test_core_events_have_a_count() -> None:
     async def main() -> None:
         api = TinyApi()
         async with recorder(api, core=True) as events:
@@ -85,7 +85,7 @@ def test_older_events_have_a_count() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_many_similar_events_are_combined() -> None:
+def test_similar_events_are_aggregated() -> None:
     async def main() -> None:
         api = TinyApi()
         async with recorder(api, core=True) as events:
@@ -98,7 +98,7 @@ def test_many_similar_events_are_combined() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_a_flood_is_held_back_and_then_let_through() -> None:
+def test_events_about_one_object_are_rate_limited() -> None:
     async def main() -> None:
         api = TinyApi()
         async with recorder(api) as events:
@@ -116,7 +116,7 @@ def test_a_flood_is_held_back_and_then_let_through() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_an_event_that_has_expired_begins_anew() -> None:
+def test_expired_event_is_created_again() -> None:
     async def main() -> None:
         api = TinyApi()
         async with recorder(api) as events:
@@ -134,7 +134,7 @@ def test_an_event_that_has_expired_begins_anew() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_telling_never_fails(caplog: pytest.LogCaptureFixture) -> None:
+def test_recording_never_fails(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         api = TinyApi()
         api.broken = lambda request: True
@@ -149,11 +149,11 @@ def test_telling_never_fails(caplog: pytest.LogCaptureFixture) -> None:
         assert len(next(iter(api.objects.values()))["note"]) == 1024
 
     clock.run(main(), virtual=True)
-    assert "an event Lost about j is dropped: broken" in caplog.text
-    assert "an event Nameless is dropped" in caplog.text
+    assert "dropped event Lost about j: broken" in caplog.text
+    assert "dropped event Nameless" in caplog.text
 
 
-def test_closing_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+def test_close_gives_up_after_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         api = TinyApi()
 
@@ -169,4 +169,4 @@ def test_closing_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> Non
         assert clock.loop_time() == pytest.approx(5)
 
     clock.run(main(), virtual=True)
-    assert "1 events were not written" in caplog.text
+    assert "dropped 1 events at shutdown" in caplog.text

@@ -1,4 +1,4 @@
-"""Credentials from a program: run when needed, told what it asks for, kept until they expire or are refused."""
+"""Credentials from exec plugins: cached until they expire or are rejected."""
 
 from __future__ import annotations
 
@@ -61,19 +61,19 @@ async def token(credentials: Credentials) -> str:
     return (await credentials.headers())["authorization"].removeprefix("Bearer ")
 
 
-def test_a_token_is_kept_until_it_is_refused(tmp_path: Path) -> None:
+def test_token_is_cached_until_it_is_rejected(tmp_path: Path) -> None:
     async def main() -> None:
         credentials = plugin(tmp_path, {"token": "t"})
         first, second = await asyncio.gather(token(credentials), token(credentials))
         assert first == second == "t1"
-        assert await credentials.renew()
+        assert await credentials.invalidate()
         assert await token(credentials) == "t2"
         assert await credentials.certificate() is None
 
     asyncio.run(main())
 
 
-def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
+def test_token_is_cached_until_it_expires(tmp_path: Path) -> None:
     async def main(expires: str) -> str:
         credentials = plugin(tmp_path, {"token": "t", "expirationTimestamp": expires})
         await token(credentials)
@@ -83,7 +83,7 @@ def test_a_token_is_kept_until_it_expires(tmp_path: Path) -> None:
     assert asyncio.run(main("2020-01-01T00:00:00Z")) == "t3"
 
 
-def test_the_plugin_is_told_what_it_asks_for(tmp_path: Path) -> None:
+def test_plugin_receives_cluster_info(tmp_path: Path) -> None:
     credentials = plugin(tmp_path, {"token": "t"}, args=["-arg"], env=[{"name": "EXTRA", "value": "-env"}], provideClusterInfo=True)
     assert asyncio.run(token(credentials)) == "t1-env-arg"
     assert orjson.loads((tmp_path / "info").read_bytes()) == {
@@ -96,13 +96,13 @@ def test_the_plugin_is_told_what_it_asks_for(tmp_path: Path) -> None:
     }
 
 
-def test_the_older_version_needs_no_mode(tmp_path: Path) -> None:
+def test_v1beta1_needs_no_interactive_mode(tmp_path: Path) -> None:
     credentials = plugin(tmp_path, {"token": "t"}, apiVersion="client.authentication.k8s.io/v1beta1", interactiveMode=None)
     assert asyncio.run(token(credentials)) == "t1"
     assert "cluster" not in orjson.loads((tmp_path / "info").read_bytes())["spec"]
 
 
-def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
+def test_plugin_may_return_a_certificate(tmp_path: Path) -> None:
     async def main() -> None:
         credentials = plugin(tmp_path, {"clientCertificateData": "CERT", "clientKeyData": "KEY"})
         assert await credentials.certificate() == Certificate(b"CERT", b"KEY")
@@ -117,34 +117,32 @@ def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
         ("print('hello')", "did not print an ExecCredential with a status"),
         ("print('{}')", "did not print an ExecCredential with a status"),
         ("import sys; print('log in first', file=sys.stderr); sys.exit(3)", "failed with exit code 3: log in first"),
-        ('print(\'{"apiVersion": "x", "status": {"token": "t"}}\')', "answered in x, but the kubeconfig asks for"),
-        (f'print(\'{{"apiVersion": "{V1}", "status": {{}}}}\')', "gave neither a token nor a client certificate"),
+        ('print(\'{"apiVersion": "x", "status": {"token": "t"}}\')', "returned apiVersion x, expected"),
+        (f'print(\'{{"apiVersion": "{V1}", "status": {{}}}}\')', "returned neither a token nor a client certificate"),
     ],
 )
-def test_a_plugin_that_fails(tmp_path: Path, script: str, message: str) -> None:
+def test_plugin_failure_is_reported(tmp_path: Path, script: str, message: str) -> None:
     with pytest.raises(SliceworksError, match=message) as refusal:
         asyncio.run(token(plugin(tmp_path, {}, script)))
     assert "\n" not in str(refusal.value)
 
 
-def test_a_plugin_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_plugin_shows_its_install_hint(tmp_path: Path) -> None:
     credentials = plugin(tmp_path, {}, command="gke-gcloud-auth-plugin-gone", installHint="Install it so.\n")
-    with pytest.raises(
-        SliceworksError, match="cannot run the credential plugin gke-gcloud-auth-plugin-gone: No such file"
-    ) as refusal:
+    with pytest.raises(SliceworksError, match="cannot run credential plugin gke-gcloud-auth-plugin-gone: No such file") as refusal:
         asyncio.run(token(credentials))
     assert refusal.value.hint == "Install it so."
 
 
-def test_a_plugin_that_needs_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interactive_plugin_needs_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(SliceworksError, match="needs a terminal to ask for input, and there is none"):
+    with pytest.raises(SliceworksError, match="needs a terminal for input, but stdin is not a terminal"):
         asyncio.run(token(plugin(tmp_path, {}, interactiveMode="Always")))
 
 
-def test_who_gives_up_in_the_moment_in_which_the_plugin_ends_has_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancellation_while_the_plugin_exits_is_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Ended:
-        """uvloop does not kill what has ended; its output may be held by somebody else."""
+        """uvloop cannot kill an exited process, whose output another process may still hold open."""
 
         async def communicate(self) -> None:
             await asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Informers: the cache is what the cluster is, every change is told once and in order, and nothing ends them."""
+"""Informers: the cache follows the cluster, handlers see every change once and in order, and errors are survived."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.scripted import Answer, Feed, Scripted, line, listed, pod, stream
+from tests.support.scripted_transport import Answer, Feed, Scripted, line, listed, pod, stream
 
 from sliceworks.base import clock
 from sliceworks.base.errors import (
@@ -20,12 +20,11 @@ from sliceworks.base.errors import (
     TooManyRequests,
     Unreachable,
 )
-from sliceworks.kube.backoff import NEVER, Backoff
+from sliceworks.base.retry import NEVER, Backoff
 from sliceworks.kube.client import Client
 from sliceworks.kube.informers import Delta, Informers
-from sliceworks.kube.resources import Key
+from sliceworks.kube.resources import POD, Key
 from sliceworks.kube.selectors import parse_labels
-from sliceworks.kube.well_known import POD
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -51,7 +50,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def asked(transport: Scripted) -> list[str]:
+def request_log(transport: Scripted) -> list[str]:
     """Each request as `list@version` or `watch@version`."""
     words = []
     for request in transport.requests:
@@ -60,7 +59,7 @@ def asked(transport: Scripted) -> list[str]:
     return words
 
 
-def test_a_list_and_then_its_changes() -> None:
+def test_informer_lists_then_watches() -> None:
     async def main() -> None:
         feed, heard = Feed(), list[str]()
         transport, factory = informers(listed(pod("a", "1"), pod("b", "2"), version="5"), stream(feed))
@@ -88,7 +87,7 @@ def test_a_list_and_then_its_changes() -> None:
     run(main())
 
 
-def test_a_watch_that_ends_goes_on_from_the_last_version() -> None:
+def test_watch_resumes_at_the_last_version() -> None:
     async def main() -> None:
         first, second = Feed(line("ADDED", pod("a", "6")), line("BOOKMARK", {"metadata": {"resourceVersion": "9"}})), Feed()
         transport, factory = informers(listed(version="5"), stream(first), stream(second))
@@ -98,13 +97,13 @@ def test_a_watch_that_ends_goes_on_from_the_last_version() -> None:
             await clock.sleep(400)
             first.end()
             await settle()
-            assert asked(transport) == ["list@0", "watch@5", "watch@9"]
+            assert request_log(transport) == ["list@0", "watch@5", "watch@9"]
             assert len(pods.store) == 1
 
     run(main())
 
 
-def test_a_watch_whose_server_vanished_is_left() -> None:
+def test_watch_without_end_times_out() -> None:
     async def main() -> None:
         silent = Feed()
         transport, factory = informers(listed(version="5"), stream(silent), stream(Feed()))
@@ -112,12 +111,12 @@ def test_a_watch_whose_server_vanished_is_left() -> None:
             factory.open(POD)
             await clock.sleep(640)
             assert silent.closed
-            assert asked(transport) == ["list@0", "watch@5", "watch@5"]
+            assert request_log(transport) == ["list@0", "watch@5", "watch@5"]
 
     run(main())
 
 
-def test_a_version_too_old_is_listed_anew_at_once() -> None:
+def test_expired_version_is_listed_again_at_once() -> None:
     async def main() -> None:
         expired = line("ERROR", Expired("too old resource version").status())
         first, second, heard = Feed(line("MODIFIED", pod("a", "6")), expired), Feed(), list[str]()
@@ -139,7 +138,7 @@ def test_a_version_too_old_is_listed_anew_at_once() -> None:
                 "added again 22",
                 "deleted? b 2>2",
             ]
-            assert asked(transport) == ["list@0", "watch@5", "list@6", "watch@25"]
+            assert request_log(transport) == ["list@0", "watch@5", "list@6", "watch@25"]
 
     run(main())
 
@@ -151,7 +150,7 @@ def test_a_version_too_old_is_listed_anew_at_once() -> None:
         ServerTimeout("Too large resource version: 6", details={"causes": [{"reason": "ResourceVersionTooLarge"}]}),
     ],
 )
-def test_a_list_of_a_version_that_is_not_to_be_had_asks_for_the_current_one(error: ApiError) -> None:
+def test_unavailable_version_falls_back_to_the_latest(error: ApiError) -> None:
     async def main() -> None:
         transport, factory = informers(
             listed(version="5"), Expired("too old"), error, listed(pod("a", "3"), version="4"), stream(Feed())
@@ -159,25 +158,25 @@ def test_a_list_of_a_version_that_is_not_to_be_had_asks_for_the_current_one(erro
         async with factory:
             pods = factory.open(POD)
             await clock.sleep(60)
-            assert asked(transport) == ["list@0", "watch@5", "list@5", "list@", "watch@4"]
+            assert request_log(transport) == ["list@0", "watch@5", "list@5", "list@", "watch@4"]
             assert len(pods.store) == 1
 
     run(main())
 
 
 @pytest.mark.parametrize("error", [Unreachable("gone"), InternalError("broken"), TooManyRequests("busy")])
-def test_trouble_that_passes_keeps_the_place(error: Exception) -> None:
+def test_temporary_errors_resume_the_watch(error: Exception) -> None:
     async def main() -> None:
         transport, factory = informers(listed(version="5"), error, error, error, stream(Feed()))
         async with factory:
             factory.open(POD)
             await clock.sleep(7.5)
-            assert asked(transport) == ["list@0", "watch@5", "watch@5", "watch@5", "watch@5"]
+            assert request_log(transport) == ["list@0", "watch@5", "watch@5", "watch@5", "watch@5"]
 
     run(main())
 
 
-def test_waits_grow_and_are_forgotten_when_things_hold() -> None:
+def test_backoff_grows_and_is_reset_by_a_stable_watch() -> None:
     async def main() -> None:
         feed = Feed()
         transport, factory = informers(
@@ -190,12 +189,12 @@ def test_waits_grow_and_are_forgotten_when_things_hold() -> None:
             await clock.sleep(100)
             feed.fail(Forbidden("no more"))
             await clock.sleep(1.5)
-            assert asked(transport) == ["list@0"] * 4 + ["watch@5", "list@5", "watch@1"]
+            assert request_log(transport) == ["list@0"] * 4 + ["watch@5", "list@5", "watch@1"]
 
     run(main())
 
 
-def test_a_watch_that_ends_at_once_is_not_asked_for_all_the_time() -> None:
+def test_watch_that_ends_at_once_is_delayed() -> None:
     async def main() -> None:
         transport, factory = informers(listed(version="5"), *(stream(Feed(ended=True)) for _ in range(10)))
         async with factory:
@@ -206,11 +205,11 @@ def test_a_watch_that_ends_at_once_is_not_asked_for_all_the_time() -> None:
     run(main())
 
 
-def test_what_stands_in_the_way_is_said() -> None:
+def test_sync_timeout_reports_the_last_error() -> None:
     async def main() -> None:
         _, factory = informers(*[Forbidden("pods is forbidden")] * 9)
         async with factory:
-            with pytest.raises(TimedOut, match="pods d could not be read in 10 seconds: pods is forbidden"):
+            with pytest.raises(TimedOut, match="timed out after 10 s waiting for pods d: pods is forbidden"):
                 await factory.open(POD, "d").wait_synced(10)
             with pytest.raises(TimedOut):
                 await factory.wait_synced(1)
@@ -218,7 +217,19 @@ def test_what_stands_in_the_way_is_said() -> None:
     run(main())
 
 
-def test_a_malformed_object_does_not_end_an_informer(caplog: pytest.LogCaptureFixture) -> None:
+def test_sync_timeout_is_in_real_seconds_beside_a_fast_twin() -> None:
+    async def main() -> None:
+        _, factory = informers(*[Forbidden("pods is forbidden")] * 500)
+        async with factory:
+            start = clock.loop_time()
+            with pytest.raises(TimedOut, match=r"timed out after 0\.05 s"):
+                await factory.open(POD, "d").wait_synced(0.05)
+            assert clock.loop_time() - start >= 500
+
+    clock.run(main(), speed=10_000)
+
+
+def test_malformed_object_does_not_end_the_informer(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         feed = Feed(line("ADDED", {"no": "metadata"}))
         _, factory = informers(listed(version="5"), stream(feed), listed(pod("a"), version="6"), stream(Feed()))
@@ -230,10 +241,10 @@ def test_a_malformed_object_does_not_end_an_informer(caplog: pytest.LogCaptureFi
 
     with caplog.at_level(logging.ERROR):
         run(main())
-    assert "listing anew" in caplog.text
+    assert "listing again" in caplog.text
 
 
-def test_a_failing_handler_harms_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_handler_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         def fail(delta: Delta) -> None:
             raise ValueError(delta.kind)
@@ -248,10 +259,10 @@ def test_a_failing_handler_harms_nobody_else(caplog: pytest.LogCaptureFixture) -
             assert heard == ["added"]
 
     run(main())
-    assert "a handler failed on added d/a" in caplog.text
+    assert "event handler failed: added d/a" in caplog.text
 
 
-def test_one_cache_for_all_who_ask() -> None:
+def test_informers_of_one_selection_share_a_cache() -> None:
     async def main() -> None:
         feed, first, second = Feed(), list[str](), list[str]()
         transport, factory = informers(listed(pod("a")), stream(feed), listed(), stream(Feed()))
@@ -278,7 +289,7 @@ def test_one_cache_for_all_who_ask() -> None:
     run(main())
 
 
-def test_resync_tells_everything_again() -> None:
+def test_resync_delivers_all_objects_again() -> None:
     async def main() -> None:
         heard: list[str] = []
         _, factory = informers(listed(pod("a"), pod("b")), stream(Feed()))
@@ -318,7 +329,7 @@ def test_indexes_and_selection() -> None:
             await settle()
             assert names("n2") == ["b"]
             store.add_index("node", by_node)
-            with pytest.raises(ValueError, match="another index"):
+            with pytest.raises(ValueError, match="exists already with another function"):
                 store.add_index("node", lambda obj: [])
             store.add_index("late", lambda obj: ["all"])
             assert len(store.by_index("late", "all")) == 1

@@ -1,4 +1,4 @@
-"""kubeconfig files: merged as kubectl merges them, refused in one line."""
+"""kubeconfig files: merged as kubectl merges them; errors name file and entry."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import yaml
 
 from sliceworks.base.errors import InvalidDocument, SliceworksError, UsageError
 from sliceworks.kube import kubeconfig
-from sliceworks.kube.connection import Certificate, Connection
-from sliceworks.kube.in_cluster import in_cluster, is_in_cluster
+from sliceworks.kube.connection import Certificate, Connection, in_cluster_connection, is_in_cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +41,7 @@ async def _headers(connection: Connection) -> dict[str, str]:
     return dict(await connection.credentials.headers())
 
 
-def test_a_token(tmp_path: Path) -> None:
+def test_token(tmp_path: Path) -> None:
     connection = kubeconfig.connect(write(tmp_path / "c", config({"token": "t"})))
     assert (connection.server, connection.namespace) == ("https://h:1", "ml")
     assert headers(connection) == {"authorization": "Bearer t"}
@@ -57,7 +56,7 @@ def test_basic_authentication_and_impersonation(tmp_path: Path) -> None:
     }
 
 
-def test_a_token_file_is_relative_and_read_again(tmp_path: Path) -> None:
+def test_token_file_is_relative_and_read_again(tmp_path: Path) -> None:
     path = write(tmp_path / "sub" / "c", config({"tokenFile": "token", "token": "ignored"}))
     (tmp_path / "sub" / "token").write_text("first\n")
 
@@ -66,9 +65,9 @@ def test_a_token_file_is_relative_and_read_again(tmp_path: Path) -> None:
         assert (await credentials.headers())["authorization"] == "Bearer first"
         (tmp_path / "sub" / "token").write_text("second\n")
         assert (await credentials.headers())["authorization"] == "Bearer first"
-        assert await credentials.renew()
+        assert await credentials.invalidate()
         assert (await credentials.headers())["authorization"] == "Bearer second"
-        assert not await credentials.renew()
+        assert not await credentials.invalidate()
         assert await credentials.certificate() is None
 
     asyncio.run(main())
@@ -102,20 +101,20 @@ def test_files_are_merged_and_the_first_wins(tmp_path: Path) -> None:
     assert loaded.connection("other").namespace == "default"
 
 
-def test_the_home_folder_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_directory_comes_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert kubeconfig.load(environ={}).files == ()
     write(tmp_path / ".kube" / "config", config({"token": "home"}))
     assert headers(kubeconfig.load(environ={}).connection()) == {"authorization": "Bearer home"}
 
 
-def test_a_user_without_a_home_has_none_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr("os.getuid", lambda: 1_000_690_000)
     assert kubeconfig.load(environ={}).files == ()
 
 
-def test_nothing_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_configuration_has_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(name, raising=False)
@@ -126,45 +125,51 @@ def test_nothing_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (config({"auth-provider": {"name": "gcp"}}), 'user "one" needs the auth-provider gcp, which Kubernetes no longer has'),
-        (config(cluster={"server": ""}), 'cluster "one" has no server'),
-        (config(cluster={"insecure-skip-tls-verify": True, "certificate-authority-data": "QQ=="}), "both names a certificate"),
-        (config(cluster={"certificate-authority-data": "%"}), 'certificate-authority-data of "one" is not base64'),
+        (config({"auth-provider": {"name": "gcp"}}), 'user "one": auth-provider gcp is no longer supported by Kubernetes'),
+        (config(cluster={"server": ""}), 'cluster "one": server is required'),
+        (
+            config(cluster={"insecure-skip-tls-verify": True, "certificate-authority-data": "QQ=="}),
+            "certificate-authority and insecure-skip-tls-verify are mutually exclusive",
+        ),
+        (config(cluster={"certificate-authority-data": "%"}), '"one": certificate-authority-data is not valid base64'),
         (
             config(cluster={"certificate-authority": "gone.pem"}),
-            "cannot read the certificate-authority file .*gone.pem: No such file",
+            "cannot read certificate-authority file .*gone.pem: No such file",
         ),
-        (config({"client-certificate-data": "QQ=="}), 'user "one" has no client-key to go with the other half'),
-        (config({"token": 5}), 'token of "one" must be a text'),
-        (config({"as": "a", "as-groups": ["g", "h"]}), "more than one group"),
-        (config({"exec": {"args": []}}), 'user "one" has an exec without a command'),
-        (config({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}), "exec credentials in"),
+        (config({"client-certificate-data": "QQ=="}), 'user "one": client-key is required'),
+        (config({"token": 5}), '"one": token must be a string'),
+        (config({"as": "a", "as-groups": ["g", "h"]}), "as-groups must have at most one group, got 2"),
+        (config({"exec": {"args": []}}), 'user "one": exec.command is required'),
+        (
+            config({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}),
+            "exec.apiVersion .* is not supported",
+        ),
         (config({"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1"}}), "exec.interactiveMode must be"),
-        ({**config(), "users": []}, 'context "one" names the user "one", which does not exist'),
-        ({**config(), "contexts": [{"name": "one", "context": {}}]}, 'context "one" names no cluster'),
+        ({**config(), "users": []}, 'context "one": user "one" does not exist'),
+        ({**config(), "contexts": [{"name": "one", "context": {}}]}, 'context "one": cluster is required'),
         ({**config(), "clusters": "x"}, "clusters must be a list"),
-        ({**config(), "clusters": [{}]}, "each of clusters needs a name"),
+        ({**config(), "clusters": [{}]}, "clusters: every entry needs a name"),
         ({**config(), "users": [{"name": "one", "user": "x"}]}, 'user "one" must be a map'),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(tmp_path: Path, document: dict[str, Any], message: str) -> None:
+def test_invalid_entries_are_rejected(tmp_path: Path, document: dict[str, Any], message: str) -> None:
     path = write(tmp_path / "c", document)
     with pytest.raises(SliceworksError, match=message) as refusal:
         kubeconfig.connect(path)
     assert "\n" not in str(refusal.value)
 
 
-def test_contexts_that_are_not_there(tmp_path: Path) -> None:
+def test_unknown_contexts_are_rejected(tmp_path: Path) -> None:
     path = write(tmp_path / "c", config())
     with pytest.raises(UsageError, match=r'context "two" does not exist in .*/c') as refusal:
         kubeconfig.connect(path, "two")
     assert refusal.value.hint == "known contexts: one"
-    with pytest.raises(UsageError, match="no current-context in"):
+    with pytest.raises(UsageError, match="current-context is not set in"):
         kubeconfig.connect(write(tmp_path / "d", {**config(), "current-context": ""}))
 
 
-@pytest.mark.parametrize(("text", "place"), [("a: [", ":2"), ("- x", ""), ("a: b: c", ":1")])
-def test_files_that_are_no_kubeconfig(tmp_path: Path, text: str, place: str) -> None:
+@pytest.mark.parametrize(("text", "place"), [("a: [", ":2"), ("- x", ":1"), ("a: b: c", ":1")])
+def test_invalid_files_are_rejected(tmp_path: Path, text: str, place: str) -> None:
     path = tmp_path / "c"
     path.write_text(text)
     with pytest.raises(InvalidDocument) as refusal:
@@ -172,12 +177,12 @@ def test_files_that_are_no_kubeconfig(tmp_path: Path, text: str, place: str) -> 
     assert refusal.value.place == f"{path}{place}"
 
 
-def test_a_named_file_must_exist(tmp_path: Path) -> None:
-    with pytest.raises(SliceworksError, match=r"cannot read the kubeconfig .*/gone: No such file or directory"):
+def test_given_file_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(SliceworksError, match=r"cannot read kubeconfig .*/gone: No such file or directory"):
         kubeconfig.connect(tmp_path / "gone")
 
 
-def test_a_rendered_kubeconfig_reads_back(tmp_path: Path) -> None:
+def test_rendered_kubeconfig_round_trips(tmp_path: Path) -> None:
     path = tmp_path / "c"
     path.write_text(kubeconfig.render(name="twin", server="https://127.0.0.1:6443", token="t", ca=b"PEM", namespace="ml"))
     connection = kubeconfig.connect(path, "twin")
@@ -185,20 +190,20 @@ def test_a_rendered_kubeconfig_reads_back(tmp_path: Path) -> None:
     assert headers(connection) == {"authorization": "Bearer t"}
 
 
-def test_in_a_pod(tmp_path: Path) -> None:
+def test_in_cluster_connection(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
     assert not is_in_cluster(environ, tmp_path)
     (tmp_path / "token").write_text("t")
     (tmp_path / "ca.crt").write_bytes(b"CA")
     assert is_in_cluster(environ, tmp_path)
-    connection = in_cluster(environ, tmp_path)
+    connection = in_cluster_connection(environ, tmp_path)
     assert (connection.server, connection.ca, connection.namespace) == ("https://10.0.0.1:443", b"CA", "default")
     assert headers(connection) == {"authorization": "Bearer t"}
     (tmp_path / "namespace").write_text("ml\n")
-    assert in_cluster({**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path).server == "https://[fd00::1]:443"
-    assert in_cluster(environ, tmp_path).namespace == "ml"
-    with pytest.raises(SliceworksError, match="this is not a pod"):
-        in_cluster({}, tmp_path)
+    assert in_cluster_connection({**environ, "KUBERNETES_SERVICE_HOST": "fd00::1"}, tmp_path).server == "https://[fd00::1]:443"
+    assert in_cluster_connection(environ, tmp_path).namespace == "ml"
+    with pytest.raises(SliceworksError, match="not running in a pod"):
+        in_cluster_connection({}, tmp_path)
     (tmp_path / "token").write_text("")
-    with pytest.raises(SliceworksError, match=r"the token file .* is empty"):
-        headers(in_cluster(environ, tmp_path))
+    with pytest.raises(SliceworksError, match=r"token file .* is empty"):
+        headers(in_cluster_connection(environ, tmp_path))

@@ -1,4 +1,4 @@
-"""The client's machinery on the twin, in the same process and in virtual time."""
+"""The client, informers, leader election and controllers on a twin in the same process, in virtual time."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pytest
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, Unreachable
 from sliceworks.kube import Client, Controller, Delta, Done, EventRecorder, Informers, Key, LeaderElection, Pending
-from sliceworks.kube.well_known import CONFIG_MAP, EVENT, LEASE, NAMESPACE
+from sliceworks.kube.resources import CONFIG_MAP, EVENT, LEASE, NAMESPACE
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from sliceworks.kube import Request, Response, Transport
+    from sliceworks.base.transport import Request, Response, Transport
 
 T = TypeVar("T")
 
 
 def on_twin(use: Callable[[Cluster, Client], Awaitable[T]], seed: int = 0) -> T:
-    """Run a case on a twin of its own."""
+    """Run a test on a new twin."""
 
     async def main() -> T:
         async with Cluster(token="secret") as cluster:
@@ -36,8 +36,8 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data}
 
 
-class Line:
-    """A transport whose line can be cut."""
+class BreakableTransport:
+    """A transport whose connections can be broken."""
 
     def __init__(self, transport: Transport) -> None:
         self.down = False
@@ -61,7 +61,7 @@ async def stop(task: asyncio.Task[Any]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_an_informer_survives_the_loss_of_its_watch_and_of_its_version() -> None:
+def test_informer_survives_a_broken_watch_and_an_expired_version() -> None:
     async def use(cluster: Cluster, client: Client) -> None:
         heard: list[str] = []
 
@@ -70,7 +70,7 @@ def test_an_informer_survives_the_loss_of_its_watch_and_of_its_version() -> None
 
         await client.create(config_map("goes"))
         await clock.sleep(1)  # the cluster has config maps of its own to make
-        line = Line(cluster.transport())
+        line = BreakableTransport(cluster.transport())
         async with Informers(Client(line)) as informers:
             maps = informers.open(CONFIG_MAP, "default")
             await maps.wait_synced()
@@ -99,7 +99,7 @@ def test_an_informer_survives_the_loss_of_its_watch_and_of_its_version() -> None
     on_twin(use)
 
 
-def test_watching_for_a_day_takes_no_time_and_costs_no_list() -> None:
+def test_watching_for_a_day_needs_one_list() -> None:
     async def use(cluster: Cluster, client: Client) -> None:
         async with Informers(client) as informers:
             maps = informers.open(CONFIG_MAP, "default")
@@ -114,7 +114,7 @@ def test_watching_for_a_day_takes_no_time_and_costs_no_list() -> None:
     on_twin(use)
 
 
-def test_one_of_three_leads_at_any_time() -> None:
+def test_one_of_three_candidates_leads() -> None:
     async def use(cluster: Cluster, client: Client) -> None:
         leading: set[str] = set()
         terms: list[str] = []
@@ -138,7 +138,7 @@ def test_one_of_three_leads_at_any_time() -> None:
     on_twin(use)
 
 
-def test_a_controller_converges() -> None:
+def test_controller_converges() -> None:
     async def use(cluster: Cluster, client: Client) -> None:
         async with Informers(client) as informers, EventRecorder(client, "sliceworks.dev/test") as events:
             maps = informers.open(CONFIG_MAP, "default")
@@ -148,7 +148,7 @@ def test_a_controller_converges() -> None:
                 if found is None or found["data"].get("state") != "new":
                     return Done()
                 if clock.loop_time() < 300:
-                    return Pending("too early", after=60)
+                    return Pending("too early", requeue_after=60)
                 await client.patch(CONFIG_MAP, key.name, {"data": {"state": "ready"}})
                 events.record(found, "Ready", "it is ready")
                 return Done()
@@ -167,29 +167,29 @@ def test_a_controller_converges() -> None:
     on_twin(use)
 
 
-def test_every_run_with_one_seed_is_the_same() -> None:
+def test_runs_with_one_seed_are_equal() -> None:
     async def use(cluster: Cluster, client: Client) -> bytes:
-        told: list[Any] = []
+        reported: list[Any] = []
         async with Informers(client) as informers, EventRecorder(client, "sliceworks.dev/test", instance="me") as events:
-            informers.open(CONFIG_MAP).add_handler(lambda delta: told.append((delta.kind, delta.object)))
+            informers.open(CONFIG_MAP).add_handler(lambda delta: reported.append((delta.kind, delta.object)))
             for number in range(10):
-                made = await client.create({**config_map(""), "metadata": {"generateName": "m-", "namespace": "default"}})
-                events.record(made, "Made", f"number {number}")
-                await clock.sleep(clock.randomness().random() * 100)
+                created = await client.create({**config_map(""), "metadata": {"generateName": "m-", "namespace": "default"}})
+                events.record(created, "Made", f"number {number}")
+                await clock.sleep(clock.rng().random() * 100)
             await LeaderElection(client, "lock", "default").run(settle)
         everything = [await client.list(kind) for kind in (CONFIG_MAP, EVENT, LEASE, NAMESPACE)]
-        return orjson.dumps([told, [found.items for found in everything]])
+        return orjson.dumps([reported, [found.items for found in everything]])
 
     first = on_twin(use, seed=1)
     assert first == on_twin(use, seed=1)
     assert first != on_twin(use, seed=2)
 
 
-def test_a_kind_defined_a_moment_ago_is_found() -> None:
+def test_new_custom_resource_is_discovered() -> None:
     async def use(cluster: Cluster, client: Client) -> None:
-        thing = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"x": 1}}
+        obj = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"x": 1}}
         with pytest.raises(NotFound, match=r'no matches for kind "Thing" in version "example.com/v1"'):
-            await client.apply(thing)
+            await client.apply(obj)
         schema = {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}}
         spec = {
             "group": "example.com",
@@ -200,6 +200,6 @@ def test_a_kind_defined_a_moment_ago_is_found() -> None:
         definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
         await client.create({**definition, "metadata": {"name": "things.example.com"}, "spec": spec})
         await clock.sleep(10)
-        assert (await client.apply(thing))["spec"] == {"x": 1}
+        assert (await client.apply(obj))["spec"] == {"x": 1}
 
     on_twin(use)

@@ -1,4 +1,4 @@
-"""Requests are data: each call says exactly what would be sent."""
+"""Requests as data."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from sliceworks.base.errors import UsageError
 from sliceworks.kube import requests
 from sliceworks.kube.requests import PatchType
+from sliceworks.kube.resources import NODE, POD
 from sliceworks.kube.selectors import NOTHING, parse_labels
-from sliceworks.kube.well_known import NODE, POD
 
 
 def test_get() -> None:
@@ -43,8 +43,8 @@ def test_list_and_watch_options() -> None:
     assert request.query == (("watch", "true"), ("timeoutSeconds", "5"), ("allowWatchBookmarks", "true"))
 
 
-def test_a_selector_of_nothing_is_never_sent_as_one_of_everything() -> None:
-    with pytest.raises(UsageError, match="selects nothing"):
+def test_selector_that_matches_nothing_is_rejected() -> None:
+    with pytest.raises(UsageError, match="matches nothing"):
         requests.list_(POD, labels=NOTHING)
 
 
@@ -54,7 +54,7 @@ def test_create() -> None:
     assert dict(request.query) == {"fieldManager": "me", "fieldValidation": "Strict", "dryRun": "All"}
     assert request.headers["content-type"] == "application/json"
     assert orjson.loads(request.body) == {"metadata": {"name": "a"}}
-    with pytest.raises(UsageError, match="Pod x- needs a namespace"):
+    with pytest.raises(UsageError, match="Pod x-: namespace is required"):
         requests.create(POD, {"metadata": {"generateName": "x-"}})
     assert requests.create(NODE, {"metadata": {"name": "n"}}).path == "/api/v1/nodes"
 
@@ -76,7 +76,7 @@ def test_apply() -> None:
     request = requests.apply(POD, {"metadata": {"name": "a"}}, "ml", field_manager="me", force=True)
     assert dict(request.query) == {"fieldManager": "me", "force": "true"}
     assert request.headers["content-type"] == "application/apply-patch+yaml"
-    with pytest.raises(UsageError, match="server-side apply needs a field manager"):
+    with pytest.raises(UsageError, match="field_manager is required for server-side apply"):
         requests.apply(POD, {"metadata": {"name": "a"}}, "ml")
 
 
@@ -100,7 +100,7 @@ def test_delete_collection() -> None:
     request = requests.delete_collection(POD, "ml", {"labels": "a=b"}, propagation_policy="Background")
     assert request.query == (("labelSelector", "a=b"),)
     assert orjson.loads(request.body)["propagationPolicy"] == "Background"
-    with pytest.raises(UsageError, match="deleting pods needs a namespace"):
+    with pytest.raises(UsageError, match="deleting pods: namespace is required"):
         requests.delete_collection(POD)
 
 

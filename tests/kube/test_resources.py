@@ -1,12 +1,23 @@
-"""Resources know their paths; objects know what they are."""
+"""Resource paths, and the identity of objects."""
 
 from __future__ import annotations
 
 import pytest
 
 from sliceworks.base.errors import BadRequest, UsageError
-from sliceworks.kube.resources import GVK, Key, controller_of, gvk_of, key_of, owner_reference, parse_api_version
-from sliceworks.kube.well_known import DEPLOYMENT, NODE, POD, well_known
+from sliceworks.kube.resources import (
+    DEPLOYMENT,
+    GVK,
+    NODE,
+    POD,
+    Key,
+    controller_of,
+    find_builtin,
+    gvk_of,
+    key_of,
+    owner_reference,
+    parse_api_version,
+)
 
 
 def test_paths() -> None:
@@ -25,8 +36,8 @@ def test_names_are_escaped_in_paths() -> None:
             NODE.path(name=unusable)
 
 
-def test_a_namespaced_object_needs_a_namespace() -> None:
-    with pytest.raises(UsageError, match="Pod a needs a namespace"):
+def test_namespaced_object_needs_a_namespace() -> None:
+    with pytest.raises(UsageError, match="Pod a: namespace is required"):
         POD.path(name="a")
 
 
@@ -40,15 +51,15 @@ def test_group_version_and_kind() -> None:
     assert gvk == GVK("apps", "v1", "Deployment")
     assert str(gvk) == "apps/v1, Kind=Deployment"
     assert gvk.api_version == "apps/v1"
-    assert well_known(gvk) is DEPLOYMENT
-    assert well_known(GVK("example.com", "v1", "Deployment")) is None
+    assert find_builtin(gvk) is DEPLOYMENT
+    assert find_builtin(GVK("example.com", "v1", "Deployment")) is None
     assert DEPLOYMENT.qualified == "deployments.apps"
 
 
-def test_objects_must_say_what_they_are() -> None:
-    with pytest.raises(UsageError, match=r"^Pod a has no apiVersion$"):
+def test_objects_need_api_version_and_kind() -> None:
+    with pytest.raises(UsageError, match=r"^Pod a: apiVersion is required$"):
         gvk_of({"kind": "Pod", "metadata": {"name": "a"}})
-    with pytest.raises(UsageError, match=r"^object a has no kind$"):
+    with pytest.raises(UsageError, match=r"^object a: kind is required$"):
         gvk_of({"apiVersion": "v1", "metadata": {"name": "a"}})
 
 

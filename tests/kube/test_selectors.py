@@ -1,4 +1,4 @@
-"""Selectors choose what kube-apiserver would choose, and refuse in its words."""
+"""Label and field selectors: matching, and kube-apiserver's error messages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sliceworks.base.errors import BadRequest
-from sliceworks.kube.field_selectors import escape, unescape
+from sliceworks.kube.field_selectors import escape, parse_fields, unescape
 from sliceworks.kube.selectors import (
     EVERYTHING,
     NOTHING,
     LabelSelector,
     from_label_selector,
     from_labels,
-    parse_fields,
     parse_labels,
 )
 
@@ -69,7 +68,7 @@ VALUE_RULE = (
         ("example.com/x=1,b", {"example.com/x": "1"}, False),
     ],
 )
-def test_labels_are_selected(text: str, labels: dict[str, str], selected: bool) -> None:
+def test_label_selector_matches(text: str, labels: dict[str, str], selected: bool) -> None:
     assert parse_labels(text).matches(labels) is selected
 
 
@@ -99,13 +98,13 @@ def test_labels_are_selected(text: str, labels: dict[str, str], selected: bool) 
         ("a in (x !)", "unable to parse requirement: found '!', expected: ',' or ')'"),
     ],
 )
-def test_bad_label_selectors_are_refused_in_the_servers_words(text: str, message: str) -> None:
+def test_invalid_label_selectors_have_the_messages_of_kube_apiserver(text: str, message: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         parse_labels(text)
     assert str(refusal.value) == message
 
 
-def test_a_selector_prints_in_one_order() -> None:
+def test_selector_string_is_sorted() -> None:
     assert str(parse_labels("z notin (b,a), y>3 ,!x,w,a==1,b!=2,c=3,d in (q,p)")) == (
         "a==1,b!=2,c=3,d in (p,q),w,!x,y>3,z notin (a,b)"
     )
@@ -115,15 +114,13 @@ def test_a_selector_prints_in_one_order() -> None:
     assert repr(parse_labels("a")) == "LabelSelector('a')"
 
 
-def test_what_an_index_can_use() -> None:
-    selector = parse_labels("a=1,b in (2),c in (3,4),d!=5")
-    assert [selector.exact(key) for key in "abcd"] == ["1", "2", None, None]
-    assert not selector.everything
-    assert parse_labels("").everything
-    assert not NOTHING.everything
+def test_matches_everything() -> None:
+    assert not parse_labels("a=1").matches_everything
+    assert parse_labels("").matches_everything
+    assert not NOTHING.matches_everything
 
 
-def test_objects_without_labels() -> None:
+def test_selector_matches_objects_without_labels() -> None:
     assert parse_labels("!a").matches(None)
     assert not parse_labels("a").matches(None)
     assert not NOTHING.matches(None)
@@ -141,11 +138,11 @@ def test_objects_without_labels() -> None:
         ({"matchExpressions": [{"key": "a", "operator": "DoesNotExist"}]}, {}, True),
     ],
 )
-def test_selectors_in_objects(selector: dict[str, object] | None, labels: dict[str, str], selected: bool) -> None:
+def test_label_selector_objects(selector: dict[str, object] | None, labels: dict[str, str], selected: bool) -> None:
     assert from_label_selector(selector).matches(labels) is selected
 
 
-def test_selectors_in_objects_are_checked() -> None:
+def test_invalid_label_selector_objects_are_rejected() -> None:
     with pytest.raises(BadRequest, match='"Near" is not a valid label selector operator'):
         from_label_selector({"matchExpressions": [{"key": "a", "operator": "Near"}]})
     with pytest.raises(BadRequest, match="for 'in', 'notin' operators, values set can't be empty"):
@@ -155,19 +152,19 @@ def test_selectors_in_objects_are_checked() -> None:
     assert str(refusal.value).startswith('[key: Invalid value: "-a": name part must')
 
 
-def test_labels_become_a_selector() -> None:
+def test_selector_from_labels() -> None:
     assert str(from_labels({"b": "2", "a": "1"})) == "a=1,b=2"
 
 
 @given(st.dictionaries(st.from_regex(r"\A[a-z]{1,3}\Z"), st.from_regex(r"\A[a-z0-9]{0,3}\Z"), max_size=4))
-def test_a_printed_selector_reads_back(labels: dict[str, str]) -> None:
+def test_selector_string_round_trips(labels: dict[str, str]) -> None:
     selector = from_labels(labels)
     assert parse_labels(str(selector)) == selector
     assert selector.matches(labels)
 
 
 @given(st.text(alphabet="ab=!(),<> in\tnot", max_size=12))
-def test_any_text_is_a_selector_or_a_refusal(text: str) -> None:
+def test_any_string_is_parsed_or_rejected(text: str) -> None:
     with contextlib.suppress(BadRequest):
         assert isinstance(parse_labels(text), LabelSelector)
 
@@ -185,7 +182,7 @@ def test_any_text_is_a_selector_or_a_refusal(text: str) -> None:
         (r"metadata.name=a\,b\=c\\d", {"metadata.name": "a,b=c\\d"}, True),
     ],
 )
-def test_fields_are_selected(text: str, fields: dict[str, str], selected: bool) -> None:
+def test_field_selector_matches(text: str, fields: dict[str, str], selected: bool) -> None:
     assert parse_fields(text).matches(fields) is selected
 
 
@@ -199,7 +196,7 @@ def test_fields_are_selected(text: str, fields: dict[str, str], selected: bool) 
         ("a=b=c", "invalid field selector: unescaped character in value: 61"),
     ],
 )
-def test_bad_field_selectors_are_refused_in_the_servers_words(text: str, message: str) -> None:
+def test_invalid_field_selectors_have_the_messages_of_kube_apiserver(text: str, message: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         parse_fields(text)
     assert str(refusal.value) == message
@@ -208,8 +205,6 @@ def test_bad_field_selectors_are_refused_in_the_servers_words(text: str, message
 def test_field_selectors_as_values() -> None:
     selector = parse_fields("b!=2,a=1")
     assert str(selector) == "a=1,b!=2"
-    assert selector.exact("a") == "1"
-    assert selector.exact("b") is None
     assert selector.matches({"a": "1"})
     assert not selector.matches({"a": "1", "b": "2"})
     assert selector == parse_fields("a=1,b!=2")
@@ -219,5 +214,5 @@ def test_field_selectors_as_values() -> None:
 
 
 @given(st.text(max_size=8))
-def test_escaping_is_undone(value: str) -> None:
+def test_escape_round_trips(value: str) -> None:
     assert unescape(escape(value)) == value

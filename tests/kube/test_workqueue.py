@@ -1,4 +1,4 @@
-"""The work queue: nothing twice at a time, nothing lost, the same order every time."""
+"""The work queue: each key once at a time, none lost, deterministic order."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from sliceworks.base import clock
-from sliceworks.kube.backoff import Backoff
-from sliceworks.kube.workqueue import ShutDown, WorkQueue, work
+from sliceworks.base.retry import Backoff
+from sliceworks.kube.workqueue import ShutDown, WorkQueue, run_worker
 
 
-def test_keys_come_once_and_in_order() -> None:
+def test_keys_are_returned_once_and_in_order() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         for key in "abab":
@@ -22,7 +22,7 @@ def test_keys_come_once_and_in_order() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_what_is_added_during_work_comes_again_afterwards() -> None:
+def test_key_added_while_processed_is_returned_again() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("a")
@@ -38,7 +38,7 @@ def test_what_is_added_during_work_comes_again_afterwards() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_later_is_at_the_earliest_time_asked_for() -> None:
+def test_earliest_of_several_delays_counts() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.add_after("a", 10)
@@ -55,8 +55,8 @@ def test_later_is_at_the_earliest_time_asked_for() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_a_moment_too_short_for_the_loop_s_clock() -> None:
-    """uvloop counts in milliseconds, and what rounds to none of them is no timer to it."""
+def test_delay_below_the_resolution_of_the_loop() -> None:
+    """uvloop rounds timers to milliseconds and fires a timer of zero milliseconds at once."""
 
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
@@ -73,11 +73,11 @@ def test_a_moment_too_short_for_the_loop_s_clock() -> None:
     clock.run(main())
 
 
-def test_failures_in_a_row_wait_longer() -> None:
+def test_repeated_failures_are_delayed_longer() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue(Backoff(first=1, cap=5, jitter=0))
         assert [queue.add_rate_limited("a") for _ in range(4)] == [1, 2, 4, 5]
-        assert queue.failures("a") == 4
+        assert queue.num_requeues("a") == 4
         queue.forget("a")
         assert queue.add_rate_limited("a") == 1
         assert queue.add_rate_limited("b", at_least=30) == 30
@@ -86,7 +86,7 @@ def test_failures_in_a_row_wait_longer() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_each_waiting_worker_gets_one() -> None:
+def test_every_waiting_worker_gets_a_key() -> None:
     async def main() -> None:
         queue: WorkQueue[int] = WorkQueue()
         workers = [asyncio.create_task(queue.get()) for _ in range(3)]
@@ -101,7 +101,7 @@ def test_each_waiting_worker_gets_one() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_a_worker_that_is_cancelled_as_it_is_woken_wakes_another() -> None:
+def test_worker_cancelled_while_woken_wakes_another() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
@@ -113,7 +113,7 @@ def test_a_worker_that_is_cancelled_as_it_is_woken_wakes_another() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_shutting_down() -> None:
+def test_shut_down_drains_the_queue() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue()
         waiting = asyncio.create_task(queue.get())
@@ -131,7 +131,7 @@ def test_shutting_down() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_a_worker_outlives_the_cancellation_of_what_it_waits_for() -> None:
+def test_worker_survives_cancellation_of_an_awaited_task() -> None:
     async def main() -> tuple[list[str], list[str]]:
         queue: WorkQueue[str] = WorkQueue()
         seen, failures = list[str](), list[str]()
@@ -143,19 +143,20 @@ def test_a_worker_outlives_the_cancellation_of_what_it_waits_for() -> None:
                 lost.cancel()
                 await lost
 
-        worker = asyncio.create_task(work(queue, act, lambda key, error: failures.append(f"{key}: {error}")))
+        worker = asyncio.create_task(run_worker(queue, act, lambda key, error: failures.append(f"{key}: {error}")))
         queue.add("first")
         queue.add("second")
-        await asyncio.sleep(0.01)
+        while "second" not in seen:
+            await asyncio.sleep(0)
         worker.cancel()
         await asyncio.gather(worker, return_exceptions=True)
         assert worker.cancelled()
         return seen, failures
 
-    assert clock.run(main(), virtual=True) == (["first", "second"], ["first: what it waited for was cancelled"])
+    assert clock.run(main(), virtual=True) == (["first", "second"], ["first: a task it was waiting for was cancelled"])
 
 
-def test_what_a_cancelled_worker_was_at_waits_for_the_next() -> None:
+def test_key_of_a_cancelled_worker_is_queued_again() -> None:
     async def main() -> list[str]:
         queue: WorkQueue[str] = WorkQueue()
         ended: list[str] = []
@@ -166,7 +167,7 @@ def test_what_a_cancelled_worker_was_at_waits_for_the_next() -> None:
 
         queue.add("a")
         for seconds in (0.5, 2.0):
-            worker = asyncio.create_task(work(queue, act, lambda key, error: None))
+            worker = asyncio.create_task(run_worker(queue, act, lambda key, error: None))
             await asyncio.sleep(seconds)
             worker.cancel()
             await asyncio.gather(worker, return_exceptions=True)
@@ -176,7 +177,7 @@ def test_what_a_cancelled_worker_was_at_waits_for_the_next() -> None:
     assert clock.run(main(), virtual=True) == ["a"]
 
 
-def test_a_worker_outlives_a_failure_that_cannot_be_dealt_with(caplog: pytest.LogCaptureFixture) -> None:
+def test_worker_survives_a_failing_error_handler(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> list[tuple[str, float]]:
         queue: WorkQueue[str] = WorkQueue()
         seen: list[tuple[str, float]] = []
@@ -187,9 +188,9 @@ def test_a_worker_outlives_a_failure_that_cannot_be_dealt_with(caplog: pytest.Lo
                 raise ValueError("it fails")
 
         def failed(key: str, error: Exception) -> None:
-            raise TypeError(f"nobody expects {error}")
+            raise TypeError(f"unexpected {error}")
 
-        worker = asyncio.create_task(work(queue, act, failed))
+        worker = asyncio.create_task(run_worker(queue, act, failed))
         queue.add("bad")
         queue.add("good")
         await asyncio.sleep(10)
@@ -200,6 +201,6 @@ def test_a_worker_outlives_a_failure_that_cannot_be_dealt_with(caplog: pytest.Lo
         return seen
 
     assert clock.run(main(), virtual=True) == [("bad", 0), ("good", 1), ("bad", 1), ("bad", 2)]
-    told = [record.exc_text or "" for record in caplog.records]
-    assert len(told) == 2
-    assert all("it fails" in each and "nobody expects" in each for each in told)
+    reported = [record.exc_text or "" for record in caplog.records]
+    assert len(reported) == 2
+    assert all("it fails" in each and "unexpected" in each for each in reported)

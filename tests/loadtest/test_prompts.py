@@ -1,4 +1,4 @@
-"""Prompts from all their sources, and what is wrong with a file."""
+"""Prompts from all their sources, and errors in prompt files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.load_tests import spec
 
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.loadtest import prompts
-from sliceworks.specs.load_asking import Lengths
+from sliceworks.specs.load_test import Lengths
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ def loaded(folder: Path, seed: int = 0, **source: Any) -> prompts.Prompts:
     return prompts.load(spec(prompts=source, stages=stages).prompts, seed, folder)
 
 
-def test_lines_of_a_file(tmp_path: Path) -> None:
+def test_prompts_from_a_file(tmp_path: Path) -> None:
     lines = ['"plain"', '{"prompt": "asked", "max_tokens": 7}', "", '{"messages": [{"role": "user", "content": "hi"}]}']
     (tmp_path / "p.jsonl").write_text("\n".join(lines))
     one, two, three = loaded(tmp_path, file="p.jsonl").all
@@ -30,7 +30,7 @@ def test_lines_of_a_file(tmp_path: Path) -> None:
     assert three.chat() == [{"role": "user", "content": "hi"}]
 
 
-def test_shuffling_is_the_same_each_time(tmp_path: Path) -> None:
+def test_shuffle_is_reproducible(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text("\n".join(f'"{n}"' for n in range(50)))
     first = [each.text for each in loaded(tmp_path, 3, file="p.jsonl", order="shuffled").all]
     assert first == [each.text for each in loaded(tmp_path, 3, file="p.jsonl", order="shuffled").all]
@@ -38,9 +38,9 @@ def test_shuffling_is_the_same_each_time(tmp_path: Path) -> None:
     assert sorted(first, key=int) == [str(n) for n in range(50)]
 
 
-def test_made_up_prompts_are_as_long_as_asked(tmp_path: Path) -> None:
-    wanted = {"input": {"mean": 40, "deviation": 10, "least": 20, "most": 60}, "output": {"mean": 8}, "count": 300}
-    found = loaded(tmp_path, synthetic={**wanted, "prefix": {"tokens": 10, "groups": 2}}).all
+def test_synthetic_prompts_have_the_requested_length(tmp_path: Path) -> None:
+    expected = {"input": {"mean": 40, "stddev": 10, "min": 20, "max": 60}, "output": {"mean": 8}, "count": 300}
+    found = loaded(tmp_path, synthetic={**expected, "prefix": {"tokens": 10, "groups": 2}}).all
     sizes = [len(each.text.split()) for each in found]
     assert min(sizes) >= 20
     assert max(sizes) <= 60
@@ -49,22 +49,22 @@ def test_made_up_prompts_are_as_long_as_asked(tmp_path: Path) -> None:
     assert len({" ".join(each.text.split()[:10]) for each in found}) == 2
 
 
-def test_shapes_of_lengths() -> None:
+def test_length_distributions() -> None:
     random = np.random.default_rng(1)
-    even = prompts.lengths(Lengths(mean=50, least=1, most=99, shape="uniform"), 5_000, random)
+    even = prompts.sample_lengths(Lengths(mean=50, min=1, max=99, distribution="uniform"), 5_000, random)
     assert (even.min(), even.max()) == (1, 99)
-    heavy = prompts.lengths(Lengths(mean=100, deviation=100.0, shape="lognormal"), 20_000, random)
+    heavy = prompts.sample_lengths(Lengths(mean=100, stddev=100.0, distribution="lognormal"), 20_000, random)
     assert abs(heavy.mean() - 100) < 5
     assert np.median(heavy) < 80
 
 
-def test_trace_has_moments_and_lengths(tmp_path: Path) -> None:
+def test_trace_has_times_and_lengths(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(
         '{"timestamp": 1000, "input_length": 12, "output_length": 5}\n{"timestamp": 1500, "prompt": "x"}\n'
     )
     found = loaded(tmp_path, trace="t.jsonl")
-    assert found.moments is not None
-    assert found.moments.tolist() == [1, 1.5]
+    assert found.due_times is not None
+    assert found.due_times.tolist() == [1, 1.5]
     assert (len(found.all[0].text.split()), found.all[0].max_tokens) == (12, 5)
 
 
@@ -72,13 +72,13 @@ def test_trace_has_moments_and_lengths(tmp_path: Path) -> None:
     ("content", "problem", "place"),
     [
         ("{", "not a line of JSON", "p.jsonl:1"),
-        ('"a"\n7', "a text or an object", "p.jsonl:2"),
-        ('{"question": "a"}', "no text in 'prompt'", "p.jsonl:1"),
+        ('"a"\n7', "a string or an object", "p.jsonl:2"),
+        ('{"question": "a"}', "no string in field 'prompt'", "p.jsonl:1"),
         ('{"prompt": "a", "max_tokens": 0}', "max_tokens", "p.jsonl:1"),
         ("\n\n", "no prompts", "p.jsonl"),
     ],
 )
-def test_what_is_wrong_with_a_file(tmp_path: Path, content: str, problem: str, place: str) -> None:
+def test_invalid_file_is_an_error(tmp_path: Path, content: str, problem: str, place: str) -> None:
     (tmp_path / "p.jsonl").write_text(content)
     with pytest.raises(InvalidDocument, match=problem) as caught:
         loaded(tmp_path, file="p.jsonl")
@@ -90,15 +90,15 @@ def test_what_is_wrong_with_a_file(tmp_path: Path, content: str, problem: str, p
     [
         ('{"prompt": "a"}', "no timestamp"),
         ('{"timestamp": 1}', "neither"),
-        ('{"timestamp": 2, "prompt": "a"}\n{"timestamp": 1, "prompt": "a"}', "go back"),
+        ('{"timestamp": 2, "prompt": "a"}\n{"timestamp": 1, "prompt": "a"}', "not in order"),
     ],
 )
-def test_what_is_wrong_with_a_trace(tmp_path: Path, content: str, problem: str) -> None:
+def test_invalid_trace_is_an_error(tmp_path: Path, content: str, problem: str) -> None:
     (tmp_path / "t.jsonl").write_text(content)
     with pytest.raises(InvalidDocument, match=problem):
         loaded(tmp_path, trace="t.jsonl")
 
 
-def test_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidDocument, match="No such file"):
         loaded(tmp_path, file="none.jsonl")

@@ -1,4 +1,4 @@
-"""Tensors whose values are made up: as many as their shape says, of their type, and the same for one seed."""
+"""Synthetic tensors: of the right shape and type, and reproducible by seed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sliceworks.loadtest import tensors
+from sliceworks.loadtest.generator import api
 from sliceworks.specs.load_test import DATATYPES
 
 
@@ -15,20 +15,20 @@ def tensor(datatype: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("datatype", sorted(DATATYPES))
-def test_every_type_can_be_made_up(datatype: str) -> None:
+def test_every_datatype_is_generated(datatype: str) -> None:
     kinds = {"FP": float, "BO": bool, "BY": str}
-    [made] = tensors.filled(tensor(datatype), 1)["inputs"]
-    assert len(made["data"]) == 6
-    assert {type(each) for each in made["data"]} == {kinds.get(datatype[:2], int)}
+    [created] = api.fill_tensors(tensor(datatype), 1)["inputs"]
+    assert len(created["data"]) == 6
+    assert {type(each) for each in created["data"]} == {kinds.get(datatype[:2], int)}
     if datatype.endswith("INT8"):
-        assert all(0 <= each <= 127 for each in made["data"]) or datatype == "UINT8"
+        assert all(0 <= each <= 127 for each in created["data"]) or datatype == "UINT8"
 
 
-def test_a_seed_decides() -> None:
-    assert tensors.filled(tensor("FP32"), 1) == tensors.filled(tensor("FP32"), 1)
-    assert tensors.filled(tensor("FP32"), 1) != tensors.filled(tensor("FP32"), 2)
+def test_values_depend_on_the_seed() -> None:
+    assert api.fill_tensors(tensor("FP32"), 1) == api.fill_tensors(tensor("FP32"), 1)
+    assert api.fill_tensors(tensor("FP32"), 1) != api.fill_tensors(tensor("FP32"), 2)
 
 
-def test_what_has_values_keeps_them() -> None:
+def test_given_values_are_kept() -> None:
     given = {"inputs": [{"name": "x", "shape": [1], "datatype": "FP32", "data": [0.5]}], "parameters": {"a": 1}}
-    assert tensors.filled(given, 1) == given
+    assert api.fill_tensors(given, 1) == given

@@ -1,4 +1,4 @@
-"""What the converter image has in the place of Apache Beam does what Sax's tool asks of it."""
+"""The Apache Beam replacement in the converter image supports what Sax's tool uses."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={"PYTHONPATH": str(DEPLOY / "converter")}, capture_output=True, text=True, check=False)
 
 
-def test_each_task_goes_through_the_function_once() -> None:
-    done = run()
-    assert (done.returncode, done.stdout.split()) == (0, ["1", "2"]), done.stderr
+def test_pardo_processes_each_task_once() -> None:
+    result = run()
+    assert (result.returncode, result.stdout.split()) == (0, ["1", "2"]), result.stderr
 
 
-def test_what_the_tool_does_not_know_is_refused() -> None:
-    done = run("--qantization_configs=gptj")
-    assert done.returncode == 1
-    assert "unknown arguments: --qantization_configs=gptj" in done.stderr
+def test_unknown_arguments_are_rejected() -> None:
+    result = run("--qantization_configs=gptj")
+    assert result.returncode == 1
+    assert "unknown arguments: --qantization_configs=gptj" in result.stderr
 
 
-def test_the_image_finds_it() -> None:
+def test_image_has_it_on_the_python_path() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     assert "COPY deploy/converter /opt/converter" in text
     assert "PYTHONPATH=/opt/saxml:/opt/converter" in text

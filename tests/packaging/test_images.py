@@ -1,4 +1,4 @@
-"""The images of `deploy/Dockerfile`: nothing in them runs as root, and all that is installed is locked."""
+"""The images of `deploy/Dockerfile` do not run as root, and all their packages are locked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OURS = {"controllers": ("google",), "gateway": ("google", "grpc", "tracing"), "l
 
 
 def pinned(file: Path) -> dict[str, str]:
-    """Versions by name, of those that have a hash."""
+    """Return the versions by package name; fails if a package has no hash."""
     text = file.read_text()
     assert len(re.findall(r"^[a-z]", text, re.MULTILINE)) == len(
         re.findall(r"^[^\s#].*==.* \\\n +--hash=sha256:", text, re.MULTILINE)
@@ -29,33 +29,33 @@ def pinned(file: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("image", [*OURS, "converter"])
-def test_an_image_does_not_run_as_root(image: str) -> None:
+def test_image_does_not_run_as_root(image: str) -> None:
     assert re.findall(r"^USER (.*)$", STAGES[image], re.MULTILINE) == ["65532:65532"]
 
 
 @pytest.mark.parametrize(("image", "extras"), OURS.items())
-def test_an_image_installs_what_is_locked_for_it_and_our_wheel(image: str, extras: tuple[str, ...]) -> None:
+def test_image_installs_its_locked_packages_and_the_wheel(image: str, extras: tuple[str, ...]) -> None:
     assert f"\nCOPY deploy/requirements/{image}.txt {LOCKED}\n" in STAGES[image]
     assert f"\nRUN pip install --no-cache-dir --require-hashes --requirement {LOCKED}\n" in STAGES[image]
     assert "\nCOPY --from=wheel /installed /\n" in STAGES[image]
-    wanted = [*PROJECT["dependencies"], *(each for extra in extras for each in PROJECT["optional-dependencies"][extra])]
-    assert {re.split(r"[>=<;\[]", each)[0] for each in wanted} <= pinned(DEPLOY / "requirements" / f"{image}.txt").keys()
+    required = [*PROJECT["dependencies"], *(line for extra in extras for line in PROJECT["optional-dependencies"][extra])]
+    assert {re.split(r"[>=<;\[]", line)[0] for line in required} <= pinned(DEPLOY / "requirements" / f"{image}.txt").keys()
 
 
-def test_the_converter_installs_what_is_locked_with_the_library_of_its_jax() -> None:
+def test_converter_installs_locked_packages_with_matching_jaxlib() -> None:
     installed = re.findall(r"pip install --no-cache-dir (.*)$", STAGES["converter"], re.MULTILINE)
     locked = pinned(DEPLOY / "requirements" / "converter.txt")
     assert f"\nCOPY deploy/requirements/converter.txt {LOCKED}\n" in STAGES["converter"]
     assert installed[0].endswith(f"--require-hashes --requirement {LOCKED}")
     assert locked["jaxlib"] == locked["jax"]
-    wanted = re.findall(r"^([a-z0-9-]+)", (DEPLOY / "requirements" / "converter.in").read_text(), re.MULTILINE)
-    assert set(wanted) <= locked.keys()
+    required = re.findall(r"^([a-z0-9-]+)", (DEPLOY / "requirements" / "converter.in").read_text(), re.MULTILINE)
+    assert set(required) <= locked.keys()
     assert re.search(r'^ARG TORCH="torch @ https://\S+\.whl#sha256=[0-9a-f]{64}"$', STAGES["converter"], re.MULTILINE)
     assert installed[1:] == ['--no-deps "${TORCH}"']
 
 
 @pytest.mark.parametrize("image", [*OURS, "converter"])
-def test_an_image_says_which_version_of_what_it_is(image: str) -> None:
+def test_image_has_title_and_version_labels(image: str) -> None:
     stage = STAGES[image] if image == "converter" else STAGES["base"] + STAGES[image]
     labels = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="?([\w. ]+?)"?(?=\s)', stage))
     assert labels["version"] == __version__
@@ -63,13 +63,13 @@ def test_an_image_says_which_version_of_what_it_is(image: str) -> None:
 
 
 @pytest.mark.parametrize("image", [*OURS, "build"])
-def test_an_image_has_the_versions_that_are_tested(image: str) -> None:
+def test_image_has_the_tested_versions(image: str) -> None:
     tested = pinned(ROOT / "requirements" / "dev.txt")
     locked = pinned(DEPLOY / "requirements" / f"{image}.txt")
     assert {name: tested.get(name) for name in locked} == locked
 
 
-def test_all_that_is_copied_into_a_build_is_in_its_context() -> None:
+def test_build_context_contains_all_copied_files() -> None:
     copied = {
         name.split("/")[0]
         for line in re.findall(r"^COPY (?!--from)(.*) \S+$", STAGES["wheel"], re.MULTILINE)
@@ -81,20 +81,31 @@ def test_all_that_is_copied_into_a_build_is_in_its_context() -> None:
 
 
 @pytest.mark.parametrize("name", ["terraform.tfstate", "terraform.tfvars", "environment.auto.tfvars.json", "plan.tfplan", ".env"])
-def test_docker_is_given_nothing_that_has_secrets(name: str) -> None:
+def test_build_context_excludes_secrets(name: str) -> None:
     ignored = (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     assert any(fnmatch(name, line.removeprefix("**/")) for line in ignored if line.startswith("**/"))
 
 
-def test_any_builder_knows_all_that_is_in_the_file() -> None:
-    """Docker with and without BuildKit, and Buildah: Buildah 1.28 mounts nothing of a stage that it has from its cache."""
+def test_dockerfile_uses_only_portable_features() -> None:
+    """For Docker with and without BuildKit, and Buildah: Buildah 1.28 does not mount files of a cached stage."""
     text = (DEPLOY / "Dockerfile").read_text()
     assert "--mount" not in text
     assert "# syntax" not in text
     assert not re.search(r"^ADD ", text, re.MULTILINE)
 
 
-def test_overlays_name_the_image_of_this_version() -> None:
-    files = [path for path in DEPLOY.rglob("kustomization.yaml") if "newTag" in path.read_text()]
-    assert len(files) == 3
+def test_overlays_use_the_image_of_this_version() -> None:
+    files = [path for path in (ROOT / "examples" / "deploy").rglob("kustomization.yaml") if "newTag" in path.read_text()]
+    assert len(files) == 2
     assert {tag for path in files for tag in re.findall(r"newTag: (\S+)", path.read_text())} == {__version__}
+
+
+def test_every_lock_that_is_installed_has_a_bill_of_materials() -> None:
+    """`make sbom` reads all locks but those of build tools; its own tool is locked, too."""
+    recipe = re.search(r"^sbom:.*?(?=^\S)", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)
+    assert recipe is not None
+    images = re.search(r"deploy/requirements/\{(.*?)\}\.txt", recipe[0])
+    assert images is not None
+    assert set(images[1].split(",")) == {file.stem for file in (DEPLOY / "requirements").glob("*.txt")} - {"build"}
+    assert "requirements/runtime.txt" in recipe[0]
+    assert "cyclonedx-bom" in pinned(ROOT / "requirements" / "sbom.txt")

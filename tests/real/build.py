@@ -29,12 +29,12 @@ class CannotBuild(Exception):
 
 
 def cache_folder() -> Path:
-    """Where built programs are kept."""
+    """The cache folder of built programs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "real"
 
 
 def build(program: Program) -> Path:
-    """The path of the executable, built now unless a former run did."""
+    """The path of the executable, built on first use."""
     target = cache_folder() / _digest(program) / program.name
     if target.exists():
         return target
@@ -45,10 +45,10 @@ def build(program: Program) -> Path:
 
 
 def module_folder(program: Program, module: str) -> Path:
-    """The folder of a Go module that `program` requires: manifests such as CRDs are read from there."""
+    """The folder of a Go module that `program` requires; manifests such as CRDs are read from it."""
     where = ("list", "-m", "-f", "{{.Dir}}", module)
     found = _ask_go(program, *where).stdout.strip()
-    if not found:  # it is told of a module that was downloaded, and of no other
+    if not found:  # only a downloaded module is listed
         _ask_go(program, "mod", "download", module)
         found = (done := _ask_go(program, *where)).stdout.strip()
         if not found:
@@ -79,19 +79,19 @@ def _command(program: Program, output: Path) -> list[str]:
 
 
 def go_environment() -> dict[str, str]:
-    """What Go is run with."""
+    """The environment of Go commands."""
     return {**os.environ, "GOWORK": "off"}
 
 
 def _digest(program: Program) -> str:
-    own = sorted(each.name for each in program.folder.glob("*.go"))  # a program of the tests themselves
+    own = sorted(each.name for each in program.folder.glob("*.go"))  # a program of the tests
     parts = [(program.folder / name).read_bytes() for name in ("go.mod", "go.sum", *own)]
     parts.append(f"{program.package} {program.ldflags}".encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
 def go() -> str:
-    """Go itself."""
+    """The path of Go."""
     path = shutil.which("go")
     if path is None:
         raise CannotBuild(
@@ -102,7 +102,7 @@ def go() -> str:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Let one run at a time make what a folder is to hold."""
+    """Hold a lock, so that one process at a time fills a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Throw-away certificates for the real programs: an authority, a serving and a client certificate, a key for service accounts."""
+"""Temporary certificates for the real programs: an authority, a serving and a client certificate, a key for service accounts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Certificates:
 
 
 def make(folder: Path) -> Certificates:
-    """Write a fresh set into `folder`. The client certificate says user `cert-admin` in group `system:masters`."""
+    """Write a new set into `folder`; the client certificate has user `cert-admin` in group `system:masters`."""
     folder.mkdir(parents=True, exist_ok=True)
     authority_key, authority = _authority()
     serving_key = ec.generate_private_key(ec.SECP256R1())

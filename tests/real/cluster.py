@@ -1,4 +1,6 @@
-"""A real control plane for a person: `python -m tests.real.cluster` starts one, prints its kubeconfig and keeps it until Ctrl-C."""
+"""A real control plane for interactive use: `python -m tests.real.cluster` starts one, prints its kubeconfig and runs until
+Ctrl-C.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A real control plane for tests: etcd, kube-apiserver and kube-controller-manager as ordinary processes on free loopback ports.
+"""A real control plane for tests: etcd, kube-apiserver and kube-controller-manager as processes on free loopback ports.
 
-Nothing is installed and nothing outlives `stop()` but the folder with the logs. What the controller manager runs and
-the flags of each program are data below; more programs (JobSet, Kueue, …) join through `ControlPlane.run`.
+Nothing is installed, and only the folder with the logs outlives `stop()`. The enabled controllers and the flags of each program are
+data below; more programs (JobSet, Kueue, …) are started with `ControlPlane.run`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ControlPlane:
     """Started by its constructor; `url`, `token`, `authority` and `kubeconfig` reach it as a cluster administrator."""
 
     def __init__(self, folder: Path, *, controllers: Sequence[str] = CONTROLLERS, flags: Sequence[str] = ()) -> None:
-        """`flags` are further ones of the controller manager."""
+        """`flags` are additional flags of kube-controller-manager."""
         self.folder = folder
         self.certificates = certificates.make(folder / "certificates")
         self.authority = self.certificates.authority
@@ -81,23 +81,23 @@ class ControlPlane:
         self.stop()
 
     def run(self, name: str, *arguments: str, env: Mapping[str, str] | None = None) -> Process:
-        """Start one of the known programs beside the others; `stop()` ends it too."""
+        """Start another program; `stop()` stops it too."""
         process = Process(name, (str(build(PROGRAMS[name])), *arguments), self.folder / f"{name}.log", env=env)
         self.processes[name] = process
         return process
 
     def stop(self) -> None:
-        """End everything at once, the newest first."""
+        """Stop everything, the newest first."""
         for process in reversed(self.processes.values()):
             process.kill()
         self.processes.clear()
 
     def resident_bytes(self, *names: str) -> int:
-        """The memory that the named programs hold together (etcd and kube-apiserver unless named)."""
+        """The resident memory of the named programs (etcd and kube-apiserver by default)."""
         return sum(self.processes[name].resident_bytes() for name in names or ("etcd", "kube-apiserver"))
 
     def compact(self) -> int:
-        """Make every revision before the newest disappear from etcd; the revision that is left."""
+        """Compact etcd to the current revision; returns it."""
         newest = self._etcd("range", {"key": base64.b64encode(b"/").decode()})["header"]["revision"]
         self._etcd("compaction", {"revision": newest, "physical": True})
         return int(newest)
@@ -121,7 +121,7 @@ class ControlPlane:
             f"--initial-cluster=default={peers}",
         )
         etcd.wait_until(lambda: _answers(f"{clients}/health"))
-        # No cluster starts at version 1: what tests call long forgotten must be older than all that the server's caches hold.
+        # Start above version 1: versions that tests call compacted must be older than the server's caches.
         self._etcd("put", {"key": base64.b64encode(b"/past").decode()})
 
     def _start_apiserver(self) -> None:
@@ -167,7 +167,7 @@ class ControlPlane:
         manager.wait_until(lambda: _answers(f"https://127.0.0.1:{port}/healthz", self._tls))
 
     def start_scheduler(self, *flags: str) -> None:
-        """Start kube-scheduler with the profile it has when nobody says otherwise, and further flags."""
+        """Start kube-scheduler with its default profile and additional flags."""
         port = free_port()
         scheduler = self.run(
             "kube-scheduler",

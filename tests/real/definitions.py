@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as their makers publish them, read from Go modules at pinned versions. Nothing is built."""
+"""CustomResourceDefinitions of other projects, read from Go modules at pinned versions. Nothing is built."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS = {"Gateway", "HTTPRoute", "VirtualService", "DestinationRule", "PodMonit
 
 @cache
 def serving() -> tuple[Object, ...]:
-    """Those of the kinds that lead to model servers, and that watch them."""
+    """The CRDs of routes and monitoring that model services use."""
     return tuple(
         each
         for module, file in _FILES
@@ -37,11 +37,11 @@ def serving() -> tuple[Object, ...]:
 
 @cache
 def _folder(module: str) -> Path:
-    """Where a module lies, downloaded and checked by Go."""
+    """The folder of a module, downloaded and verified by Go."""
     done = subprocess.run(
         [go(), "mod", "download", "-json", module], env=go_environment(), capture_output=True, text=True, check=False
     )
-    told = orjson.loads(done.stdout or "{}")
-    if done.returncode or "Dir" not in told:
-        raise CannotBuild(f"Go cannot get {module}: {told.get('Error') or done.stderr.strip()}")
-    return Path(told["Dir"])
+    reported = orjson.loads(done.stdout or "{}")
+    if done.returncode or "Dir" not in reported:
+        raise CannotBuild(f"Go cannot get {module}: {reported.get('Error') or done.stderr.strip()}")
+    return Path(reported["Dir"])

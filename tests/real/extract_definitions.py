@@ -1,8 +1,8 @@
-"""Takes the facts of a CustomResourceDefinition from a real program's Go module: names, types, validations, defaults.
+"""Extracts the facts of a CustomResourceDefinition from a real program's Go module: names, types, validations, defaults.
 
     python -m tests.real.extract_definitions PROGRAM FILE_IN_MODULE TARGET
 
-Prose (descriptions) and what build tools left behind are dropped: the twin's file holds facts only.
+Descriptions and annotations of build tools are dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.real.programs import PROGRAMS
 
 
 def extract(path: Path) -> dict[str, Any]:
-    """The definition in a manifest, without its prose."""
+    """The definition in a manifest, without descriptions."""
     definition = yaml.load(path.read_text(), yaml.CSafeLoader)
     kept = {
         "apiVersion": definition["apiVersion"],
@@ -29,7 +29,7 @@ def extract(path: Path) -> dict[str, Any]:
 
 
 def _without_prose(node: Any, *, names: bool = False) -> Any:
-    """`names`: the keys of this node are names of fields, so that one may well be called `description`."""
+    """`names`: the keys of this node are field names, one of which may be `description`."""
     if isinstance(node, dict):
         items = ((key, value) for key, value in node.items() if names or key != "description")
         return {key: _without_prose(value, names=key == "properties" and not names) for key, value in items}

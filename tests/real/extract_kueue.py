@@ -1,8 +1,8 @@
-"""Takes the facts of Kueue's CustomResourceDefinitions from its Go module into the twin's one file.
+"""Extracts the facts of Kueue's CustomResourceDefinitions from its Go module into the twin's file.
 
     python -m tests.real.extract_kueue
 
-As with other definitions prose is dropped. The twin stores the newest version, so that nothing has to be converted to decide.
+Descriptions are dropped. The twin stores the newest version, so that scheduling needs no conversion.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.real.extract_definitions import extract
 from tests.real.kueue import MODULE
 from tests.real.programs import PROGRAMS
 
-TARGET = Path(__file__).parents[2] / "src/sliceworks/twin/workloads/kueue/data/definitions.json.gz"
+TARGET = Path(__file__).parents[2] / "src/sliceworks/twin/controllers/kueue/data/definitions.json.gz"
 KINDS = (
     "admissionchecks",
     "clusterqueues",

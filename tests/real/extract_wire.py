@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 from tests.real.extract_schemas import PACK
 
+from sliceworks.twin.apiserver.protobuf import WIRE
+
 
 def kept(wire: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     """The messages that a body of a kind in the pack can hold."""
@@ -26,7 +28,7 @@ def kept(wire: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
 
 def main() -> None:
     wire: dict[str, Any] = orjson.loads(sys.stdin.buffer.read())
-    (PACK / "wire.json").write_bytes(orjson.dumps(kept(wire), option=orjson.OPT_SORT_KEYS) + b"\n")
+    WIRE.write_bytes(orjson.dumps(kept(wire), option=orjson.OPT_SORT_KEYS) + b"\n")
 
 
 if __name__ == "__main__":

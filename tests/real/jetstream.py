@@ -1,7 +1,7 @@
-"""A real JetStream server with its mock engine: the published package, in an environment of its own in the cache of real programs.
+"""A real JetStream server with its mock engine: the published package, in a separate environment in the cache.
 
-The package was published for older versions of its libraries, and asks for tokenizers that the mock engine does not use: those are
-left out, and what it imports of them is two empty classes.
+The package requires older libraries and tokenizers that the mock engine does not use: those are not installed, and their imports
+are two empty classes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SERVICE = "/jetstream_proto.Orchestrator/"
 
 
 def python() -> Path:
-    """The interpreter of the environment that has JetStream; made now unless a former run did."""
+    """The interpreter of JetStream's environment, created on first use."""
     folder = cache_folder() / f"jetstream-{VERSION}-{sys.version_info[0]}.{sys.version_info[1]}"
     if not (folder / "ready").exists():
         with locked(folder):
@@ -55,7 +55,7 @@ def _install(folder: Path) -> None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[str]:
-    """The address of one that runs."""
+    """Run a server; yields its address."""
     port = free_port()
     command = [str(python()), "-m", "jetstream.core.implementations.mock.server", "--port", str(port)]
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}

@@ -1,4 +1,4 @@
-"""The real JobSet beside a real control plane: its definition from its Go module, its webhooks by URL on loopback."""
+"""The real JobSet beside a real control plane: its CRD from its Go module, its webhooks by URL on loopback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from tests.real.build import module_folder
 from tests.real.processes import free_port
 from tests.real.programs import PROGRAMS
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
@@ -32,7 +32,7 @@ _KINDS = {
 
 
 class JobSetManager:
-    """Started by its constructor. `set_gates` starts it again with other feature gates."""
+    """Started by its constructor; `set_gates` restarts it with other feature gates."""
 
     def __init__(self, plane: ControlPlane, api: Api) -> None:
         self._plane, self._api = plane, api
@@ -46,7 +46,7 @@ class JobSetManager:
         self._register_webhooks()
 
     def set_gates(self, **gates: bool) -> None:
-        """Run with these feature gates from now on."""
+        """Restart it with these feature gates."""
         if gates == self._gates:
             return
         self._gates = gates
@@ -56,11 +56,11 @@ class JobSetManager:
     def _start(self) -> None:
         config = self._folder / "config.yaml"
         config.write_text(yaml.dump(self._configuration()))
-        # The folder of the webhooks' certificate is not configurable; it lies below the folder for temporary files.
+        # The folder of the webhooks' certificate is not configurable; it is below the folder for temporary files.
         environment = {**os.environ, "TMPDIR": str(self._folder)}
         process = self._plane.run("jobset", f"--kubeconfig={self._plane.kubeconfig}", f"--config={config}", env=environment)
         process.wait_until(lambda: _answers(f"http://127.0.0.1:{self._health}/readyz"))
-        # It calls itself ready before its webhooks are in their places.
+        # It reports ready before its webhooks are registered.
         process.wait_until(lambda: all(_answers(f"https://127.0.0.1:{self._port}{path}") for path in _PATHS))
 
     def _configuration(self) -> dict[str, Any]:
@@ -95,15 +95,15 @@ class JobSetManager:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self._port}{path}", "caBundle": authority}
                 if webhook["name"] in ("mpod.kb.io", "vpod.kb.io"):
-                    # As it is installed: only pods that belong to a JobSet are looked at.
+                    # As installed: the webhook covers only pods of a JobSet.
                     exists = {"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}
                     webhook["objectSelector"] = {"matchExpressions": [exists]}
             document["metadata"]["name"] = f"jobset-{document['metadata']['name']}"
             self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
-        eventually(self._asked, what="an API server that asks JobSet's webhooks")
+        eventually(self._webhooks_called, what="the API server calls JobSet's webhooks")
 
-    def _asked(self) -> bool:
-        """Whether the API server knows the webhooks: on one line those that change objects, on another those that refuse some."""
+    def _webhooks_called(self) -> bool:
+        """Whether the API server calls the webhooks; mutating and validating ones arrive on separate watches."""
         job = {"name": "a", "template": {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "x"}]}}}}}
         body = {"metadata": {"name": "probe"}, "spec": {"replicatedJobs": [job]}}
         wrong = {"replicatedJobs": [job], "successPolicy": {"operator": "All", "targetReplicatedJobs": ["other"]}}
@@ -114,7 +114,7 @@ class JobSetManager:
 
 
 def _answers(url: str) -> bool:
-    """Whether somebody listens there and knows the path; a webhook that is asked for nothing refuses, which is an answer."""
+    """Whether a server listens and knows the path; a webhook answers an empty request with an error."""
     from urllib.error import HTTPError, URLError
     from urllib.request import urlopen
 

@@ -1,7 +1,7 @@
-"""The real Kueue beside a real control plane: its definitions from its Go module, its webhooks by URL on loopback.
+"""The real Kueue beside a real control plane: its CRDs from its Go module, its webhooks by URL on loopback.
 
-Jobs and JobSets are queued; pods, Deployments and StatefulSets where a file of cases wants it. With `waitForPodsReady` and the like
-in its configuration it is started again by `configure`.
+Jobs and JobSets are queued; pods, Deployments and StatefulSets if a test file asks for it. `configure` restarts it with settings
+such as `waitForPodsReady`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.real.build import locked, module_folder
 from tests.real.jobset import _answers
 from tests.real.processes import NotReady, free_port
 from tests.real.programs import PROGRAMS
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.real.certificates import Certificates
@@ -34,12 +34,12 @@ _FRAMEWORKS = ("batch/job", "jobset.x-k8s.io/jobset")
 _PODS = ("pod", "deployment", "statefulset")
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _PATCHES = "config/components/crd/patches"
-# Kueue reads the certificate of its metrics from here when it does not make its own; the place is not configurable.
+# Kueue reads the certificate of its metrics from here if it does not create its own; the path is not configurable.
 _METRICS = Path("/etc/kueue/metrics/certs")
 
 
 class KueueManager:
-    """Started by its constructor. Pods and what makes them are queued where `pods` says so."""
+    """Started by its constructor; pods and their controllers are queued if `pods` is set."""
 
     def __init__(self, plane: ControlPlane, api: Api, *, pods: bool = False) -> None:
         self._plane, self._api = plane, api
@@ -56,7 +56,7 @@ class KueueManager:
         self._register_webhooks()
 
     def configure(self, **more: Any) -> None:
-        """Run with this in its configuration from now on."""
+        """Restart it with these settings in its configuration."""
         if more == self._more:
             return
         self._more = more
@@ -79,7 +79,7 @@ class KueueManager:
             "metrics": {"bindAddress": "0"},
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
-            # Nobody else uses this API server: Kueue's own limits would only make the cases slow.
+            # No other client uses this API server: Kueue's default rate limits would only slow down the tests.
             "clientConnection": {"qps": 500, "burst": 1000},
             "integrations": {"frameworks": [*_FRAMEWORKS, *self._pods]},
             **self._more,
@@ -90,7 +90,7 @@ class KueueManager:
         try:
             lay_certificate(self._plane.certificates, _METRICS)
         except PermissionError as error:
-            raise NotReady(f"Kueue wants a certificate in {_METRICS}, which cannot be written: {error}") from error
+            raise NotReady(f"Kueue needs a certificate in {_METRICS}, which cannot be written: {error}") from error
 
     def _define(self) -> None:
         converted = {file.stem.removeprefix("webhook_in_") for file in (self._module / _PATCHES).glob("webhook_in_*.yaml")}
@@ -111,17 +111,17 @@ class KueueManager:
     def _register_webhooks(self) -> None:
         documents = yaml.load_all((self._module / "config/components/webhook/manifests.yaml").read_text(), yaml.CSafeLoader)
         for document in documents:
-            wanted = (*_WANTED, *self._pods)
-            document["webhooks"] = [one for one in document["webhooks"] if one["name"][1:].removesuffix(".kb.io") in wanted]
+            expected = (*_WANTED, *self._pods)
+            document["webhooks"] = [one for one in document["webhooks"] if one["name"][1:].removesuffix(".kb.io") in expected]
             for webhook in document["webhooks"]:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self._port}{path}", "caBundle": self._authority}
             document["metadata"]["name"] = f"kueue-{document['metadata']['name']}"
             self._api.post(f"/apis/admissionregistration.k8s.io/v1/{_KINDS[document['kind']]}", document).ok(201)
-        eventually(self._asked, what="an API server that asks Kueue's webhooks")
+        eventually(self._webhooks_called, what="the API server calls Kueue's webhooks")
 
-    def _asked(self) -> bool:
-        """Whether the API server knows the webhooks: on one line those that change objects, on another those that refuse some."""
+    def _webhooks_called(self) -> bool:
+        """Whether the API server calls the webhooks; mutating and validating ones arrive on separate watches."""
         pod = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}
         home, dry = "/apis/batch/v1/namespaces/default/jobs", {"dryRun": "All"}
         taken, refused = (
@@ -132,8 +132,9 @@ class KueueManager:
 
 
 def lay_certificate(made: Certificates, folder: Path) -> None:
-    """Put a certificate and its key into a folder that others may use as well. A pair that is there stays: a Kueue that starts just
-    then would read one file of the old pair and one of the new."""
+    """Write a certificate and its key into a shared folder. An existing pair is kept, because a Kueue that starts at the same
+    time would read one file of the old pair and one of the new.
+    """
     with locked(folder):
         if not _is_pair(folder):
             shutil.copy(made.serving, folder / "tls.crt")
@@ -149,6 +150,6 @@ def _is_pair(folder: Path) -> bool:
 
 
 def _store_newest(definition: dict[str, Any]) -> None:
-    """Kueue works with v1beta2 and stores v1beta1, so that every object would be converted at every read and write."""
+    """Kueue uses v1beta2 and stores v1beta1, so every object would be converted at every read and write."""
     for version in definition["spec"]["versions"]:
         version["storage"] = version["name"] == "v1beta2"

@@ -1,4 +1,4 @@
-"""Child processes of the tests: started with a log, watched while they get ready, and always killed by their own id."""
+"""Child processes of the tests: started with a log, monitored until they are ready, and killed by their pid."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 PATIENCE = 180.0
-"""Seconds that a program may take to start: how many it takes says how busy the machine is, and nothing else."""
+"""Timeout in seconds for the start of a program, generous because the machine may be busy."""
 _kept: list[int] = []  # descriptors, closed when this process ends
 
 
 class NotReady(Exception):
-    """A program died or did not answer in time; the message carries the end of its log."""
+    """A program died or did not answer in time; the message has the end of its log."""
 
 
 class Process:
@@ -35,13 +35,13 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The id of the running process."""
+        """The pid of the running process."""
         if self._popen is None:
             raise NotReady(f"{self.name} is not running")
         return self._popen.pid
 
     def start(self) -> None:
-        """Start it; once more after `kill` with the same command."""
+        """Start it, or restart it with the same command after `kill`."""
         with self.log.open("ab") as log:
             self.started = time.monotonic()
             self._popen = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env)
@@ -51,7 +51,7 @@ class Process:
         return self._popen is not None and self._popen.poll() is None
 
     def wait_until(self, ready: Callable[[], bool], seconds: float = PATIENCE) -> None:
-        """Wait for `ready`, failing at once when the program has died."""
+        """Wait for `ready`; fails at once if the program has died."""
         deadline = time.monotonic() + seconds
         while not ready():
             if not self.alive():
@@ -61,14 +61,14 @@ class Process:
             time.sleep(0.02)
 
     def kill(self) -> None:
-        """End it at once, and wait until it is gone."""
+        """Kill it and wait for its exit."""
         if self._popen is not None:
             self._popen.kill()
             self._popen.wait()
             self._popen = None
 
     def resident_bytes(self) -> int:
-        """The memory that it holds now."""
+        """Its resident memory."""
         return resident_bytes(self.pid)
 
     def tail(self, lines: int = 15) -> str:
@@ -77,7 +77,7 @@ class Process:
 
 
 def resident_bytes(pid: int) -> int:
-    """The resident set of a process, from the kernel."""
+    """The resident set size of a process."""
     with open(f"/proc/{pid}/status") as status:  # noqa: PTH123  (read often; a Path is three times slower)
         for line in status:
             if line.startswith("VmRSS:"):
@@ -86,13 +86,16 @@ def resident_bytes(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """The processors' time that a process has used, to the nanosecond: its own clock, whose id is made of the process's."""
+    """The CPU time of a process, in nanosecond resolution from its CPU clock."""
     return time.clock_gettime((~pid << 3) | 2)
 
 
 def free_port() -> int:
-    """A TCP port on loopback for a program that is started later. Nobody else is given it for as long as this process lives: a
-    socket that never listens keeps it, which on Linux hinders no server that may reuse an address, and all may."""
+    """A free TCP port on loopback for a program that is started later.
+
+    A socket that never listens reserves it while this process lives; on Linux that does not prevent a server with SO_REUSEADDR from
+    listening.
+    """
     probe = socket.socket()
     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     probe.bind(("127.0.0.1", 0))

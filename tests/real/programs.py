@@ -1,4 +1,4 @@
-"""The real programs, as data: which Go module each comes from and how it is linked.
+"""The real programs, as data: the Go module of each and its linker flags.
 
 A new program is one line here and a `tool` line in its module's `go.mod` under `modules/`.
 """
@@ -27,7 +27,7 @@ class Program:
         return MODULES / self.module
 
 
-# Kubernetes takes its version from the linker; without it, it calls itself v0.0.0-master and some clients refuse it.
+# Kubernetes gets its version from the linker; without it, it reports v0.0.0-master, which some clients reject.
 _KUBERNETES_LDFLAGS = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
 
 PROGRAMS: dict[str, Program] = {
@@ -42,5 +42,7 @@ PROGRAMS: dict[str, Program] = {
         Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+        Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
+        Program("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint"),
     )
 }

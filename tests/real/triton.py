@@ -1,7 +1,7 @@
-"""A real Triton Inference Server on the CPU: the one that nvidia-pytriton carries, with its Python backend.
+"""A real Triton Inference Server on the CPU: the one of nvidia-pytriton, with its Python backend.
 
-Its packages do not go together with the project's own, so they live in an environment of their own, in the cache of real programs;
-Triton's own clients are there too. Ask `python()` for the interpreter that has them.
+Its packages conflict with the project's, so they are in a separate environment in the cache, with Triton's clients. `python()`
+returns its interpreter.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TritonPythonModel:
 
 @dataclass(frozen=True, slots=True)
 class Triton:
-    """One that runs."""
+    """A running Triton."""
 
     http: int
     grpc: int
@@ -79,7 +79,7 @@ class Triton:
 
 
 def python() -> Path:
-    """The interpreter of the environment that has Triton and its clients; made now unless a former run did."""
+    """The interpreter of the environment with Triton and its clients, created on first use."""
     folder = cache_folder() / f"triton-{PACKAGES[0].partition('==')[2]}-{sys.version_info[0]}.{sys.version_info[1]}"
     found = folder / "bin" / "python"
     if not (folder / "ready").exists():
@@ -100,12 +100,12 @@ def _install(folder: Path) -> None:
 
 
 def home(folder: Path) -> Path:
-    """Where the server is within that environment."""
+    """The server's folder in that environment."""
     return next(folder.glob("lib/python*/site-packages/pytriton/tritonserver"))
 
 
 def repository(folder: Path) -> Path:
-    """A model repository as anybody would make one: `add` sums two tensors, `speak` says a text word by word."""
+    """A model repository: `add` sums two tensors, `speak` streams a string word by word."""
     number = '{{ name: "{}" data_type: TYPE_FP32 dims: [-1] }}'
     text = '{{ name: "{}" data_type: TYPE_STRING dims: [1] }}'
     _model(folder, "add", _ADD, f"{number.format('A')}, {number.format('B')}", number.format("SUM"))
@@ -123,7 +123,7 @@ def _model(folder: Path, name: str, code: str, inputs: str, outputs: str, *, tra
 
 @contextmanager
 def running(models: Path, log: Path) -> Iterator[Triton]:
-    """A Triton that serves a repository."""
+    """Run a Triton with a repository."""
     interpreter = python()
     server = home(interpreter.parents[1])
     triton = Triton(free_port(), free_port(), free_port())
@@ -137,7 +137,7 @@ def running(models: Path, log: Path) -> Iterator[Triton]:
     ]  # fmt: skip
     with log.open("wb") as written, subprocess.Popen(command, env=environment, stdout=written, stderr=written) as process:
         try:
-            ready = clock.wait_until(lambda: process.poll() is not None or _is_ready(triton), PATIENCE, every=0.1)
+            ready = clock.wait_until(lambda: process.poll() is not None or _is_ready(triton), PATIENCE, interval=0.1)
             assert ready, log.read_text()
             assert process.poll() is None, log.read_text()
             yield triton

@@ -1,4 +1,4 @@
-"""Uses a server as Triton's own clients do, over HTTP and gRPC. Run by the interpreter that has them:
+"""Uses a server with Triton's clients over HTTP and gRPC. Run it with the interpreter that has them:
 
 python triton_client.py HTTP_ADDRESS GRPC_ADDRESS KEY
 """
@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# By name: the project's own environment does not have them.
+# By name: the project's environment does not have them.
 over_http: Any = import_module("tritonclient.http")
 over_grpc: Any = import_module("tritonclient.grpc")
 refusal: Any = import_module("tritonclient.utils").InferenceServerException
@@ -32,7 +32,7 @@ def tensors(module: Any) -> list[Any]:
 
 
 def use_http(address: str, headers: dict[str, str] | None) -> None:
-    """All that the HTTP client can ask."""
+    """All calls of the HTTP client."""
     client = over_http.InferenceServerClient(address, concurrency=2)
     assert client.is_server_live()
     assert client.is_server_ready()
@@ -44,7 +44,7 @@ def use_http(address: str, headers: dict[str, str] | None) -> None:
     assert result.as_numpy("SUM").tolist() == [2, 4, 6]
     waiting = [client.async_infer("add", tensors(over_http), headers=headers) for _ in range(10)]
     assert all(each.get_result().as_numpy("SUM").tolist() == [2, 4, 6] for each in waiting)
-    # The client writes into what it is given, here that everything is compressed.
+    # The client modifies its arguments, here to compress everything.
     own, gzip = dict(headers or {}), {"request_compression_algorithm": "gzip", "response_compression_algorithm": "gzip"}
     squeezed = client.infer("add", tensors(over_http), headers=own, **gzip)
     assert squeezed.as_numpy("SUM").tolist() == [2, 4, 6]
@@ -79,15 +79,15 @@ def use_grpc(address: str, headers: dict[str, str] | None) -> None:
 
 
 def speak(client: Any, headers: dict[str, str] | None) -> list[bytes]:
-    """What a model says in pieces."""
-    said: queue.Queue[Any] = queue.Queue()
-    client.start_stream(lambda result, error: said.put(error or result), headers=headers)
+    """The streamed response of a model."""
+    output: queue.Queue[Any] = queue.Queue()
+    client.start_stream(lambda result, error: output.put(error or result), headers=headers)
     text = over_grpc.InferInput("text_input", [1], "BYTES")
     text.set_data_from_numpy(np.array([b"one two three"], dtype=object))
     client.async_stream_infer("speak", [text])
     found: list[bytes] = []
     while len(found) < 3:
-        result = said.get(timeout=90)
+        result = output.get(timeout=90)
         assert not isinstance(result, Exception), result
         found.append(result.as_numpy("text_output")[0])
     client.stop_stream()
@@ -95,7 +95,7 @@ def speak(client: Any, headers: dict[str, str] | None) -> list[bytes]:
 
 
 def refused(act: Callable[[], Any]) -> None:
-    """It must fail."""
+    """Check that a call fails."""
     try:
         act()
     except refusal:
@@ -106,6 +106,6 @@ def refused(act: Callable[[], Any]) -> None:
 if __name__ == "__main__":
     http_address, grpc_address, key = sys.argv[1:]
     for use, address in ((use_http, http_address), (use_grpc, grpc_address)):
-        # The clients write into what they are given.
+        # The clients modify their arguments.
         use(address, {"authorization": f"Bearer {key}"} if key else None)
     print("ok")

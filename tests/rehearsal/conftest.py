@@ -1,4 +1,4 @@
-"""A home of its own for tests that start twins."""
+"""A separate SLICEWORKS_HOME for tests that start twins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sliceworks.cli import main
-from sliceworks.rehearsal import homes
+from sliceworks.platform import twin_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Twins live below the test's own folder, and are stopped after it."""
+    """Keep twins below the test's folder, and stop them after the test."""
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
     yield
-    for home in homes.all_homes():
+    for home in twin_home.list_homes():
         main.run(["twin", "stop", "--name", home.name, "--quiet"])

@@ -1,4 +1,4 @@
-"""Scenarios that happen to the cloud: its settings and its faults, at their times."""
+"""Scenario events of the cloud: settings and faults, at their times."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from random import Random
 from typing import get_args
 
 import pytest
-from tests.support.clouds import POOLS, Cloud, on_cloud
+from tests.support.clouds import POOLS, Cloud, run_on_cloud
 
 from sliceworks.base import clock
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.rehearsal import documents
-from sliceworks.rehearsal.rehearse import Rehearsal, rehearse
-from sliceworks.rehearsal.scenarios import Happening, plan, play
-from sliceworks.specs.clouds import Fault
-from sliceworks.twin.cloud.container.settings import SECONDS
-from sliceworks.twin.cloud.faults import kinds
+from sliceworks.platform import loader
+from sliceworks.rehearsal.basic_run import Rehearsal, rehearse
+from sliceworks.rehearsal.events import EventResult, plan_events, run_events
+from sliceworks.specs.scenario import FaultType
+from sliceworks.twin.cloud.core.faults import fault_kinds
+from sliceworks.twin.cloud.google.container.capacity import SECONDS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "scenarios" / "stockout"
 HEAD = "apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {name: day}\nspec:\n  duration: 1h\n  events:\n"
 
 
-def test_the_example_ends_well_and_leaves_nothing_behind() -> None:
+def test_example_succeeds_and_leaves_nothing_behind() -> None:
     def run() -> Rehearsal:
-        scenario = documents.scenario(EXAMPLE)
-        return rehearse(documents.read(EXAMPLE), scenario=scenario, folder=EXAMPLE, seconds=4 * 3600, seed=7)
+        scenario = loader.load_scenario(EXAMPLE)
+        return rehearse(loader.load(EXAMPLE), scenario=scenario, folder=EXAMPLE, seconds=4 * 3600, seed=7)
 
     done = run()
     assert not done.failed
-    completed = [moment.name for moment in done.moments if moment.kind == "JobSet" and "Completed=True" in moment.note]
+    completed = [moment.name for moment in done.timeline if moment.kind == "JobSet" and "Completed=True" in moment.note]
     assert sorted(completed) == ["train-1", "train-2"]
-    pools = [moment for moment in done.moments if moment.kind == "NodePool"]
+    pools = [moment for moment in done.timeline if moment.kind == "NodePool"]
     assert {moment.by for moment in pools} == {"the cloud"}
     assert any(moment.note == "ERROR" for moment in pools)
-    made, gone = (sorted(moment.name for moment in pools if moment.verb == verb) for verb in ("created", "deleted"))
-    assert made == gone
-    nodes = [moment for moment in done.moments if moment.kind == "Node"]
-    made, gone = (sorted(moment.name for moment in nodes if moment.verb == verb) for verb in ("created", "deleted"))
-    assert made
-    assert made == gone
-    assert run().moments == done.moments, "the same seed gives the same day"
+    created, deleted = (sorted(moment.name for moment in pools if moment.verb == verb) for verb in ("created", "deleted"))
+    assert created == deleted
+    nodes = [moment for moment in done.timeline if moment.kind == "Node"]
+    created, deleted = (sorted(moment.name for moment in nodes if moment.verb == verb) for verb in ("created", "deleted"))
+    assert created
+    assert created == deleted
+    assert run().timeline == done.timeline, "the same seed gives the same run"
 
 
-def test_a_scenario_knows_the_faults_of_the_twin() -> None:
-    assert list(get_args(Fault)) == list(kinds())
+def test_scenario_faults_equal_the_twins_faults() -> None:
+    assert list(get_args(FaultType)) == list(fault_kinds())
 
 
-def test_faults_and_settings_come_and_go(tmp_path: Path) -> None:
+def test_faults_and_settings_start_and_end(tmp_path: Path) -> None:
     (tmp_path / "day.yaml").write_text(
         HEAD
         + """
@@ -58,10 +58,10 @@ def test_faults_and_settings_come_and_go(tmp_path: Path) -> None:
   - {at: 4m, endCloudFault: {name: closed}}
 """
     )
-    scenario = documents.scenario(tmp_path)
+    scenario = loader.load_scenario(tmp_path)
     assert scenario is not None
-    steps = plan(scenario, tmp_path, Random(0))
-    told: list[Happening] = []
+    steps = plan_events(scenario, tmp_path, Random(0))
+    reported: list[EventResult] = []
 
     async def main(cloud: Cloud) -> None:
         async def sleep(seconds: float) -> None:
@@ -69,27 +69,27 @@ def test_faults_and_settings_come_and_go(tmp_path: Path) -> None:
             seen.append((await cloud.ask("GET", POOLS))[0])
 
         seen: list[int] = []
-        await play(steps[:1], cloud.client, clock.sleep, told=told.append)
+        await run_events(steps[:1], cloud.client, clock.sleep, on_result=reported.append)
         first = await cloud.slice("a")
         assert (await cloud.refused("POST", POOLS, {"nodePool": {"name": "b"}}))[0] == 429
-        began = clock.loop_time()
+        started = clock.loop_time()
         await cloud.done(first)
-        assert clock.loop_time() - began <= 11
+        assert clock.loop_time() - started <= 11
         await cloud.done(await cloud.slice("b"))
         assert (await cloud.pool("b"))["status"] == "ERROR"
-        await play(steps[1:], cloud.client, sleep, told=told.append)
+        await run_events(steps[1:], cloud.client, sleep, on_result=reported.append)
         assert seen == [200, 503, 200, 200]
         await cloud.done(await cloud.slice("c"))
         assert (await cloud.pool("c"))["status"] == "RUNNING"
 
-    on_cloud(main)
-    assert [happening.what for happening in told[1:4]] == [
+    run_on_cloud(main)
+    assert [happening.description for happening in reported[1:4]] == [
         "Unavailable in the cloud for method=nodePools.*",
-        "the cloud's fault closed is over",
+        "the cloud's fault closed ends",
         "set the cloud's capacity",
     ]
-    assert [bool(happening.refused) for happening in told] == [False, False, False, False, True]
-    assert "the cloud has no fault 'closed'" in told[-1].refused
+    assert [bool(happening.refused) for happening in reported] == [False, False, False, False, True]
+    assert "end: fault 'closed' not found" in reported[-1].refused
 
 
 @pytest.mark.parametrize(
@@ -102,15 +102,15 @@ def test_faults_and_settings_come_and_go(tmp_path: Path) -> None:
         ("setCloud: {operations: 0}", "operations"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_starts(tmp_path: Path, event: str, words: str) -> None:
+def test_invalid_fault_is_an_error_before_start(tmp_path: Path, event: str, words: str) -> None:
     (tmp_path / "day.yaml").write_text(f"{HEAD}  - {{at: 0s, {event}}}\n")
     with pytest.raises(InvalidDocument, match=words):
-        documents.scenario(tmp_path)
+        loader.load_scenario(tmp_path)
 
 
-def test_an_unknown_time_is_refused_by_the_twin(tmp_path: Path) -> None:
+def test_invalid_time_is_rejected_by_the_twin(tmp_path: Path) -> None:
     assert "tea" not in SECONDS
     (tmp_path / "day.yaml").write_text(f"{HEAD}  - {{at: 0s, setCloud: {{seconds: {{tea: 5s}}}}}}\n")
-    done = rehearse([], scenario=documents.scenario(tmp_path), folder=tmp_path, seconds=60)
-    (happening,) = done.happenings
-    assert "nothing of the cloud takes the time 'tea'" in happening.refused
+    done = rehearse([], scenario=loader.load_scenario(tmp_path), folder=tmp_path, seconds=60)
+    (happening,) = done.event_results
+    assert "container.seconds.tea: unknown duration" in happening.refused

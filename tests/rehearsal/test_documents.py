@@ -1,4 +1,4 @@
-"""The documents of a rehearsal: checked whole, and in order."""
+"""The documents of a rehearsal: validated together and applied in order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.rehearsal import documents
+from sliceworks.platform import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ def write(folder: Path, text: str) -> Path:
     return folder
 
 
-def test_what_others_stand_on_comes_first(tmp_path: Path) -> None:
+def test_dependencies_are_applied_first(tmp_path: Path) -> None:
     text = "\n---\n".join(
         f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: {name}}}"
         for version, kind, name in [
@@ -29,7 +29,7 @@ def test_what_others_stand_on_comes_first(tmp_path: Path) -> None:
             ("v1", "Namespace", "e"),
         ]
     )
-    assert [document.name for document in documents.read(write(tmp_path, text))] == [
+    assert [document.name for document in loader.load(write(tmp_path, text))] == [
         "Namespace/e",
         "CustomResourceDefinition/c",
         "Pod/a",
@@ -48,12 +48,12 @@ def test_what_others_stand_on_comes_first(tmp_path: Path) -> None:
         ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: 5", "all.yaml:4: Pod has no metadata.name"),
         (
             "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}",
-            "all.yaml:7: Pod/a is written twice",
+            "all.yaml:7: Pod/a is defined twice",
         ),
         ("# nothing", ": has no documents"),
     ],
 )
-def test_what_is_wrong_is_found_before_anything_is_applied(text: str, message: str, tmp_path: Path) -> None:
+def test_errors_are_found_before_apply(text: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidDocument) as caught:
-        documents.read(write(tmp_path, text))
+        loader.load(write(tmp_path, text))
     assert str(caught.value).endswith(message)

@@ -1,4 +1,4 @@
-"""Fault drills: whatever dies, and whenever, a day ends as it does when nobody dies."""
+"""Fault drills: a run with crashes at any time has the same result as a run without."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support import small_platforms
 
-from sliceworks.rehearsal import documents
-from sliceworks.rehearsal.course.course import Options, rehearse_day
-from sliceworks.rehearsal.course.program import read
-from sliceworks.rehearsal.rehearse import rehearse
+from sliceworks.platform import loader
+from sliceworks.platform.document_set import load
+from sliceworks.rehearsal.basic_run import rehearse
+from sliceworks.rehearsal.simulation.runner import Options, simulate
 
 if TYPE_CHECKING:
-    from sliceworks.rehearsal.rehearse import Rehearsal
+    from sliceworks.rehearsal.basic_run import Rehearsal
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STOCKOUT = EXAMPLES / "scenarios" / "stockout"
@@ -62,7 +62,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A day with queues, preemption and two lost hosts."""
+    """A run with queues, preemption and two lost hosts."""
     folder = tmp_path_factory.mktemp("busy")
     (folder / "day.yaml").write_text(ENVIRONMENT)
     (folder / "jobs").mkdir()
@@ -72,49 +72,47 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rehearsed(folder: Path, drill: float | None, seed: int = 0) -> Rehearsal:
-    scenario = documents.scenario(folder)
+    scenario = loader.load_scenario(folder)
     assert scenario is not None
-    return rehearse(
-        documents.read(folder), scenario=scenario, folder=folder, seconds=scenario.spec.duration, seed=seed, drill=drill
-    )
+    return rehearse(loader.load(folder), scenario=scenario, folder=folder, seconds=scenario.spec.duration, seed=seed, drill=drill)
 
 
 def ends(done: Rehearsal) -> dict[str, str]:
-    """How every document stands in the end, and what was last said of every job."""
+    """The final state of every document, and the last status of every job."""
     found = {outcome.document.name: f"{outcome.result} {outcome.state}" for outcome in done.outcomes}
-    found |= {moment.subject: moment.note for moment in done.moments if moment.kind in {"JobSet", "Job"} and moment.note}
-    return found | {happening.what: happening.refused for happening in done.happenings}
+    found |= {moment.subject: moment.note for moment in done.timeline if moment.kind in {"JobSet", "Job"} and moment.note}
+    return found | {happening.description: happening.refused for happening in done.event_results}
 
 
-def test_a_busy_day_ends_as_without_the_drill(busy: Path) -> None:
-    wanted = ends(rehearsed(busy, None))
-    assert sum("Completed" in note for subject, note in wanted.items() if subject.startswith("JobSet")) == 10
+def test_busy_run_ends_as_without_the_drill(busy: Path) -> None:
+    expected = ends(rehearsed(busy, None))
+    assert sum("Completed" in note for subject, note in expected.items() if subject.startswith("JobSet")) == 10
     for seed in range(2):
         done = rehearsed(busy, 20.0, seed)
-        assert ends(done) == wanted, done.deaths
-        assert sum(death.at_work for death in done.deaths) >= 5
+        assert ends(done) == expected, done.outages
+        assert sum(death.was_busy for death in done.outages) >= 5
 
 
-def test_slices_come_and_go_as_without_the_drill() -> None:
-    wanted = ends(rehearsed(STOCKOUT, None))
+def test_slices_equal_those_without_the_drill() -> None:
+    expected = ends(rehearsed(STOCKOUT, None))
     done = rehearsed(STOCKOUT, 60.0)
-    assert ends(done) == wanted, done.deaths
-    assert {death.name for death in done.deaths} >= {"slices", "jobset", "nodes"}
+    assert ends(done) == expected, done.outages
+    assert {death.name for death in done.outages} >= {"slices", "jobset-controller-manager", "nodes"}
 
 
-def test_one_seed_gives_one_drill() -> None:
+def test_same_seed_gives_the_same_drill() -> None:
     folder = EXAMPLES / "scenarios" / "host-failure"
     first, second, other = (rehearsed(folder, 60.0, seed) for seed in (1, 1, 2))
-    assert first.deaths == second.deaths != other.deaths
-    assert first.moments == second.moments
+    assert first.outages == second.outages != other.outages
+    assert first.timeline == second.timeline
 
 
-def test_a_day_meets_its_expectations_whoever_dies(tmp_path: Path) -> None:
-    program = read(small_platforms.write(tmp_path / "day"))
+def test_run_meets_its_expectations_with_any_crash(tmp_path: Path) -> None:
+    program = load(small_platforms.write(tmp_path / "day"))
     assert program.scenario is not None
     for seed in range(2):
         (work := tmp_path / str(seed)).mkdir()
-        day = rehearse_day(program, Options(work, seed, program.scenario.spec.duration, drill=60.0))
-        assert day.kept, [(check.expected, check.actual) for step in day.steps for check in step.checks if not check.kept]
-        assert len(day.deaths) > 10
-        assert any(death.at_work for death in day.deaths)
+        day = simulate(program, Options(work, seed, program.scenario.spec.duration, drill=60.0))
+        assert day.passed, [(check.expected, check.actual) for step in day.steps for check in step.checks if not check.passed]
+        assert len(day.outages) > 10
+        assert any(death.was_busy for death in day.outages)

@@ -1,4 +1,4 @@
-"""Forecasts: when work starts and ends, with what is known of run times; and what cannot be told."""
+"""Forecasts of start and end times from known run times, and cases that cannot be forecast."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.support.queue_states import CHIPS, NOON, State, condition
 
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.rehearsal.forecast import whatif
-from sliceworks.rehearsal.forecast.jobs import stem
-from sliceworks.rehearsal.forecast.outlook import Expectation, Forecast, Outlook
-from sliceworks.rehearsal.forecast.spreads import around, of_ratios, of_runs
+from sliceworks.rehearsal.forecast.forecaster import Forecast, Forecaster, JobForecast
+from sliceworks.rehearsal.forecast.jobs import name_stem
+from sliceworks.rehearsal.forecast.run_time import from_estimate, from_ratios, from_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,102 +20,102 @@ if TYPE_CHECKING:
 HEAD = "apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {name: if}\nspec:\n  events:\n"
 
 
-def told(state: State, *, assume: float | None = None, seed: int = 0) -> Forecast:
-    outlook = Outlook(state.snapshot(), assume)
+def compute_forecast(state: State, *, assume: float | None = None, seed: int = 0) -> Forecast:
+    outlook = Forecaster(state.snapshot(), assume)
     return outlook.forecast(list(outlook.jobs.values()), seed=seed)
 
 
-def by_name(found: Forecast) -> dict[str, Expectation]:
+def by_name(found: Forecast) -> dict[str, JobForecast]:
     return {each.job.name: each for each in found.expectations}
 
 
-def middle(found: Expectation) -> tuple[float, float]:
+def medians(found: JobForecast) -> tuple[float, float]:
     assert found.starts is not None
     assert found.ends is not None
     return found.starts.median, found.ends.median
 
 
-def test_work_starts_when_that_ahead_of_it_ends() -> None:
+def test_job_starts_when_the_job_ahead_ends() -> None:
     state = State(16)
     state.past("a", *[600.0] * 40)
-    state.job("a-100", began=-300)
+    state.job("a-100", started=-300)
     state.job("a-101", came=-200)
     state.job("a-102", came=-100)
-    found = by_name(told(state))
-    assert middle(found["a-100"]) == pytest.approx((-300, 300), abs=1)
-    assert middle(found["a-101"]) == pytest.approx((300, 900), abs=1)
-    assert middle(found["a-102"]) == pytest.approx((900, 1500), abs=1)
+    found = by_name(compute_forecast(state))
+    assert medians(found["a-100"]) == pytest.approx((-300, 300), abs=1)
+    assert medians(found["a-101"]) == pytest.approx((300, 900), abs=1)
+    assert medians(found["a-102"]) == pytest.approx((900, 1500), abs=1)
     assert found["a-101"].source == "40 runs called a-… of this size"
 
 
-def test_the_more_important_one_is_first_and_small_ones_fill_gaps() -> None:
+def test_priority_order_and_backfill() -> None:
     state = State(16)
     state.past("a", *[600.0] * 40)
     state.past("b", *[600.0] * 40, chips=4)
     state.job("a-100", 16, came=-300)
     state.job("a-101", 16, came=-200, priority=100)
     state.job("b-100", 4, came=-100)
-    found = by_name(told(state))
-    assert middle(found["a-101"])[0] == 0
-    assert middle(found["a-100"])[0] == pytest.approx(600, abs=1)
-    assert middle(found["b-100"])[0] == pytest.approx(1200, abs=1)
+    found = by_name(compute_forecast(state))
+    assert medians(found["a-101"])[0] == 0
+    assert medians(found["a-100"])[0] == pytest.approx(600, abs=1)
+    assert medians(found["b-100"])[0] == pytest.approx(1200, abs=1)
 
 
-def test_one_that_preempts_stops_another_which_begins_again_or_goes_on_where_it_stopped() -> None:
+def test_preempted_job_restarts_or_resumes() -> None:
     policy = {"preemption": {"withinClusterQueue": "LowerPriority"}}
     ends = {}
     for keeps in (False, True):
         state = State(16, **policy)
         state.past("a", *[1000.0] * 40)
-        state.job("a-100", began=-900, keeps=keeps)
+        state.job("a-100", started=-900, keeps=keeps)
         state.job("a-101", priority=100)
-        found = by_name(told(state))
-        assert middle(found["a-101"]) == pytest.approx((0, 1000), abs=1)
+        found = by_name(compute_forecast(state))
+        assert medians(found["a-101"]) == pytest.approx((0, 1000), abs=1)
         assert found["a-100"].preempted == 1
-        ends[keeps] = middle(found["a-100"])[1]
+        ends[keeps] = medians(found["a-100"])[1]
     assert ends[False] == pytest.approx(2000, abs=1)
     assert ends[True] == pytest.approx(1100, abs=1)
 
 
-def test_an_estimate_alone_leaves_a_factor_of_two_open_and_one_that_was_checked_less() -> None:
+def test_unchecked_estimate_has_a_wider_spread() -> None:
     state = State(16)
     state.job("a", estimate=3600)
-    ends = by_name(told(state))["a"].ends
+    ends = by_name(compute_forecast(state))["a"].ends
     assert ends is not None
     assert ends.median == pytest.approx(3600, rel=0.15)
     assert [ends.low, ends.high] == pytest.approx([1800, 7200], rel=0.2)
     state.past("other", *(2000.0 + number for number in range(50)), estimate=1000)
-    checked = by_name(told(state))["a"]
+    checked = by_name(compute_forecast(state))["a"]
     assert checked.source == "estimate 60m, as right as 50 of this team's were"
     assert checked.ends is not None
     assert checked.ends.median == pytest.approx(7300, rel=0.02)
     assert checked.ends.high - checked.ends.low < 200
 
 
-def test_a_run_that_has_outlasted_the_others_goes_on_for_a_while() -> None:
+def test_run_longer_than_history_continues() -> None:
     state = State(16)
     state.past("a", 100, 110, 120, 130)
-    state.job("a-9", began=-500)
-    found = by_name(told(state))["a-9"].ends
+    state.job("a-9", started=-500)
+    found = by_name(compute_forecast(state))["a-9"].ends
     assert found is not None
     assert 0 < found.low < found.median < found.high < 5000
 
 
-def test_nothing_is_made_up_where_nothing_is_known() -> None:
+def test_unknown_run_time_has_no_forecast() -> None:
     state = State(16)
-    state.job("mystery", began=-60)
+    state.job("mystery", started=-60)
     state.job("mine", estimate=600)
-    found = told(state)
+    found = compute_forecast(state)
     assert (by_name(found)["mine"].verdict, by_name(found)["mine"].starts) == ("unknown", None)
-    assert by_name(found)["mine"].reason == "nothing says how long mystery will run"
+    assert by_name(found)["mine"].reason == "the run time of mystery is unknown"
     assert by_name(found)["mystery"].ends is None
-    assert any("Nothing says how long 1 of 2 jobs run (mystery)" in each for each in found.assumptions)
-    assumed = by_name(told(state, assume=900))["mine"]
+    assert any("The run time of 1 of 2 jobs is unknown (mystery)" in each for each in found.assumptions)
+    assumed = by_name(compute_forecast(state, assume=900))["mine"]
     assert assumed.starts is not None
     assert assumed.starts.median == pytest.approx(840, rel=0.3)
 
 
-def test_never_and_why() -> None:
+def test_inadmissible_jobs_have_a_reason() -> None:
     state = State(16)
     state.queue("stopped", {"v4": 16}, stopPolicy="Hold")
     state.queue("flavorless", {"gone": 16})
@@ -135,62 +135,62 @@ def test_never_and_why() -> None:
     ):
         state.job(name, chips, queue=queue, estimate=60)
     state.job("inactive", 4, estimate=60)["spec"]["active"] = False
-    found = by_name(told(state))
+    found = by_name(compute_forecast(state))
     assert {each.verdict for each in found.values()} == {"never"}
     assert {name: each.reason for name, each in found.items()} == {
-        "big": f"it asks for 32 {CHIPS}, and ClusterQueue all can never have more than 16 of a flavor",
+        "big": f"it requests 32 {CHIPS}, ClusterQueue all provides at most 16 per flavor",
         "stopped": "ClusterQueue stopped: Can't admit new workloads: is stopped.",
-        "lost": "there is no queue 'no-such-queue' in namespace team",
-        "nowhere": "queue nowhere leads to ClusterQueue no-such, which does not exist",
+        "lost": "queue 'no-such-queue' not found in namespace team",
+        "nowhere": "queue nowhere refers to ClusterQueue no-such, which does not exist",
         "flavorless": "ClusterQueue flavorless: Can't admit new workloads: references missing ResourceFlavor(s): gone.",
         "stranger": "Workload namespace doesn't match ClusterQueue selector",
         "inactive": "it is deactivated (spec.active of its Workload is false)",
     }
 
 
-def test_a_strict_queue_stands_still_behind_one_that_can_never_start() -> None:
+def test_strict_queue_is_blocked_by_inadmissible_head() -> None:
     state = State(16, queueingStrategy="StrictFIFO")
     state.job("big", 32, came=-600, estimate=60)
     state.job("small", 4, came=-300, estimate=60)
-    found = by_name(told(state))["small"]
+    found = by_name(compute_forecast(state))["small"]
     assert (found.verdict, found.reason) == (
         "never",
-        "ClusterQueue all is a strict queue, and big is first and cannot start",
+        "ClusterQueue all is StrictFIFO, and its head big cannot start",
     )
 
 
-def test_one_seed_is_one_forecast_and_another_is_another() -> None:
+def test_forecast_depends_on_the_seed() -> None:
     state = State(16)
     for number in range(6):
         state.job(f"job-{number}", 16, came=-100 + number, estimate=600)
-    first, again, other = (told(state, seed=seed).expectations for seed in (3, 3, 4))
+    first, again, other = (compute_forecast(state, seed=seed).expectations for seed in (3, 3, 4))
     assert [each.ends for each in first] == [each.ends for each in again] != [each.ends for each in other]
 
 
-def test_what_waits_for_its_turn_after_a_failure_comes_when_it_is_due() -> None:
+def test_requeued_job_waits_for_its_backoff() -> None:
     state = State(16)
     job = state.job("late", estimate=60)
     job["status"]["requeueState"] = {"requeueAt": "2026-11-16T12:05:00Z"}
     job["status"]["conditions"] = [{**condition("Requeued", -10, "PodsReadyTimeout"), "status": "False"}]
-    assert middle(by_name(told(state))["late"])[0] == 300
+    assert medians(by_name(compute_forecast(state))["late"])[0] == 300
 
 
-def test_work_is_ready_as_long_after_its_admission_as_usual() -> None:
+def test_time_from_admission_to_ready_follows_history() -> None:
     state = State(16)
     state.past("a", *[600.0] * 40)
     for workload in state.objects["Workload"]:
-        began = datetime.fromisoformat(workload["status"]["conditions"][0]["lastTransitionTime"])
-        workload["status"]["conditions"].append(condition("PodsReady", (began - NOON).total_seconds() + 90, "PodsReady"))
+        started = datetime.fromisoformat(workload["status"]["conditions"][0]["lastTransitionTime"])
+        workload["status"]["conditions"].append(condition("PodsReady", (started - NOON).total_seconds() + 90, "PodsReady"))
     state.job("a-100")
-    found = told(state)
-    assert middle(by_name(found)["a-100"]) == pytest.approx((90, 600), abs=1)
-    assert any("is ready 90s after it is admitted, as usual" in each for each in found.assumptions)
+    found = compute_forecast(state)
+    assert medians(by_name(found)["a-100"]) == pytest.approx((90, 600), abs=1)
+    assert any("are ready 90s after admission, as before" in each for each in found.assumptions)
 
 
 @pytest.mark.parametrize(
     ("event", "starts"),
     [
-        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: google.com/tpu, more: '32'}}", 0),
+        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: google.com/tpu, delta: '32'}}", 0),
         ("{at: 5m, setQuota: {clusterQueue: all, flavor: v4, resource: google.com/tpu, nominal: '48'}}", 300),
         ("{at: 0s, setPriority: {job: mine, priority: high}}", 600),
         ("{at: 0s, delete: {apiVersion: v1, kind: JobSet, name: a-101}}", 600),
@@ -201,7 +201,7 @@ def test_work_is_ready_as_long_after_its_admission_as_usual() -> None:
 def test_what_if(event: str, starts: float, tmp_path: Path) -> None:
     state = State(16)
     state.past("a", *[600.0] * 40)
-    state.job("a-100", began=0)
+    state.job("a-100", started=0)
     state.job("a-101", came=-500)
     state.job("mine", came=-400, estimate=600)
     state.past("mine", *[600.0] * 40)
@@ -213,7 +213,7 @@ def test_what_if(event: str, starts: float, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(document)
     (tmp_path / "urgent.yaml").write_text(document.replace("queue: queue,", "queue: queue, priority: high,"))
     (tmp_path / "if.yaml").write_text(f"{HEAD}  - {event}\n")
-    # Its pods also ask for CPU and memory: the queue has to cover them.
+    # Its pods also request CPU and memory: the queue must cover them.
     groups = state.objects["ClusterQueue"][0]["spec"]["resourceGroups"]
     groups.append(
         {
@@ -223,76 +223,79 @@ def test_what_if(event: str, starts: float, tmp_path: Path) -> None:
             ],
         }
     )
-    outlook = Outlook(state.snapshot())
+    outlook = Forecaster(state.snapshot())
     [mine] = whatif.find(outlook, "mine")
     changed = whatif.read(tmp_path / "if.yaml", outlook)
     [before] = outlook.forecast([mine], runs=20).expectations
-    [after] = outlook.forecast([mine], more=changed.more, happens=changed.happens, runs=20).expectations
-    assert middle(before)[0] == pytest.approx(1200, abs=1)
-    assert middle(after)[0] == pytest.approx(starts, rel=0.4 if starts == 1800 else 0.01, abs=1)
-    assert len(changed.words) == 1
+    [after] = outlook.forecast([mine], extra_jobs=changed.extra_jobs, events=changed.events, runs=20).expectations
+    assert medians(before)[0] == pytest.approx(1200, abs=1)
+    assert medians(after)[0] == pytest.approx(starts, rel=0.4 if starts == 1800 else 0.01, abs=1)
+    assert len(changed.messages) == 1
 
 
-def test_a_reservation_that_ends_takes_what_runs_there_with_it(tmp_path: Path) -> None:
+def test_ended_reservation_evicts_its_jobs(tmp_path: Path) -> None:
     state = State(0)
     state.put("ResourceFlavor", "held", spec={"nodeLabels": {"cloud.google.com/reservation-name": "autumn"}})
     state.queue("all", {"held": 16, "v4": 16})
     state.past("a", *[6000.0] * 40)
-    state.job("a-100", began=-60, flavor="held")
+    state.job("a-100", started=-60, flavor="held")
     state.job("a-101", came=-30)
     start = "  start: 2026-11-16T13:00:00Z\n  events:\n  - {at: 0s, endReservation: {reservation: autumn}}\n"
     (tmp_path / "if.yaml").write_text(HEAD.replace("  events:\n", start))
-    outlook = Outlook(state.snapshot())
+    outlook = Forecaster(state.snapshot())
     jobs = list(outlook.jobs.values())
     changed = whatif.read(tmp_path / "if.yaml", outlook)
-    found = by_name(outlook.forecast(jobs, happens=changed.happens, runs=20))
+    found = by_name(outlook.forecast(jobs, events=changed.events, runs=20))
     assert found["a-100"].preempted == 1
-    assert middle(found["a-101"])[0] == 0
-    # It waits until the other one ends, and begins again.
-    assert middle(found["a-100"])[1] == pytest.approx(12_000, abs=10)
+    assert medians(found["a-101"])[0] == 0
+    # It waits until the other one ends, and restarts.
+    assert medians(found["a-100"])[1] == pytest.approx(12_000, abs=10)
 
 
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        ("{at: 0s, setQuota: {clusterQueue: al, flavor: v4, resource: x, more: '1'}}", "if.yaml:6: there is no ClusterQueue 'al'"),
-        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v5, resource: x, more: '1'}}", "if.yaml:6: all has no x of flavor v5"),
-        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: x}}", "give nominal or more, one of them"),
-        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: x, more: much}}", "if.yaml:6: spec.events[0].setQuota.more"),
-        ("{at: 0s, setPriority: {job: mine, priority: hihg}}", "if.yaml:6: there is no priority 'hihg'"),
-        ("{at: 0s, setPriority: {job: mnie, priority: high}}", "if.yaml:6: there is no job 'mnie' that runs or waits"),
-        ("{at: 0s, endReservation: {reservation: autumn}}", "if.yaml:6: there is no reservation 'autumn'"),
+        ("{at: 0s, setQuota: {clusterQueue: al, flavor: v4, resource: x, delta: '1'}}", "if.yaml:6: ClusterQueue 'al' not found"),
+        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v5, resource: x, delta: '1'}}", "if.yaml:6: all has no x of flavor v5"),
+        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: x}}", "must set exactly one of nominal and delta"),
+        (
+            "{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: x, delta: much}}",
+            "if.yaml:6: spec.events[0].setQuota.delta",
+        ),
+        ("{at: 0s, setPriority: {job: mine, priority: hihg}}", "if.yaml:6: priority 'hihg' not found"),
+        ("{at: 0s, setPriority: {job: mnie, priority: high}}", "if.yaml:6: job 'mnie' is neither running nor pending"),
+        ("{at: 0s, endReservation: {reservation: autumn}}", "if.yaml:6: reservation 'autumn' not found"),
         (
             "{at: 0s, failNodes: {nodes: {count: 1}}}",
-            "if.yaml:6: a forecast has no failNodes: there are queues in it, but no machines",
+            "if.yaml:6: failNodes: not supported in a forecast, which has queues but no machines",
         ),
     ],
 )
-def test_a_what_if_that_cannot_be_is_refused(event: str, words: str, tmp_path: Path) -> None:
+def test_invalid_what_if_is_an_error(event: str, words: str, tmp_path: Path) -> None:
     state = State(16)
     state.job("mine", estimate=60)
     (tmp_path / "if.yaml").write_text(f"{HEAD}  - {event}\n")
     with pytest.raises(InvalidDocument) as caught:
-        whatif.read(tmp_path / "if.yaml", Outlook(state.snapshot()))
+        whatif.read(tmp_path / "if.yaml", Forecaster(state.snapshot()))
     assert words in str(caught.value)
 
 
-def test_names_that_come_again_are_alike() -> None:
-    same = {stem(name) for name in ("train-17", "train-0018", "train-2026-11-15", "train-5f3a9c", "train")}
+def test_generated_names_share_history() -> None:
+    same = {name_stem(name) for name in ("train-17", "train-0018", "train-2026-11-15", "train-5f3a9c", "train")}
     assert same == {"train"}
-    assert stem("resnet-50-7") == "resnet"
-    assert stem("17") == "17"
-    assert stem("llama-7b-x") == "llama-7b-x"
+    assert name_stem("resnet-50-7") == "resnet"
+    assert name_stem("17") == "17"
+    assert name_stem("llama-7b-x") == "llama-7b-x"
 
 
-def test_spreads_keep_their_shares() -> None:
-    guess = around(3600)
-    assert guess.at(0.5) == pytest.approx(3600)
-    assert [guess.at(0.05), guess.at(0.95)] == pytest.approx([1800, 7200])
-    assert guess.at(0.5, beyond=7200) > 7200
-    assert guess.at(0.01, beyond=1e9) > 1e9
-    many = of_runs([100.0] * 50 + [1000.0] * 50)
-    assert [many.at(0.25), many.at(0.75)] == pytest.approx([100, 1000])
-    assert many.at(0.01, beyond=500) == pytest.approx(1000)
-    assert of_runs([100, 110, 120]).width < guess.width
-    assert of_ratios([2.0] * 100).times(60).at(0.5) == pytest.approx(120, rel=0.05)
+def test_spread_keeps_its_quantiles() -> None:
+    guess = from_estimate(3600)
+    assert guess.quantile(0.5) == pytest.approx(3600)
+    assert [guess.quantile(0.05), guess.quantile(0.95)] == pytest.approx([1800, 7200])
+    assert guess.quantile(0.5, beyond=7200) > 7200
+    assert guess.quantile(0.01, beyond=1e9) > 1e9
+    many = from_runs([100.0] * 50 + [1000.0] * 50)
+    assert [many.quantile(0.25), many.quantile(0.75)] == pytest.approx([100, 1000])
+    assert many.quantile(0.01, beyond=500) == pytest.approx(1000)
+    assert from_runs([100, 110, 120]).stddev < guess.stddev
+    assert from_ratios([2.0] * 100).scale(60).quantile(0.5) == pytest.approx(120, rel=0.05)

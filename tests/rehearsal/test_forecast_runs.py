@@ -1,4 +1,4 @@
-"""Runs of a forecast: tries that are spared change nothing, days come again, and nobody has more than there is."""
+"""Runs of a forecast: skipped scheduling attempts change nothing, runs are reproducible, and quota is never exceeded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tests.support.queue_states import State
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Forbidden, SliceworksError
-from sliceworks.rehearsal.forecast import hopes, snapshot
+from sliceworks.rehearsal.forecast import snapshot, trial
 from sliceworks.rehearsal.forecast.arrivals import DAY, Arrivals
-from sliceworks.rehearsal.forecast.outlook import Outlook
+from sliceworks.rehearsal.forecast.forecaster import Forecaster
 
 if TYPE_CHECKING:
-    from sliceworks.rehearsal.forecast.course import Course
+    from sliceworks.rehearsal.forecast.trial import Trial
 
 _POLICIES: tuple[dict[str, Any], ...] = (
     {},
@@ -26,8 +26,8 @@ _POLICIES: tuple[dict[str, Any], ...] = (
 )
 
 
-def crowd(seed: int) -> State:
-    """Many jobs of two sizes in two queues, of one or two flavors."""
+def many_jobs(seed: int) -> State:
+    """Many jobs of two sizes in two queues, with one or two flavors."""
     random = Random(seed)
     state = State(32)
     state.put("ResourceFlavor", "other", spec={})
@@ -48,53 +48,53 @@ def crowd(seed: int) -> State:
     return state
 
 
-def fates(state: State) -> dict[Any, Any]:
-    outlook = Outlook(state.snapshot())
+def outcomes(state: State) -> dict[Any, Any]:
+    outlook = Forecaster(state.snapshot())
     course = run(outlook)
-    return {key: (track.started, track.ended, track.preempted) for key, track in course.tracks.items()}
+    return {key: (track.started, track.ended, track.preempted) for key, track in course.progress.items()}
 
 
-def run(outlook: Outlook) -> Course:
+def run(outlook: Forecaster) -> Trial:
     return outlook._run(list(outlook.jobs.values()), [], [], "0/0")
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_tries_that_are_spared_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    spared = fates(crowd(seed))
-    # Without it, nobody is left out.
-    monkeypatch.setattr(hopes, "spare", lambda _brain: None)
-    assert fates(crowd(seed)) == spared
+def test_skipped_attempts_change_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    spared = outcomes(many_jobs(seed))
+    # Without it, no job is skipped.
+    monkeypatch.setattr(trial, "skip_hopeless", lambda _brain: None)
+    assert outcomes(many_jobs(seed)) == spared
     assert any(started is not None for started, _, _ in spared.values())
 
 
-def test_days_like_those_before_come_again() -> None:
+def test_arrivals_follow_history() -> None:
     state = State(16)
     for number in range(60):
         came = -(number % 3) * DAY - 3600 - number
-        state.job(f"past-{number}", 4, came=came, began=came + 1, ended=came + 601)
+        state.job(f"past-{number}", 4, came=came, started=came + 1, ended=came + 601)
     state.job("waits", 16, came=-3.5 * DAY, estimate=60)
-    outlook = Outlook(state.snapshot())
+    outlook = Forecaster(state.snapshot())
     assert [len(day) for day in outlook.arrivals.days] == [20, 20, 20]
     course = run(outlook)
-    later = [track.job for track in course.tracks.values() if track.job.came > 0]
+    later = [track.job for track in course.progress.values() if track.job.arrived > 0]
     assert len(later) == 60
-    assert all(DAY - 3700 <= job.came % DAY <= DAY - 3600 for job in later)
-    assert {track.ended is not None for track in course.tracks.values()} == {True}
-    assert len(run(Outlook(state.snapshot(), coming=False)).tracks) == 1
+    assert all(DAY - 3700 <= job.arrived % DAY <= DAY - 3600 for job in later)
+    assert {track.ended is not None for track in course.progress.values()} == {True}
+    assert len(run(Forecaster(state.snapshot(), include_arrivals=False)).progress) == 1
 
 
-def test_a_little_history_says_nothing_of_what_will_come() -> None:
+def test_short_history_predicts_no_arrivals() -> None:
     state = State(16)
     state.past("a", *[600.0] * 10)
-    assert Arrivals.of(list(Outlook(state.snapshot()).jobs.values())).days == ()
-    assert Arrivals.of([]).days == ()
+    assert Arrivals.from_jobs(list(Forecaster(state.snapshot()).jobs.values())).days == ()
+    assert Arrivals.from_jobs([]).days == ()
 
 
-def test_who_may_not_read_the_queues_is_told_what_to_ask_for() -> None:
+def test_missing_permission_names_the_required_one() -> None:
     class Closed:
         async def list_all(self, resource: Any) -> None:
             raise Forbidden(f"{resource.plural} is forbidden")
 
-    with pytest.raises(SliceworksError, match="a forecast reads namespaces of all teams, and you may not") as caught:
+    with pytest.raises(SliceworksError, match="a forecast requires permission to list namespaces of all teams") as caught:
         clock.run(snapshot.take(Closed()))  # type: ignore[arg-type]
     assert "--snapshot FILE" in caught.value.hint

@@ -1,4 +1,4 @@
-"""The Gemma server, from the administrator's first document to the last deletion: on the twin, in virtual time."""
+"""The Gemma example from the administrator's first document to the last deletion, on the twin in virtual time."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sliceworks.base import clock, yamls
+from sliceworks.base import clock, yaml_documents
 from sliceworks.base.errors import ApiError
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import GVK
-from sliceworks.rehearsal import documents
-from sliceworks.rehearsal.product import Wants, controllers
-from sliceworks.rehearsal.rehearse import rehearse
+from sliceworks.platform import loader
+from sliceworks.platform.controller_host import ControllerRequirements, run_controllers
+from sliceworks.rehearsal.basic_run import rehearse
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ KINDS = {
 
 
 class Team:
-    """A namespace as the administrator has set it up, on a twin with two TPU hosts."""
+    """A namespace prepared by the administrator, on a twin with two TPU hosts."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
 
     async def apply(self, file: str) -> None:
-        for document in yamls.load_path(EXAMPLE / file):
+        for document in yaml_documents.load_path(EXAMPLE / file):
             await self.client.apply(document.data, force=True)
 
     async def all(self, kind: str) -> list[Object]:
@@ -59,6 +59,11 @@ class Team:
         assert len(found) == 1, [item["metadata"]["name"] for item in found]
         return found[0]
 
+    async def identities(self) -> dict[str, str]:
+        """The Google service account of each ServiceAccount."""
+        accounts = await self.all("ServiceAccount")
+        return {item["metadata"]["name"]: (item["metadata"].get("annotations") or {}).get(IDENTITY, "") for item in accounts}
+
     async def server(self) -> Object:
         return await self.one("GemmaOnTPUServer")
 
@@ -71,13 +76,13 @@ class Team:
         await self.client.delete(await self.client.discovery.by_gvk(GVK(group, version, kind)), name, SPACE)
 
 
-def on_team(main: Callable[[Team], Awaitable[None]], definition: str) -> None:
-    """Play a story on a twin where a definition is published."""
+def run_on_team(main: Callable[[Team], Awaitable[None]], definition: str) -> None:
+    """Run a test on a twin where a definition is published."""
 
-    async def whole() -> None:
+    async def run_main() -> None:
         async with (
             Cluster(config_connector=True) as cluster,
-            controllers(cluster, Wants(graphs=True)),
+            run_controllers(cluster, ControllerRequirements(graphs=True)),
             Client(cluster.transport(), namespace=SPACE) as client,
         ):
             team = Team(client)
@@ -86,7 +91,7 @@ def on_team(main: Callable[[Team], Awaitable[None]], definition: str) -> None:
             await clock.sleep(30)
             await main(team)
 
-    clock.run(whole(), virtual=True)
+    clock.run(run_main(), virtual=True)
 
 
 def reason(obj: Object, kind: str = "Ready") -> str:
@@ -97,69 +102,111 @@ def waits_for(obj: Object) -> str:
     return str(next(item["message"] for item in obj["status"]["conditions"] if item["type"] == "ResourcesReady"))
 
 
-def test_story_from_creation_to_deletion() -> None:
+def test_lifecycle_from_creation_to_deletion() -> None:
     async def main(team: Team) -> None:
-        account = await team.one("ServiceAccount")
         await team.apply("instance.yaml")
+        bucket = f"gemma7b-{await _number(team)}-gemma-tpu"
 
-        # 1. What needs nothing is made at once; the rest waits for the account's address.
+        # 1. Resources without dependencies are created immediately; the others wait for the account's email.
         await clock.sleep(1)
         assert await team.names("IAMServiceAccount") == ["gemma-tpu-wi-jetstream"]
         server = await team.server()
-        assert await team.names("StorageBucket") == [f"gemma7b-{server['metadata']['uid']}"]
+        assert await team.names("StorageBucket") == [bucket]
         assert await team.names("Service") == ["gemma-tpu"]
         assert await team.names("IAMPolicyMember") == await team.names("Job") == []
         assert (server["status"]["state"], reason(server)) == ("IN_PROGRESS", "NotReady")
 
-        # 2. With the address come the bindings and the annotation; the download waits until they are ready.
+        # 2. With the email, the bindings and the annotation are created; the download waits until they are ready.
         await clock.sleep(4.5)
         assert await team.names("IAMPolicyMember") == ["gemma-tpu-storage-insights", "gemma-tpu-storage-object-user"]
         email = "gemma-tpu-wi-jetstream@k8sai-example.iam.gserviceaccount.com"
-        assert (await team.one("ServiceAccount"))["metadata"]["annotations"][IDENTITY] == email
+        assert await team.identities() == {"default": "", "gemma-tpu": email}
         policy = await team.one("IAMPartialPolicy")
         members = [member["member"] for binding in policy["spec"]["bindings"] for member in binding["members"]]
-        assert members == ["serviceAccount:k8sai-example.svc.id.goog[config-connector/default]"]
+        assert members == ["serviceAccount:k8sai-example.svc.id.goog[config-connector/gemma-tpu]"]
         assert await team.names("Job") == []
 
-        # 3. The download runs, and nothing serves before it is done.
+        # 3. The download runs, and no server starts before it completes.
         await clock.sleep(60)
         assert await team.names("Job") == ["gemma-tpu-loader"]
         assert await team.names("Deployment") == []
         assert "downloadCheckpoint" in waits_for(await team.server())
 
-        # 4. Then the server comes up, and tells where it is.
+        # 4. Then the server starts, and the status has its address.
         await clock.sleep(1200)
         server = await team.server()
         assert (server["status"]["state"], reason(server)) == ("ACTIVE", "Ready")
         assert server["status"]["endpoint"] == "http://gemma-tpu.config-connector.svc:8000"
-        assert server["status"]["bucket"] == f"gs://gemma7b-{server['metadata']['uid']}"
+        assert server["status"]["bucket"] == f"gs://{bucket}"
         assert server["status"]["readyReplicas"] == 1
 
-        # 5. What is left of the download is cleared away, and it is not run again.
+        # 5. The download's objects are deleted, and it does not run again.
         await clock.sleep(3600)
         assert await team.names("Job") == []
         assert reason(await team.server()) == "Ready"
 
-        # 6. Another server.
+        # 6. A second server.
         await team.change("GemmaOnTPUServer", "gemma-tpu", {"spec": {"replicas": 2}})
         await clock.sleep(30)
         assert (await team.server())["status"]["readyReplicas"] == 2
         assert len(await team.names("Pod")) == 2
 
-        # 7. Gone, but for the weights; and the namespace's own account is as it was.
+        # 7. All is deleted but the weights; the namespace's own account was never touched.
         await team.delete("GemmaOnTPUServer", "gemma-tpu")
         await clock.sleep(60)
         assert [kind for kind in KINDS if await team.names(kind)] == ["ServiceAccount", "StorageBucket"]
-        left = await team.one("ServiceAccount")
-        assert left["metadata"]["uid"] == account["metadata"]["uid"]
-        assert {key: left["metadata"].get(key) for key in ("annotations", "labels")} == {"annotations": None, "labels": None}
-        bucket = await team.one("StorageBucket")
-        assert (reason(bucket), bucket["metadata"].get("deletionTimestamp")) == ("UpToDate", None)
+        assert await team.identities() == {"default": ""}
+        retained = await team.one("StorageBucket")
+        assert (reason(retained), retained["metadata"].get("deletionTimestamp")) == ("UpToDate", None)
 
-    on_team(main, "definition.yaml")
+        # 8. A new server of the same name takes the retained bucket over.
+        await team.apply("instance.yaml")
+        await clock.sleep(1300)
+        assert reason(await team.server()) == "Ready"
+        adopted = await team.one("StorageBucket")
+        assert adopted["metadata"]["uid"] == retained["metadata"]["uid"]
+        assert adopted["metadata"]["labels"]["kro.run/instance-name"] == "gemma-tpu"
+
+    run_on_team(main, "definition.yaml")
 
 
-def test_as_it_was_written() -> None:
+def test_several_servers_in_a_namespace() -> None:
+    async def main(team: Team) -> None:
+        await team.apply("instance.yaml")
+        [document] = yaml_documents.load_path(EXAMPLE / "instance.yaml")
+        second = {**document.data, "metadata": {**document.data["metadata"], "name": "second"}}
+        await team.client.apply(second, force=True)
+        await clock.sleep(1300)
+        for server in await team.all("GemmaOnTPUServer"):
+            assert (server["status"]["state"], reason(server)) == ("ACTIVE", "Ready"), server["metadata"]["name"]
+        domain = "k8sai-example.iam.gserviceaccount.com"
+        both = {name: f"{name}-wi-jetstream@{domain}" for name in ("gemma-tpu", "second")}
+        assert await team.identities() == {"default": "", **both}
+        await team.delete("GemmaOnTPUServer", "second")
+        await clock.sleep(60)
+        assert reason(await team.server()) == "Ready"
+        assert await team.names("Deployment") == ["gemma-tpu"]
+        assert len(await team.names("StorageBucket")) == 2
+
+    run_on_team(main, "definition.yaml")
+
+
+def test_edit_of_the_secret_recreates_the_running_download() -> None:
+    async def main(team: Team) -> None:
+        await team.apply("instance.yaml")
+        await clock.sleep(60)
+        before = await team.one("Job")
+        await team.change("GemmaOnTPUServer", "gemma-tpu", {"spec": {"kaggleSecret": "other"}})
+        await clock.sleep(30)
+        after = await team.one("Job")
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        [volume] = after["spec"]["template"]["spec"]["volumes"]
+        assert volume["secret"]["secretName"] == "other"
+
+    run_on_team(main, "definition.yaml")
+
+
+def test_original_definition() -> None:
     async def main(team: Team) -> None:
         with pytest.raises(ApiError, match="kaggelSecret"):
             await team.apply("as-written/instance.yaml")
@@ -173,12 +220,12 @@ def test_as_it_was_written() -> None:
         assert reason(await team.server()) == "Ready"
         await team.delete("GemmaOnTPUServer", "gemma-tpu")
         await clock.sleep(60)
-        # It says nothing of giving back: the account goes, as with kro, and the cluster makes a new one.
+        # It does not restore the account: the account is deleted, as with kro, and the cluster creates a new one.
         left = await team.one("ServiceAccount")
         assert left["metadata"]["uid"] != account["metadata"]["uid"]
         assert await team.names("StorageBucket") == []
 
-    on_team(main, "as-written/rgd.yaml")
+    run_on_team(main, "as-written/rgd.yaml")
 
 
 async def _number(team: Team) -> str:
@@ -195,23 +242,23 @@ def test_slow_and_failing_cloud() -> None:
         await team.change("StorageBucket", name, {"metadata": {"annotations": fails}})
         await clock.sleep(600)
         assert reason(await team.one("StorageBucket")) == "UpdateFailed"
-        assert "bucket" in waits_for(await team.server())
+        assert f"StorageBucket {name}: UpdateFailed: Update call failed: quota exceeded" in waits_for(await team.server())
         assert await team.names("Job") == []
         await team.change("StorageBucket", name, {"metadata": {"annotations": {"sliceworks.dev/cloud-fails": None}}})
         await clock.sleep(10)
         assert await team.names("Job") == ["gemma-tpu-loader"]
 
-    on_team(main, "definition.yaml")
+    run_on_team(main, "definition.yaml")
 
 
-def test_whole_day_is_rehearsed() -> None:
+def test_example_is_rehearsed() -> None:
     folder = EXAMPLE / "day"
-    scenario = documents.scenario(folder)
+    scenario = loader.load_scenario(folder)
     assert scenario is not None
-    done = rehearse(documents.read(folder), scenario=scenario, folder=folder, seconds=scenario.spec.duration)
+    done = rehearse(loader.load(folder), scenario=scenario, folder=folder, seconds=scenario.spec.duration)
     assert not done.failed
-    server = [moment for moment in done.moments if moment.subject == "GemmaOnTPUServer config-connector/gemma-tpu"]
+    server = [moment for moment in done.timeline if moment.subject == "GemmaOnTPUServer config-connector/gemma-tpu"]
     assert server[-1].verb == "deleted"
     assert any("Ready=True" in moment.note for moment in server)
-    gone = {moment.subject for moment in done.moments if moment.verb == "deleted"}
-    assert "ServiceAccount config-connector/default" not in gone
+    deleted = {moment.subject for moment in done.timeline if moment.verb == "deleted"}
+    assert "ServiceAccount config-connector/default" not in deleted

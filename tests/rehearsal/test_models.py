@@ -1,4 +1,4 @@
-"""Model services in rehearsals: beside the environment that has their machines, and with the gateway that they share."""
+"""Model services in rehearsals: on the machines of their environment, and with a shared gateway."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.rehearsal import documents
-from sliceworks.rehearsal.rehearse import rehearse
+from sliceworks.platform import loader
+from sliceworks.rehearsal.basic_run import rehearse
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -23,12 +23,12 @@ def day(tmp_path: Path, environment: str, *models: str) -> Path:
 
 
 def states(folder: Path, seconds: float) -> dict[str, str]:
-    done = rehearse(documents.read(folder), seconds=seconds)
+    done = rehearse(loader.load(folder), seconds=seconds)
     assert [each.reason for each in done.refused] == []
     return {each.document.name: each.state for each in done.outcomes}
 
 
-def test_services_run_on_the_machines_of_their_environment(tmp_path: Path) -> None:
+def test_services_run_on_machines_of_their_environment(tmp_path: Path) -> None:
     found = states(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"), 1800)
     ready = {name for name, state in found.items() if name.startswith("Deployment/") and state == "1/1 ready"}
     assert {"Deployment/llama2-7b", "Deployment/llama2-7b-admin"} <= ready
@@ -38,8 +38,8 @@ def test_services_run_on_the_machines_of_their_environment(tmp_path: Path) -> No
     assert [state for name, state in found.items() if name.startswith("Job/llama2-7b-")] == ["Complete", "Complete"]
 
 
-def test_a_shared_gateway_is_written_once_for_all(tmp_path: Path) -> None:
-    written = documents.read(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"))
+def test_shared_gateway_is_written_once(tmp_path: Path) -> None:
+    written = loader.load(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"))
     [gateway] = [each for each in written if each.name == "ConfigMap/gateway"]
     assert "name: llama2-7b\n" in gateway.data["data"]["gateway.yaml"]
     assert "name: llama2-13b\n" in gateway.data["data"]["gateway.yaml"]
@@ -47,9 +47,9 @@ def test_a_shared_gateway_is_written_once_for_all(tmp_path: Path) -> None:
     assert len(names) == len(set(names))
 
 
-def test_what_is_wrong_with_a_service_is_told_with_its_place(tmp_path: Path) -> None:
+def test_invalid_service_is_an_error_with_its_location(tmp_path: Path) -> None:
     folder = day(tmp_path, "triton", "densenet-triton")
     file = folder / "densenet-triton.yaml"
     file.write_text(file.read_text().replace("nvidia-tesla-t4", "nvidia-tesla-t5"))
-    with pytest.raises(InvalidDocument, match=r"densenet-triton.yaml:9: no GPU is called 'nvidia-tesla-t5'"):
-        documents.read(folder)
+    with pytest.raises(InvalidDocument, match=r"densenet-triton.yaml:9: unknown GPU 'nvidia-tesla-t5'"):
+        loader.load(folder)

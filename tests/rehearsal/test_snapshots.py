@@ -1,4 +1,4 @@
-"""Snapshots of queues: taken from a twin, saved without secrets, read back, and refused when they are broken."""
+"""Snapshots of queues: taken from a twin, saved without secrets, loaded, and rejected if invalid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import InvalidDocument, SliceworksError
 from sliceworks.kube.client import Client
 from sliceworks.rehearsal.forecast import snapshot
-from sliceworks.rehearsal.forecast.outlook import Outlook
+from sliceworks.rehearsal.forecast.forecaster import Forecaster
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -33,32 +33,33 @@ spec:
 """
 
 
-def test_a_snapshot_says_the_same_when_it_is_read_back(tmp_path: Path) -> None:
+def test_snapshot_round_trip(tmp_path: Path) -> None:
     state = State(16)
-    state.job("a", began=-60, estimate=600)
+    state.job("a", started=-60, estimate=600)
     state.job("b", estimate=600)
     state.snapshot().save(tmp_path / "queues.json")
     found = snapshot.load(tmp_path / "queues.json")
     assert found.taken == NOON
-    ours, theirs = (Outlook(each) for each in (state.snapshot(), found))
+    ours, theirs = (Forecaster(each) for each in (state.snapshot(), found))
     ends = [each.forecast(list(each.jobs.values()), runs=20).expectations for each in (ours, theirs)]
     assert [each.ends for each in ends[0]] == [each.ends for each in ends[1]]
 
 
-def test_a_cluster_is_read_and_nothing_secret_is_kept(tmp_path: Path) -> None:
-    from sliceworks.rehearsal import documents
+def test_snapshot_of_a_cluster_has_no_secrets(tmp_path: Path) -> None:
+    from sliceworks.platform import loader
 
     (tmp_path / "environment.yaml").write_text(
         "apiVersion: sliceworks.dev/v1alpha1\nkind: Environment\nmetadata: {name: small}\nspec:\n  project: p-1234\n"
         "  automation: {bucket: p-1234-automation}\n"
-        "  region: us-central2\n  zones: [us-central2-b]\n  pools: {tpu: {v4: {type: v4-16}}}\n  teams: {vision: {queue: queue}}\n"
+        "  region: us-central2\n  zones: [us-central2-b]\n  pools: {cpu: {cpu: {nodes: 1}}, tpu: {v4: {type: v4-16}}}\n"
+        "  teams: {vision: {queue: queue}}\n"
     )
     (tmp_path / "job.yaml").write_text(JOB)
 
     async def main() -> snapshot.Snapshot:
         async with Cluster() as twin:
             client = Client(twin.transport())
-            for document in documents.read(tmp_path):
+            for document in loader.load(tmp_path):
                 await client.apply(document.data)
             await clock.sleep(5)
             return await snapshot.take(client)
@@ -66,11 +67,11 @@ def test_a_cluster_is_read_and_nothing_secret_is_kept(tmp_path: Path) -> None:
     found = clock.run(main(), virtual=True, seed=1)
     found.save(tmp_path / "queues.json")
     assert b"secret" not in (tmp_path / "queues.json").read_bytes()
-    [job] = Outlook(snapshot.load(tmp_path / "queues.json")).jobs.values()
-    assert (job.name, job.state, job.estimate, job.keeps) == ("first", "running", 600, True)
+    [job] = Forecaster(snapshot.load(tmp_path / "queues.json")).jobs.values()
+    assert (job.name, job.state, job.estimate, job.resumes) == ("first", "running", 600, True)
 
 
-def test_a_cluster_without_kueue_says_so() -> None:
+def test_cluster_without_kueue_is_an_error() -> None:
     async def main() -> None:
         async with Cluster(workloads=False) as twin:
             await snapshot.take(Client(twin.transport()))
@@ -95,19 +96,22 @@ def broken(change: Any) -> bytes:
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        (b"{", "queues.json:1: is no JSON"),
-        (b"[]", "queues.json: is no QueueSnapshot of sliceworks.dev/v1alpha1"),
-        (broken(lambda body: body.update(kind="List")), "is no QueueSnapshot"),
+        (b"{", "queues.json:1: not valid JSON"),
+        (b"[]", "queues.json: not a QueueSnapshot of sliceworks.dev/v1alpha1"),
+        (broken(lambda body: body.update(kind="List")), "not a QueueSnapshot"),
         (broken(lambda body: body.update(taken="noon")), "taken: must be a time such as 2026-11-16T08:00:00Z, found 'noon'"),
         (broken(lambda body: body.update(taken="2026-11-16T12:00:00")), "taken: must be a time"),
         (broken(lambda body: body.update(objects=[])), "objects: must be lists by kind"),
         (broken(lambda body: body["objects"].update(Pod=[])), "objects: unknown kind Pod"),
-        (broken(lambda body: body["objects"].update(Workload={})), "objects.Workload[0] is not a whole Workload"),
-        (broken(lambda body: body["objects"]["Workload"][0]["spec"].pop("podSets")), "objects.Workload[0] is not a whole Workload"),
-        (broken(lambda body: body["objects"]["Workload"][0]["metadata"].pop("creationTimestamp")), "is not a whole Workload"),
+        (broken(lambda body: body["objects"].update(Workload={})), "objects.Workload[0] is not a complete Workload"),
+        (
+            broken(lambda body: body["objects"]["Workload"][0]["spec"].pop("podSets")),
+            "objects.Workload[0] is not a complete Workload",
+        ),
+        (broken(lambda body: body["objects"]["Workload"][0]["metadata"].pop("creationTimestamp")), "is not a complete Workload"),
         (
             broken(lambda body: body["objects"]["Workload"][0]["metadata"].update(creationTimestamp="yesterday")),
-            "is not a whole Workload",
+            "is not a complete Workload",
         ),
         (
             broken(
@@ -115,22 +119,25 @@ def broken(change: Any) -> bytes:
                     resources={"requests": {"cpu": "much"}}
                 )
             ),
-            "is not a whole Workload",
+            "is not a complete Workload",
         ),
-        (broken(lambda body: body["objects"]["ClusterQueue"].append("all")), "objects.ClusterQueue[1] is not a whole ClusterQueue"),
+        (
+            broken(lambda body: body["objects"]["ClusterQueue"].append("all")),
+            "objects.ClusterQueue[1] is not a complete ClusterQueue",
+        ),
         (
             broken(lambda body: body["objects"]["ClusterQueue"][0]["spec"]["resourceGroups"][0].pop("flavors")),
-            "objects.ClusterQueue[0] is not a whole ClusterQueue",
+            "objects.ClusterQueue[0] is not a complete ClusterQueue",
         ),
-        (broken(lambda body: body["objects"]["WorkloadPriorityClass"][0].pop("value")), "is not a whole WorkloadPriorityClass"),
-        (broken(lambda body: body["objects"]["Workload"][0]["spec"].update(priority="high")), "is not a whole Workload"),
-        (broken(lambda body: body["objects"]["LocalQueue"][0].pop("spec")), "is not a whole LocalQueue"),
+        (broken(lambda body: body["objects"]["WorkloadPriorityClass"][0].pop("value")), "is not a complete WorkloadPriorityClass"),
+        (broken(lambda body: body["objects"]["Workload"][0]["spec"].update(priority="high")), "is not a complete Workload"),
+        (broken(lambda body: body["objects"]["LocalQueue"][0].pop("spec")), "is not a complete LocalQueue"),
     ],
 )
-def test_a_broken_snapshot_is_refused_in_one_line(body: bytes, words: str, tmp_path: Path) -> None:
+def test_invalid_snapshot_is_a_one_line_error(body: bytes, words: str, tmp_path: Path) -> None:
     (tmp_path / "queues.json").write_bytes(body)
     with pytest.raises(InvalidDocument) as caught:
         snapshot.load(tmp_path / "queues.json")
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert caught.value.hint == "make one with: sliceworks train forecast --save FILE"
+    assert caught.value.hint == "create one with: sliceworks train forecast --save FILE"

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sliceworks.base.errors import ApiError
-from sliceworks.schemas import managed
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.patches import json_patch, merge_patch
-from sliceworks.schemas.strategic import strategic_merge
+from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.twin.apiserver.fieldmanager import updater
+from sliceworks.twin.apiserver.patch.jsonpatch import json_patch, merge_patch
+from sliceworks.twin.apiserver.patch.strategic_merge import strategic_merge
 
 Object = dict[str, Any]
 
-SCHEMA = catalogue().schema("", "v1", "Pod")
+SCHEMA = builtin_scheme().schema("", "v1", "Pod")
 KEYS = [
     "metadata",
     "spec",
@@ -81,7 +81,7 @@ def pod() -> Object:
         "spec": {"containers": containers, "volumes": [{"name": "a", "emptyDir": {}}]},
         "status": {},
     }
-    managed.update(None, found, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
+    updater.update(None, found, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
     found["metadata"]["uid"] = "u"
     return found
 
@@ -120,15 +120,15 @@ def test_strategic_merge_patches(patch: Any) -> None:
 def test_applied_objects(body: Object) -> None:
     applied = {"apiVersion": "v1", "kind": "Pod", **body}
     common: Object = {"manager": "kubectl", "api_version": "v1", "kind": "Pod", "now": "2026-01-01T00:00:00Z"}
-    check(lambda: managed.apply(POD, applied, SCHEMA, force=True, **common))
-    check(lambda: managed.apply(None, applied, SCHEMA, **common))
+    check(lambda: updater.apply(POD, applied, SCHEMA, force=True, **common))
+    check(lambda: updater.apply(None, applied, SCHEMA, **common))
 
 
 @given(anything)
 def test_owners_sent_by_a_client(entries: Any) -> None:
     def attempt() -> Object:
         new = {**POD, "metadata": {**POD["metadata"], "managedFields": entries}}
-        managed.update(POD, new, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
+        updater.update(POD, new, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
         return new
 
     check(attempt)

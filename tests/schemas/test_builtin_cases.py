@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from tests.real.ask_schemas import builtin_object
+from tests.real.schema_recorder import builtin_object
 
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.structural import TypeMismatch, decode, set_defaults
+from sliceworks.schemas import TypeMismatch, decode, set_defaults
+from sliceworks.schemas.builtins import builtin_scheme
 
 HERE = Path(__file__).parent
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "builtin_cases.yaml").read_text())
@@ -22,7 +22,7 @@ ACCEPTED = [name for name in CASES if ANSWERS[name]["code"] < 400]
 
 def read(name: str, unknown: list[str]) -> Any:
     group, version, _, kind = CASES[name]["kind"].split("/")
-    schema = catalogue().schema(group, version, kind)
+    schema = builtin_scheme().schema(group, version, kind)
     value = decode(schema, orjson.loads(orjson.dumps(builtin_object(CASES[name]))), unknown)
     set_defaults(schema, value)
     return value

@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.schemas.model import MISSING
-from sliceworks.schemas.openapi import builtin_document, custom_document
+from sliceworks.twin.apiserver.openapi.v3 import builtin_document, custom_document
 
 DEFINITION: dict[str, Any] = {
     "spec": {
@@ -35,11 +35,11 @@ DEFINITION: dict[str, Any] = {
 
 
 def resource(plural: str, group: str = "") -> Any:
-    return next(item for item in catalogue().resources if (item.group, item.plural) == (group, plural))
+    return next(item for item in builtin_scheme().resources if (item.group, item.plural) == (group, plural))
 
 
 def test_groups_come_in_the_servers_order_with_the_preferred_version_first() -> None:
-    groups = {group.name: group.versions for group in catalogue().groups}
+    groups = {group.name: group.versions for group in builtin_scheme().groups}
     assert next(iter(groups)) == ""
     assert groups["autoscaling"] == ("v2", "v1")
     assert "flowcontrol.apiserver.k8s.io" not in groups
@@ -64,20 +64,20 @@ def test_a_resource_says_what_discovery_says() -> None:
 def test_a_subresource_has_its_own_kind(plural: str, group: str, name: str, kind: tuple[str, str, str]) -> None:
     part = next(item for item in resource(plural, group).subresources if item.name == name)
     assert (part.group, part.version, part.kind) == kind
-    assert catalogue().schema(*kind).properties["metadata"].name.endswith("ObjectMeta")
+    assert builtin_scheme().schema(*kind).properties["metadata"].name.endswith("ObjectMeta")
 
 
 def test_every_kind_that_is_served_has_a_schema() -> None:
-    for item in catalogue().resources:
-        assert catalogue().schema(item.group, item.version, item.kind).type == "object"
+    for item in builtin_scheme().resources:
+        assert builtin_scheme().schema(item.group, item.version, item.kind).type == "object"
 
 
 def test_a_schema_carries_how_lists_and_structs_merge() -> None:
-    spec = catalogue().component("io.k8s.api.core.v1.PodSpec")
+    spec = builtin_scheme().component("io.k8s.api.core.v1.PodSpec")
     containers = spec.properties["containers"]
     assert (containers.list_type, containers.list_map_keys, containers.patch_merge_key) == ("map", ("name",), "name")
     assert spec.properties["volumes"].patch_strategy == {"merge", "retainKeys"}
-    strategy = catalogue().component("io.k8s.api.apps.v1.DeploymentSpec").properties["strategy"]
+    strategy = builtin_scheme().component("io.k8s.api.apps.v1.DeploymentSpec").properties["strategy"]
     assert strategy.patch_strategy == {"retainKeys"}
     assert strategy.name == "io.k8s.api.apps.v1.DeploymentStrategy"
     assert spec.properties["nodeSelector"].map_type == "atomic"
@@ -85,22 +85,22 @@ def test_a_schema_carries_how_lists_and_structs_merge() -> None:
 
 
 def test_components_are_shared_and_may_be_recursive() -> None:
-    props = catalogue().component("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
+    props = builtin_scheme().component("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
     assert props.properties["not"] is props
-    assert catalogue().schema("", "v1", "Pod").properties["spec"] is catalogue().component("io.k8s.api.core.v1.PodSpec")
+    assert builtin_scheme().schema("", "v1", "Pod").properties["spec"] is builtin_scheme().component("io.k8s.api.core.v1.PodSpec")
 
 
 def test_an_unknown_kind_is_a_key_error() -> None:
     with pytest.raises(KeyError):
-        catalogue().schema("", "v1", "Nothing")
+        builtin_scheme().schema("", "v1", "Nothing")
     with pytest.raises(KeyError):
-        catalogue().schema("nowhere.dev", "v1", "Nothing")
+        builtin_scheme().schema("nowhere.dev", "v1", "Nothing")
     with pytest.raises(KeyError):
         builtin_document("nowhere.dev", "v1")
 
 
 def test_every_reference_in_a_document_leads_somewhere() -> None:
-    for group in catalogue().groups:
+    for group in builtin_scheme().groups:
         for version in group.versions:
             document = orjson.loads(builtin_document(group.name, version))
             assert _references(document) <= {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}

@@ -8,10 +8,9 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from tests.real.ask_schemas import definition, instance
+from tests.real.schema_recorder import definition, instance
 
-from sliceworks.schemas import crds
-from sliceworks.schemas.structural import prune, set_defaults, validate
+from sliceworks.schemas import crds, prune, set_defaults, validate
 
 HERE = Path(__file__).parent
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "custom_cases.yaml").read_text())

@@ -1,4 +1,4 @@
-"""What is said of CustomResourceDefinitions, against the answers a real kube-apiserver gave to the same ones."""
+"""Errors of CustomResourceDefinitions, compared with those of a real kube-apiserver for the same definitions."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from tests.real.ask_schemas import changed_definition
+from tests.real.schema_recorder import changed_definition
 
-from sliceworks.schemas import crds
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.structural import decode, set_defaults
+from sliceworks.schemas import decode, set_defaults
+from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.twin.apiserver.validation import crd
 
 HERE = Path(__file__).parent
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "definition_cases.yaml").read_text())
 ANSWERS = orjson.loads((HERE / "definition_answers.json").read_bytes())
-SCHEMA = catalogue().schema("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+SCHEMA = builtin_scheme().schema("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 # Here the server shows its internal form of a schema: only the place is compared.
 LOOSE = {"statusNarrowsRoot"}
 
@@ -31,7 +31,7 @@ def test_answers_as_the_real_server(name: str) -> None:
     definition = orjson.loads(orjson.dumps(changed_definition(CASES[name] or {})))
     decode(SCHEMA, definition, [])
     set_defaults(SCHEMA, definition)
-    found = crds.errors(definition)
+    found = crd.definition_errors(definition)
     expected = ANSWERS[name]
     causes = {shown(name, cause["field"], cause["reason"], cause["message"]) for cause in expected.get("causes", ())}
     # The form of metadata.name is checked for all kinds alike, elsewhere.
@@ -39,4 +39,4 @@ def test_answers_as_the_real_server(name: str) -> None:
     assert {shown(name, error.path, error.reason, error.body) for error in found} == causes
     if not causes:
         assert {key: definition["spec"].get(key) for key in expected["spec"]} == expected["spec"]
-    assert crds.warnings(definition) == expected.get("warnings", [])
+    assert crd.definition_warnings(definition) == expected.get("warnings", [])

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sliceworks.schemas import fieldsets
+from sliceworks.twin.apiserver.fieldmanager import fieldpath
 
 if TYPE_CHECKING:
-    from sliceworks.schemas.fieldsets import Fields
+    from sliceworks.twin.apiserver.fieldmanager.fieldpath import Fields
 
 Paths = frozenset[tuple[str, ...]]
 
@@ -22,7 +22,7 @@ paths = st.frozensets(st.lists(names, min_size=1, max_size=4).map(tuple), max_si
 def fields_of(members: Paths) -> Fields:
     fields: Fields = {}
     for path in members:
-        fields = fieldsets.union(fields, fieldsets.single(path))
+        fields = fieldpath.union(fields, fieldpath.single_field(path))
     return fields
 
 
@@ -42,17 +42,17 @@ def members_of(fields: Fields, prefix: tuple[str, ...] = ()) -> Paths:
 def test_a_set_holds_what_was_put_in(members: Paths) -> None:
     fields = fields_of(members)
     assert members_of(fields) == members
-    assert all(fieldsets.contains(fields, path) for path in members)
-    assert len(list(fieldsets.paths(fields))) == len(members)
-    assert fieldsets.read(fields) == fields
+    assert all(fieldpath.contains(fields, path) for path in members)
+    assert len(list(fieldpath.format_paths(fields))) == len(members)
+    assert fieldpath.parse(fields) == fields
 
 
 @given(paths, paths)
 def test_union_difference_and_intersection_are_those_of_sets(left: Paths, right: Paths) -> None:
     one, two = fields_of(left), fields_of(right)
-    assert members_of(fieldsets.union(one, two)) == left | right
-    assert members_of(fieldsets.difference(one, two)) == left - right
-    assert members_of(fieldsets.intersection(one, two)) == left & right
+    assert members_of(fieldpath.union(one, two)) == left | right
+    assert members_of(fieldpath.difference(one, two)) == left - right
+    assert members_of(fieldpath.intersection(one, two)) == left & right
     assert members_of(one) == left, "a set was changed in place"
     assert members_of(two) == right, "a set was changed in place"
 
@@ -60,19 +60,19 @@ def test_union_difference_and_intersection_are_those_of_sets(left: Paths, right:
 @given(paths, paths)
 def test_without_takes_what_is_below_along(left: Paths, right: Paths) -> None:
     rest = frozenset(path for path in left if not any(path[: len(other)] == other for other in right))
-    assert members_of(fieldsets.without(fields_of(left), fields_of(right))) == rest
+    assert members_of(fieldpath.recursive_difference(fields_of(left), fields_of(right))) == rest
 
 
 @given(paths)
 def test_leaves_have_nothing_below(members: Paths) -> None:
     leaves = frozenset(path for path in members if not any(other != path and other[: len(path)] == path for other in members))
-    assert members_of(fieldsets.leaves(fields_of(members))) == leaves
+    assert members_of(fieldpath.leaves(fields_of(members))) == leaves
 
 
 @given(paths, paths)
 def test_sets_stay_in_order(left: Paths, right: Paths) -> None:
-    both = fieldsets.union(fields_of(left), fields_of(right))
-    assert list(both) == list(fieldsets.ordered(both))
+    both = fieldpath.union(fields_of(left), fields_of(right))
+    assert list(both) == list(fieldpath.sort_level(both))
 
 
 def test_the_order_is_that_of_kubernetes() -> None:
@@ -91,7 +91,7 @@ def test_the_order_is_that_of_kubernetes() -> None:
         "f:a",
         ".",
     ]
-    assert list(fieldsets.ordered({name: {} for name in shuffled})) == [
+    assert list(fieldpath.sort_level({name: {} for name in shuffled})) == [
         *(".", "f:a", "f:b"),
         *('k:{"name":"z"}', 'k:{"port":80}', 'k:{"port":443}'),
         *("v:9", "v:10", 'v:"a"', 'v:"b"', "v:true"),
@@ -108,7 +108,7 @@ def test_paths_are_written_as_people_read_them() -> None:
         },
         "f:list": {"i:3": {}},
     }
-    assert list(fieldsets.paths(fields)) == [
+    assert list(fieldpath.format_paths(fields)) == [
         ".spec.ports",
         '.spec.ports[port=80,protocol="TCP"]',
         '.spec.ports[port=80,protocol="TCP"].name',
@@ -123,9 +123,9 @@ def test_paths_are_written_as_people_read_them() -> None:
 )
 def test_what_is_no_set_is_refused(broken: Any) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        fieldsets.read(broken)
+        fieldpath.parse(broken)
 
 
 def test_a_set_from_outside_is_brought_into_order() -> None:
     found = {"f:b": {".": {}}, "x:later": {"y": 1}, "f:a": {"f:z": {}, ".": {}}}
-    assert list(fieldsets.read(found).items()) == [("f:a", {".": {}, "f:z": {}}), ("f:b", {})]
+    assert list(fieldpath.parse(found).items()) == [("f:a", {".": {}, "f:z": {}}), ("f:b", {})]

@@ -6,8 +6,8 @@ import random
 from contextlib import suppress
 from typing import Any
 
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.structural import Schema, TypeMismatch, build, decode, prune, set_defaults, validate
+from sliceworks.schemas import Schema, TypeMismatch, build, decode, prune, set_defaults, validate
+from sliceworks.schemas.builtins import builtin_scheme
 
 SCALARS: list[Any] = [None, True, 0, -1, 2**40, 1.5, 2.0, "", "x", "1Gi", "äö\n", [], {}, [None], {"": None}, {"": 1}]
 
@@ -18,8 +18,8 @@ def generated(schema: Schema | None, chance: random.Random, depth: int = 0) -> A
         return chance.choice(SCALARS)
     if schema.properties:
         names = chance.sample(list(schema.properties), k=min(len(schema.properties), chance.randint(0, 5)))
-        made = {name: generated(schema.properties[name], chance, depth + 1) for name in names}
-        return made | ({"zz": 1} if chance.random() < 0.1 else {})
+        created = {name: generated(schema.properties[name], chance, depth + 1) for name in names}
+        return created | ({"zz": 1} if chance.random() < 0.1 else {})
     if schema.type == "array":
         return [generated(schema.items, chance, depth + 1) for _ in range(chance.randint(0, 3))]
     if schema.additional is not None:
@@ -30,8 +30,8 @@ def generated(schema: Schema | None, chance: random.Random, depth: int = 0) -> A
 def test_built_in_kinds_are_read_or_refused() -> None:
     chance = random.Random(7)
     read = 0
-    for resource in catalogue().resources:
-        schema = catalogue().schema(resource.group, resource.version, resource.kind)
+    for resource in builtin_scheme().resources:
+        schema = builtin_scheme().schema(resource.group, resource.version, resource.kind)
         for _ in range(30):
             value = generated(schema, chance)
             with suppress(TypeMismatch):
@@ -43,7 +43,7 @@ def test_built_in_kinds_are_read_or_refused() -> None:
 
 def test_custom_resources_are_pruned_and_judged() -> None:
     chance = random.Random(11)
-    node = catalogue().node("io.k8s.api.core.v1.PodSpec")
+    node = builtin_scheme().node("io.k8s.api.core.v1.PodSpec")
     schema = build(_inlined(node, 0))
     for _ in range(300):
         value = generated(schema, chance)
@@ -56,12 +56,12 @@ def test_custom_resources_are_pruned_and_judged() -> None:
 def _inlined(node: Any, depth: int) -> Any:
     """A component as a definition would write it: without references."""
     if "$ref" in node:
-        target = catalogue().node(node["$ref"])
+        target = builtin_scheme().node(node["$ref"])
         return _inlined(target, depth + 1) if depth < 4 else {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    made = {key: value for key, value in node.items() if key not in ("go", "default", "oneOf")}
-    if "properties" in made:
-        made["properties"] = {name: _inlined(child, depth) for name, child in made["properties"].items()}
+    created = {key: value for key, value in node.items() if key not in ("go", "default", "oneOf")}
+    if "properties" in created:
+        created["properties"] = {name: _inlined(child, depth) for name, child in created["properties"].items()}
     for keyword in ("items", "additionalProperties"):
-        if isinstance(made.get(keyword), dict):
-            made[keyword] = _inlined(made[keyword], depth)
-    return made
+        if isinstance(created.get(keyword), dict):
+            created[keyword] = _inlined(created[keyword], depth)
+    return created

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sliceworks.schemas.jsonpath import Path
+from sliceworks.twin.apiserver.printers.jsonpath import JsonPath
 
 _OBJECT = {
     "a": {"b": 1, "c.d": 2, "e/f": 3},
@@ -51,16 +51,16 @@ _OBJECT = {
     ],
 )
 def test_paths_find(path: str, found: list[Any]) -> None:
-    assert Path(path).find(_OBJECT) == found
+    assert JsonPath(path).find(_OBJECT) == found
 
 
 @pytest.mark.parametrize("path", [".a[", ".a[x]", ".a[]", ".list[?(@.n==x)]", ".a b", ".{", ".a[?(@.x==)]"])
 def test_what_is_no_path_is_refused(path: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Path(path)
+        JsonPath(path)
 
 
 @pytest.mark.parametrize("path", [".list[7].n", ".a[0]", ".a[?(@.x==1)]"])
 def test_items_that_are_not_there_are_an_error(path: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        Path(path).find(_OBJECT)
+        JsonPath(path).find(_OBJECT)

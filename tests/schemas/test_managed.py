@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sliceworks.base.errors import Conflict
-from sliceworks.schemas import managed
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.manager_names import manager_errors, manager_name
-from sliceworks.schemas.structural import Schema, build
+from sliceworks.schemas import Schema, build
+from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.twin.apiserver.fieldmanager import updater
+from sliceworks.twin.apiserver.fieldmanager.managed_fields import manager_errors, manager_name
 
 Object = dict[str, Any]
 NOON, LATER = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
@@ -33,7 +33,7 @@ def widget(**spec: Any) -> Object:
 
 
 def created(found: Object, schema: Schema) -> Object:
-    managed.update(None, found, schema, manager="alice", api_version="x.dev/v1", now=NOON)
+    updater.update(None, found, schema, manager="alice", api_version="x.dev/v1", now=NOON)
     found["metadata"]["uid"] = "u"
     return found
 
@@ -48,13 +48,13 @@ def test_a_list_that_became_one_unit_is_owned_as_one() -> None:
         "alice": {"f:spec": {".": {}, "f:parts": {".": {}, 'k:{"name":"a"}': {".": {}, "f:name": {}, "f:size": {}}}}}
     }
     new = {**live, "spec": {**live["spec"], "any": 1}}
-    managed.update(live, new, widget_schema(), manager="bob", api_version="x.dev/v1", now=LATER)
+    updater.update(live, new, widget_schema(), manager="bob", api_version="x.dev/v1", now=LATER)
     assert owners(new) == {"alice": {"f:spec": {".": {}, "f:parts": {}}}, "bob": {"f:spec": {"f:any": {}}}}
 
 
 def test_items_that_cannot_be_told_apart_have_no_owners() -> None:
     found = widget(parts=[{"size": 1}])
-    managed.update(None, found, widget_schema(**KEYED), manager="alice", api_version="x.dev/v1", now=NOON)
+    updater.update(None, found, widget_schema(**KEYED), manager="alice", api_version="x.dev/v1", now=NOON)
     assert "managedFields" not in found["metadata"]
 
 
@@ -63,7 +63,7 @@ def test_twins_are_owned_as_one_until_they_are_one_again() -> None:
     live = created(widget(parts=[{"name": "a", "size": 1}, {"name": "a", "size": 2}]), schema)
     assert owners(live)["alice"]["f:spec"]["f:parts"] == {".": {}, 'k:{"name":"a"}': {}}
     new = {**live, "spec": {"parts": [{"name": "a", "size": 1}]}}
-    managed.update(live, new, schema, manager="bob", api_version="x.dev/v1", now=LATER)
+    updater.update(live, new, schema, manager="bob", api_version="x.dev/v1", now=LATER)
     assert owners(new) == {
         "alice": {"f:spec": {".": {}, "f:parts": {}}},
         "bob": {"f:spec": {"f:parts": {'k:{"name":"a"}': {".": {}, "f:name": {}, "f:size": {}}}}},
@@ -84,8 +84,8 @@ def test_entries_of_another_version_are_compared_in_that_version() -> None:
     applied = {"apiVersion": "x.dev/v2", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"width": 2}}
     common: Object = {"manager": "bob", "api_version": "x.dev/v2", "now": LATER, "convert": convert}
     with pytest.raises(Conflict, match=r'conflict with "alice" using x.dev/v1: .spec.size'):
-        managed.apply(live, applied, new, **common)
-    assert owners(managed.apply(live, applied, new, force=True, **common)) == {
+        updater.apply(live, applied, new, **common)
+    assert owners(updater.apply(live, applied, new, force=True, **common)) == {
         "bob": {"f:spec": {"f:width": {}}},
         "alice": {"f:spec": {}},
     }
@@ -99,31 +99,31 @@ def test_an_update_that_was_taken_back_keeps_the_times() -> None:
     live = created(widget(any=1), widget_schema())
     entry = live["metadata"]["managedFields"][0]
     new = {**live, "metadata": {**live["metadata"], "managedFields": [{**entry, "time": LATER}]}}
-    managed.keep_times(live, new)
+    updater.keep_timestamps(live, new)
     assert new == live
     changed = {**new, "metadata": {**live["metadata"], "managedFields": [{**entry, "time": LATER}]}, "spec": {"any": 2}}
-    managed.keep_times(live, changed)
+    updater.keep_timestamps(live, changed)
     assert changed["metadata"]["managedFields"][0]["time"] == LATER
 
 
 def test_a_write_leaves_the_live_object_alone() -> None:
     live = created(widget(any=1), widget_schema())
     new = {**live, "spec": {"any": 2}}
-    managed.update(live, new, widget_schema(), manager="bob", api_version="x.dev/v1", now=LATER)
+    updater.update(live, new, widget_schema(), manager="bob", api_version="x.dev/v1", now=LATER)
     assert owners(live) == {"alice": {"f:spec": {".": {}, "f:any": {}}}}
     assert owners(new) == {"alice": {"f:spec": {}}, "bob": {"f:spec": {"f:any": {}}}}
 
 
 def test_a_manager_without_a_name_is_unknown() -> None:
     found = widget(any=1)
-    managed.update(None, found, widget_schema(), manager="", api_version="x.dev/v1", now=NOON)
+    updater.update(None, found, widget_schema(), manager="", api_version="x.dev/v1", now=NOON)
     assert list(owners(found)) == ["unknown"]
 
 
 def test_an_applier_that_names_nothing_owns_nothing() -> None:
-    schema = catalogue().schema("", "v1", "ConfigMap")
+    schema = builtin_scheme().schema("", "v1", "ConfigMap")
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
-    found = managed.apply(None, applied, schema, manager="a", api_version="v1", now=NOON, kind="ConfigMap")
+    found = updater.apply(None, applied, schema, manager="a", api_version="v1", now=NOON, kind="ConfigMap")
     assert found == applied
 
 

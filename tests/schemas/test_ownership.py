@@ -10,9 +10,9 @@ import pytest
 from tests.schemas.ownership.record import OBSERVED, body_of, crds, merged, name_of, sequences, verb
 
 from sliceworks.base.errors import ApiError
-from sliceworks.schemas import managed, scale_entries
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.structural import Schema, build
+from sliceworks.schemas import Schema, build
+from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.twin.apiserver.fieldmanager import managed_fields, updater
 
 Object = dict[str, Any]
 
@@ -37,7 +37,7 @@ def schema_of(resource: str) -> Schema:
     for crd in crds():
         if crd["spec"]["names"]["plural"] == plural:
             return build(crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"])
-    return catalogue().schema("" if len(version) == 1 else version[0], version[-1], kind)
+    return builtin_scheme().schema("" if len(version) == 1 else version[0], version[-1], kind)
 
 
 def cases() -> list[Any]:
@@ -114,7 +114,7 @@ def _written(sequence: Object, step: Object, live: Object | None, answer: Object
     if sent is not None:
         new["metadata"]["managedFields"] = sent
     frozen = orjson.dumps([live, answer])
-    managed.update(live, new, schema_of(sequence["of"]), **common_of(sequence, step, live, answer))
+    updater.update(live, new, schema_of(sequence["of"]), **common_of(sequence, step, live, answer))
     assert orjson.dumps([live, answer]) == frozen
     return new
 
@@ -122,16 +122,16 @@ def _written(sequence: Object, step: Object, live: Object | None, answer: Object
 def _scaled(sequence: Object, step: Object, live: Object | None, answer: Object) -> Object:
     assert live is not None
     common = common_of(sequence, step, live, answer)
-    version, paths = common["api_version"], {common["api_version"]: scale_entries.REPLICAS}
+    version, paths = common["api_version"], {common["api_version"]: managed_fields.REPLICAS}
     entries = live["metadata"]["managedFields"]
     old = {
-        "metadata": {"uid": "u", "managedFields": scale_entries.to_scale(entries, paths)},
+        "metadata": {"uid": "u", "managedFields": managed_fields.to_scale_entries(entries, paths)},
         "spec": {"replicas": live["spec"]["replicas"]},
     }
     new = {"metadata": {"uid": "u"}, "spec": {"replicas": answer["object"]["spec"]["replicas"]}}
-    common |= {"api_version": scale_entries.SCALE, "reset_fields": STATUS}
-    managed.update(old, new, catalogue().schema("autoscaling", "v1", "Scale"), **common)
-    owners: list[Object] = scale_entries.to_parent(entries, new["metadata"].get("managedFields", []), version, paths)
+    common |= {"api_version": managed_fields.SCALE, "reset_fields": STATUS}
+    updater.update(old, new, builtin_scheme().schema("autoscaling", "v1", "Scale"), **common)
+    owners: list[Object] = managed_fields.to_parent_entries(entries, new["metadata"].get("managedFields", []), version, paths)
     return {"metadata": {"managedFields": owners}}
 
 
@@ -155,7 +155,7 @@ def _applied(sequence: Object, step: Object, live: Object | None, answer: Object
     common = common_of(sequence, step, live, answer)
     frozen = orjson.dumps([live, body])
     kind = sequence["of"].rpartition("/")[2]
-    result = managed.apply(live, body, schema_of(sequence["of"]), force=step.get("force", False), kind=kind, **common)
+    result = updater.apply(live, body, schema_of(sequence["of"]), force=step.get("force", False), kind=kind, **common)
     assert orjson.dumps([live, body]) == frozen
     if answer["code"] < 300 and live is not None and not step.get("subresource"):
         _assert_same(_without_owners(result), _without_owners(answer["object"]), live, "")

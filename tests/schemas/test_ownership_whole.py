@@ -9,10 +9,10 @@ import pytest
 from tests.schemas.ownership.record import body_of, merged, name_of, sequences, verb
 from tests.schemas.test_ownership import common_of, live_before, observed, schema_of
 
-from sliceworks.schemas import managed
-from sliceworks.schemas.patches import json_patch, merge_patch
-from sliceworks.schemas.strategic import strategic_merge
-from sliceworks.schemas.structural import Schema, decode, prune, set_defaults
+from sliceworks.schemas import Schema, decode, prune, set_defaults
+from sliceworks.twin.apiserver.fieldmanager import updater
+from sliceworks.twin.apiserver.patch.jsonpatch import json_patch, merge_patch
+from sliceworks.twin.apiserver.patch.strategic_merge import strategic_merge
 
 Object = dict[str, Any]
 
@@ -34,9 +34,9 @@ def test_a_write_ends_with_the_owners_of_a_real_server(number: int, index: int) 
     schema = schema_of(sequence["of"])
     live = live_before(observed()[sequence["name"]][:index])
     sent = _sent(step, live, schema) if live else body_of(step, sequence["of"], name_of(number))
-    reset = managed.wants_reset(sent)
+    reset = updater.resets_managed_fields(sent)
     new = _read(orjson.loads(orjson.dumps(sent)), schema)
-    managed.update(live, new, schema, reset_owners=reset, **common_of(sequence, step, live, answer))
+    updater.update(live, new, schema, reset_owners=reset, **common_of(sequence, step, live, answer))
     assert new["metadata"].get("managedFields") == answer["object"]["metadata"].get("managedFields")
 
 

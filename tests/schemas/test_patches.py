@@ -11,9 +11,16 @@ from tests.schemas.patching.record import OBSERVED, cases
 from tests.schemas.test_ownership import schema_of
 
 from sliceworks.base.errors import ApiError, Invalid, RequestEntityTooLarge
-from sliceworks.schemas.patches import MOST_COPIED, MOST_OPERATIONS, json_patch, merge_patch, unknown_fields, unreadable
-from sliceworks.schemas.strategic import strategic_merge
-from sliceworks.schemas.structural import Schema, decode, prune, set_defaults
+from sliceworks.schemas import Schema, decode, prune, set_defaults
+from sliceworks.twin.apiserver.patch.jsonpatch import (
+    MAX_COPIED_BYTES,
+    MAX_OPERATIONS,
+    json_patch,
+    merge_patch,
+    undecodable_result,
+    unknown_fields,
+)
+from sliceworks.twin.apiserver.patch.strategic_merge import strategic_merge
 
 Object = dict[str, Any]
 SORTED = orjson.OPT_SORT_KEYS
@@ -70,12 +77,12 @@ def _read(found: Object, schema: Schema) -> Object:
 
 def test_a_json_patch_has_at_most_ten_thousand_operations() -> None:
     with pytest.raises(RequestEntityTooLarge, match="maximum operations in a JSON patch is 10000, got 10001"):
-        json_patch({}, [{"op": "test", "path": "/a"}] * (MOST_OPERATIONS + 1))
-    assert json_patch({"a": 1}, [{"op": "test", "path": "/a", "value": 1}] * MOST_OPERATIONS) == {"a": 1}
+        json_patch({}, [{"op": "test", "path": "/a"}] * (MAX_OPERATIONS + 1))
+    assert json_patch({"a": 1}, [{"op": "test", "path": "/a", "value": 1}] * MAX_OPERATIONS) == {"a": 1}
 
 
 def test_copies_in_a_json_patch_are_limited() -> None:
-    doc = {"a": "x" * (MOST_COPIED // 4)}
+    doc = {"a": "x" * (MAX_COPIED_BYTES // 4)}
     copies = [{"op": "copy", "from": "/a", "path": f"/b{number}"} for number in range(5)]
     assert len(json_patch(doc, copies[:3])) == 4
     with pytest.raises(Invalid):
@@ -126,7 +133,7 @@ def test_unknown_fields_of_operations_are_named() -> None:
 
 
 def test_an_object_that_cannot_be_read_any_more_is_refused_as_a_patch() -> None:
-    refusal = unreadable("[1]", "json: cannot unmarshal array")
+    refusal = undecodable_result("[1]", "json: cannot unmarshal array")
     assert refusal.message == ' "" is invalid: patch: Invalid value: "[1]": json: cannot unmarshal array'
     assert refusal.status()["details"]["causes"][0]["field"] == "patch"
 

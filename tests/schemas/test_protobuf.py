@@ -11,11 +11,12 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.wire import encode, envelope
+from tests.support.protobuf_encoder import encode, envelope
 
-from sliceworks.schemas import builtins, structural
-from sliceworks.schemas.protobuf import MAGIC, ProtobufRefused, decode
-from sliceworks.schemas.wire_writer import number, part, text
+from sliceworks import schemas
+from sliceworks.base.protobuf_wire import length_delimited, string, varint
+from sliceworks.schemas import builtins
+from sliceworks.twin.apiserver.protobuf import MAGIC, ProtobufError, decode
 
 Object = dict[str, Any]
 
@@ -34,9 +35,9 @@ def read(body: bytes) -> Object:
 def settled(obj: Object) -> Object:
     """The object as its schema reads it: what JSON writes as null or empty and protobuf leaves out is the same."""
     group, _, version = obj["apiVersion"].rpartition("/")
-    schema = builtins.catalogue().component(builtins.component_name(group, version, obj["kind"]))
+    schema = builtins.builtin_scheme().component(builtins.component_name(group, version, obj["kind"]))
     unknown: list[str] = []
-    found: Object = structural.decode(schema, orjson.loads(orjson.dumps(obj)), unknown)
+    found: Object = schemas.decode(schema, orjson.loads(orjson.dumps(obj)), unknown)
     assert not unknown
     return found
 
@@ -51,7 +52,7 @@ def test_every_kind_that_is_served_is_there() -> None:
     sent = {kind for kind, _, _ in bodies()}
     served = {
         f"{item.group}/{item.version} {item.kind}".removeprefix("/")
-        for item in builtins.catalogue().resources
+        for item in builtins.builtin_scheme().resources
         if {"create", "update"} & set(item.verbs)
     }
     assert served <= sent
@@ -82,35 +83,37 @@ def test_writer_of_the_tests_agrees() -> None:
         (MAGIC + b"\x0b", "illegal wire"),
         (MAGIC + b"\xff" * 12, "unexpected EOF"),
         (envelope("v1", "Pod", b"\x0a\x7f"), "unexpected EOF"),
-        (envelope("v1", "Pod", number(1, 5)), "wrong wire type"),
-        (envelope("v1", "Pod", part(1, part(1, b"\xff\xfe"))), "UTF-8"),
-        (envelope("v1", "Pod", part(1, text(7, "x"))), "wrong wire type"),
-        (envelope("v1", "Pod", part(1, part(8, number(1, 1 << 60)))), "out of range"),
-        (envelope("apps/v1", "ControllerRevision", part(2, part(1, b"{"))), "embedded JSON"),
+        (envelope("v1", "Pod", varint(1, 5)), "wrong wire type"),
+        (envelope("v1", "Pod", length_delimited(1, length_delimited(1, b"\xff\xfe"))), "UTF-8"),
+        (envelope("v1", "Pod", length_delimited(1, string(7, "x"))), "wrong wire type"),
+        (envelope("v1", "Pod", length_delimited(1, length_delimited(8, varint(1, 1 << 60)))), "out of range"),
+        (envelope("apps/v1", "ControllerRevision", length_delimited(2, length_delimited(1, b"{"))), "embedded JSON"),
     ],
 )
 def test_broken_bodies_are_refused(body: bytes, words: str) -> None:
-    with pytest.raises(ProtobufRefused, match=words):
+    with pytest.raises(ProtobufError, match=words):
         read(body)
 
 
 def test_deep_nesting_is_refused() -> None:
     schema = b""
     for _ in range(200):
-        schema = part(26, schema)
-    spec = part(7, text(1, "v1") + part(4, part(1, schema)))
-    with pytest.raises(ProtobufRefused, match="nested too deeply"):
-        read(envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", part(2, spec)))
+        schema = length_delimited(26, schema)
+    spec = length_delimited(7, string(1, "v1") + length_delimited(4, length_delimited(1, schema)))
+    with pytest.raises(ProtobufError, match="nested too deeply"):
+        read(envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", length_delimited(2, spec)))
 
 
 def test_unknown_fields_are_passed_over() -> None:
-    body = envelope("v1", "ConfigMap", part(1, text(1, "c") + text(99, "new")) + number(88, 7) + part(77, b"x"))
+    body = envelope(
+        "v1", "ConfigMap", length_delimited(1, string(1, "c") + string(99, "new")) + varint(88, 7) + length_delimited(77, b"x")
+    )
     assert read(body) == {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "c"}}
 
 
 def test_numbers_are_as_wide_as_go_has_them() -> None:
     """A number of ten bytes may carry bits that no field of 64 bits has room for."""
-    body = envelope("v1", "Pod", part(1, b"\x38" + b"\xff" * 9 + b"\x7f"))
+    body = envelope("v1", "Pod", length_delimited(1, b"\x38" + b"\xff" * 9 + b"\x7f"))
     assert read(body)["metadata"] == {"generation": -1}
 
 
@@ -135,6 +138,6 @@ def test_noise_never_fails(kind: str, noise: bytes) -> None:
 def _survive(body: bytes) -> None:
     try:
         found = read(body)
-    except ProtobufRefused:
+    except ProtobufError:
         return
     orjson.dumps(found)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sliceworks.schemas import crds, formats, patterns
+from sliceworks.schemas import build, crds, formats, patterns, prune, set_defaults, validate
 from sliceworks.schemas.field_errors import FieldError, go_number, invalid
 from sliceworks.schemas.model import MISSING, Schema
-from sliceworks.schemas.structural import build, prune, set_defaults, validate
+from sliceworks.twin.apiserver.validation import crd
 
 KEYED: dict[str, Any] = {
     "type": "object",
@@ -99,14 +99,14 @@ def test_names_and_scope_of_a_definition_stay() -> None:
     def definition(**spec: Any) -> dict[str, Any]:
         root = {"openAPIV3Schema": {"type": "object"}}
         names = {"plural": "as", "kind": "A", "singular": "a", "listKind": "AList"}
-        made: dict[str, Any] = {"metadata": {"name": "as.x.dev"}, "spec": {"group": "x.dev", "scope": "Cluster", "names": names}}
-        made["spec"]["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": root}]
-        made["status"] = {"storedVersions": ["v1"], "conditions": [{"type": "Established", "status": "True"}]}
-        made["spec"] |= spec
-        return made
+        created: dict[str, Any] = {"metadata": {"name": "as.x.dev"}, "spec": {"group": "x.dev", "scope": "Cluster", "names": names}}
+        created["spec"]["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": root}]
+        created["status"] = {"storedVersions": ["v1"], "conditions": [{"type": "Established", "status": "True"}]}
+        created["spec"] |= spec
+        return created
 
-    assert crds.errors(definition(), definition()) == []
-    (error,) = crds.errors(definition(scope="Namespaced"), definition())
+    assert crd.definition_errors(definition(), definition()) == []
+    (error,) = crd.definition_errors(definition(scope="Namespaced"), definition())
     assert str(error) == 'spec.scope: Invalid value: "Namespaced": field is immutable'
 
 
@@ -132,9 +132,9 @@ def test_names_and_scope_of_a_definition_stay() -> None:
     ],
 )
 def test_a_format_takes_what_is_good_and_refuses_what_is_not(name: str, good: str, bad: str | None) -> None:
-    assert formats.known(name)
-    assert formats.fits(name, good)
-    assert bad is None or not formats.fits(name, bad)
+    assert formats.normalize(name)
+    assert formats.is_valid(name, good)
+    assert bad is None or not formats.is_valid(name, bad)
 
 
 @pytest.mark.parametrize(
@@ -153,8 +153,8 @@ def test_a_format_takes_what_is_good_and_refuses_what_is_not(name: str, good: st
     ],
 )
 def test_patterns_mean_what_they_mean_in_go(pattern: str, good: str, bad: str) -> None:
-    assert patterns.compiled(pattern).search(good)
-    assert not patterns.compiled(pattern).search(bad)
+    assert patterns.compile_pattern(pattern).search(good)
+    assert not patterns.compile_pattern(pattern).search(bad)
 
 
 @pytest.mark.parametrize(
@@ -172,12 +172,21 @@ def test_patterns_mean_what_they_mean_in_go(pattern: str, good: str, bad: str) -
         ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
         ("(?<!a)", "invalid named capture: `(?<!a)`"),
         ("a{1001}", "invalid repeat count: `{1001}`"),
+        ("a{99999999999}", "invalid repeat count: `{99999999999}`"),
+        (r"\C", r"invalid escape sequence: `\C`"),
+        ("(?P<ä>a)", "invalid named capture: `(?P<ä>`"),
+        ("(" * 1000 + ")" * 1000, f"expression nests too deeply: `{'(' * 1000 + ')' * 1000}`"),
     ],
 )
-def test_a_bad_pattern_is_told_in_gos_words(pattern: str, problem: str) -> None:
+def test_invalid_pattern_has_gos_message(pattern: str, problem: str) -> None:
     with pytest.raises(patterns.PatternError) as found:
-        patterns.compiled(pattern)
+        patterns.compile_pattern(pattern)
     assert str(found.value) == f"error parsing regexp: {problem}"
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "^([a-z0-9]+(-[a-z0-9]+)*)+$"])
+def test_patterns_match_in_linear_time(pattern: str) -> None:
+    assert not patterns.compile_pattern(pattern).search("a" * 100_000 + "!")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""ModelServices turned into objects: golden files to be read, and what must hold in all of them.
+"""ModelServices compiled to objects: golden files, and invariants.
 
-`SLICEWORKS_RECORD=1` rewrites the golden files and fails the run once, so that a person reads the difference.
+`SLICEWORKS_RECORD=1` rewrites the golden files and fails the run once, so that a person reviews the diff.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.support.model_services import EXAMPLES, changed, example, service
 
-from sliceworks.base import yamls
+from sliceworks.base import yaml_documents
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.serving import checks, front
-from sliceworks.serving.compile import manifests, plan
+from sliceworks.serving import gateway_objects, validation
+from sliceworks.serving.compiler import manifests, plan
 from sliceworks.specs.gateway import Gateway
 
 GOLDENS = Path(__file__).parent / "goldens"
@@ -33,21 +33,21 @@ def one(objects: list[Object], kind: str, name: str) -> Object:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_golden(name: str) -> None:
-    path, made = GOLDENS / f"{name}.yaml", yamls.dump_all(manifests(example(name)))
+    path, created = GOLDENS / f"{name}.yaml", yaml_documents.dump_all(manifests(example(name)))
     if os.environ.get("SLICEWORKS_RECORD"):
         before = path.read_text() if path.exists() else ""
-        path.write_text(made)
-        assert before == made, f"{path.name} was rewritten: read the difference"
-    assert path.read_text() == made
+        path.write_text(created)
+        assert before == created, f"{path.name} was rewritten: read the difference"
+    assert path.read_text() == created
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_nothing_is_wrong_with_an_example(name: str) -> None:
-    assert checks.check(example(name)) == []
+def test_examples_are_valid(name: str) -> None:
+    assert validation.validate(example(name)) == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_nothing_runs_as_root_or_asks_for_more_than_it_needs(name: str) -> None:
+def test_pods_are_restricted(name: str) -> None:
     for pod in pods(manifests(example(name))):
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] >= 1000
@@ -63,11 +63,11 @@ def test_nothing_runs_as_root_or_asks_for_more_than_it_needs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_servers_are_guarded_and_let_finish(name: str) -> None:
-    made = manifests(example(name))
-    guarded = [each["spec"]["podSelector"]["matchLabels"] for each in made if each["kind"] == "NetworkPolicy"]
-    kept = [each["spec"]["selector"]["matchLabels"] for each in made if each["kind"] == "PodDisruptionBudget"]
-    servers = [each for each in made if each["metadata"]["labels"].get("app.kubernetes.io/component") == "server"]
+def test_servers_have_budgets_and_drain(name: str) -> None:
+    created = manifests(example(name))
+    guarded = [each["spec"]["podSelector"]["matchLabels"] for each in created if each["kind"] == "NetworkPolicy"]
+    kept = [each["spec"]["selector"]["matchLabels"] for each in created if each["kind"] == "PodDisruptionBudget"]
+    servers = [each for each in created if each["metadata"]["labels"].get("app.kubernetes.io/component") == "server"]
     workloads = [each for each in servers if each["kind"] in ("Deployment", "StatefulSet")]
     assert workloads
     for each in workloads:
@@ -81,21 +81,21 @@ def test_servers_are_guarded_and_let_finish(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_no_load_balancer_is_made_beside_the_routes(name: str) -> None:
+def test_no_load_balancer_with_routes(name: str) -> None:
     for each in manifests(example(name)):
         assert each["kind"] != "Ingress"
         assert each["kind"] != "Service" or "type" not in each["spec"]
 
 
 @pytest.mark.parametrize("name", [each for each in EXAMPLES if example(each).spec.gateway])
-def test_the_gateway_gets_a_document_that_it_can_read(name: str) -> None:
+def test_gateway_document_is_valid(name: str) -> None:
     configuration = one(manifests(example(name)), "ConfigMap", example(name).spec.gateway.name)  # type: ignore[union-attr]
-    [document] = yamls.load_all(configuration["data"]["gateway.yaml"], "gateway.yaml")
+    [document] = yaml_documents.load_all(configuration["data"]["gateway.yaml"], "gateway.yaml")
     read = Gateway.model_validate(document.data)
     assert [each.name for each in read.spec.models] == [each.name for each in example(name).spec.models]
 
 
-def test_chips_and_topology_are_the_catalogues() -> None:
+def test_chips_and_topology_match_the_catalog() -> None:
     server = one(manifests(example("llama2-7b-saxml")), "Deployment", "llama2-7b")["spec"]["template"]["spec"]
     [container] = server["containers"]
     assert {"--platform_chip=tpuv5e", "--platform_topology=2x2", "--sax_cell=/sax/test"} <= set(container["args"])
@@ -104,10 +104,10 @@ def test_chips_and_topology_are_the_catalogues() -> None:
     assert [each["key"] for each in server["tolerations"]] == ["google.com/tpu"]
 
 
-def test_a_slice_of_several_hosts_is_a_stateful_set_that_has_its_pool_alone() -> None:
-    made = manifests(example("llama2-70b-saxml"))
+def test_multi_host_slice_is_an_exclusive_stateful_set() -> None:
+    created = manifests(example("llama2-70b-saxml"))
     for number in range(2):
-        found = one(made, "StatefulSet", f"llama2-70b-{number}")["spec"]
+        found = one(created, "StatefulSet", f"llama2-70b-{number}")["spec"]
         assert (found["replicas"], found["podManagementPolicy"]) == (4, "Parallel")
         pod = found["template"]["spec"]
         env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
@@ -115,19 +115,19 @@ def test_a_slice_of_several_hosts_is_a_stateful_set_that_has_its_pool_alone() ->
         [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert near["topologyKey"] == "cloud.google.com/gke-nodepool"
         assert near["labelSelector"]["matchExpressions"][0]["values"] == [f"llama2-70b-{number}"]
-    assert one(made, "Service", "llama2-70b")["spec"]["selector"]["apps.kubernetes.io/pod-index"] == "0"
+    assert one(created, "Service", "llama2-70b")["spec"]["selector"]["apps.kubernetes.io/pod-index"] == "0"
 
 
-def test_a_failure_of_any_step_fails_the_converter() -> None:
-    made = manifests(example("llama2-7b-saxml"))
-    [job] = [each for each in made if each["metadata"]["labels"].get("app.kubernetes.io/component") == "converter"]
+def test_converter_fails_with_any_step() -> None:
+    created = manifests(example("llama2-7b-saxml"))
+    [job] = [each for each in created if each["metadata"]["labels"].get("app.kubernetes.io/component") == "converter"]
     script = job["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert script.startswith("set -euo pipefail\n")
     assert "||" not in script.replace('|| { echo "the converter wrote nothing" >&2; exit 1; }', "")
     assert script.index("rsync --recursive .") < script.index("commit_success.txt")
 
 
-def test_work_that_changes_is_another_job() -> None:
+def test_changed_job_has_a_new_name() -> None:
     def jobs(text: str) -> set[str]:
         changes = changed("gemma-jetstream", "7b-it/2", text)
         return {each["metadata"]["name"] for each in manifests(changes) if each["kind"] == "Job"}
@@ -136,10 +136,10 @@ def test_work_that_changes_is_another_job() -> None:
     assert jobs("7b-it/2") != jobs("7b-it/3")
 
 
-def test_replicas_are_left_to_the_autoscaler() -> None:
-    made = manifests(example("densenet-triton"))
-    assert "replicas" not in one(made, "Deployment", "densenet")["spec"]
-    [metric] = one(made, "HorizontalPodAutoscaler", "densenet")["spec"]["metrics"]
+def test_autoscaled_workload_has_no_replicas() -> None:
+    created = manifests(example("densenet-triton"))
+    assert "replicas" not in one(created, "Deployment", "densenet")["spec"]
+    [metric] = one(created, "HorizontalPodAutoscaler", "densenet")["spec"]["metrics"]
     assert metric["pods"]["metric"]["name"] == "prometheus.googleapis.com|nv_inference_pending_request_count|gauge"
     plain = manifests(changed("densenet-triton", "{min: 1, max: 3}", "{min: 1, max: 3, source: prometheus}"))
     [metric] = one(plain, "HorizontalPodAutoscaler", "densenet")["spec"]["metrics"]
@@ -150,7 +150,7 @@ def test_replicas_are_left_to_the_autoscaler() -> None:
     assert metric["pods"]["metric"]["name"] == rate
 
 
-def test_who_comes_in_by_a_route_is_let_in() -> None:
+def test_network_policy_allows_the_route() -> None:
     mesh, *_ = one(manifests(example("densenet-triton-mesh")), "NetworkPolicy", "densenet-mesh")["spec"]["ingress"]
     assert {"namespaceSelector": {}, "podSelector": {"matchLabels": {"istio": "internal-ingressgateway"}}} in mesh["from"]
     balanced = manifests(changed("densenet-triton-mesh", "via: istio", "via: gateway-api"))
@@ -158,20 +158,20 @@ def test_who_comes_in_by_a_route_is_let_in() -> None:
     assert anybody == {"ports": [{"port": "http", "protocol": "TCP"}, {"port": "grpc", "protocol": "TCP"}]}
 
 
-def test_a_server_goes_when_the_new_one_is_there_only_where_a_machine_is_to_spare() -> None:
+def test_rolling_update_surges_only_with_spare_machines() -> None:
     for name, document in (
         ("none", example("qwen-vllm-gpu")),
-        ("one", changed("qwen-vllm-gpu", "spec:\n", "spec:\n  spare: true\n")),
+        ("one", changed("qwen-vllm-gpu", "spec:\n", "spec:\n  surge: true\n")),
     ):
         found = one(manifests(document), "Deployment", "qwen")["spec"]
-        wanted = {"none": {"maxUnavailable": 1, "maxSurge": 0}, "one": {"maxUnavailable": 0, "maxSurge": 1}}[name]
-        assert found["strategy"]["rollingUpdate"] == wanted
-        assert found["progressDeadlineSeconds"] > document.spec.start_within
+        expected = {"none": {"maxUnavailable": 1, "maxSurge": 0}, "one": {"maxUnavailable": 0, "maxSurge": 1}}[name]
+        assert found["strategy"]["rollingUpdate"] == expected
+        assert found["progressDeadlineSeconds"] > document.spec.startup_timeout
 
 
-def test_a_canary_gets_its_share() -> None:
-    made = manifests(example("densenet-triton-mesh"))
-    *_, rule = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]
+def test_canary_weight() -> None:
+    created = manifests(example("densenet-triton-mesh"))
+    *_, rule = one(created, "VirtualService", "densenet-mesh")["spec"]["http"]
     assert {each["destination"]["host"]: each["weight"] for each in rule["route"]} == {
         "densenet-mesh-stable": 90,
         "densenet-mesh-canary": 10,
@@ -180,7 +180,7 @@ def test_a_canary_gets_its_share() -> None:
     behind = changed(
         "densenet-triton-mesh", "canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n  route:", front_text
     )
-    [model] = front.document([behind])["spec"]["models"]
+    [model] = gateway_objects.gateway_document([behind])["spec"]["models"]
     assert [each["weight"] for each in model["backends"]] == [75.0, 25.0]
     assert (
         one(manifests(behind), "VirtualService", "densenet-mesh")["spec"]["http"][0]["route"][0]["destination"]["host"] == "gateway"
@@ -190,37 +190,40 @@ def test_a_canary_gets_its_share() -> None:
 def test_services_of_a_namespace_share_a_gateway() -> None:
     names = ("llama2-7b-saxml", "llama2-13b-saxml", "llama2-70b-saxml")
     services = [example(name) for name in names]
-    found = front.document(services)["spec"]["models"]
+    found = gateway_objects.gateway_document(services)["spec"]["models"]
     assert [each["name"] for each in found] == ["llama2-7b", "llama2-13b", "llama2-70b"]
     assert found[2]["backends"] == [{"kind": "sax", "url": "/sax/llama70b/llama2-70b"}]
     elsewhere = changed("llama2-13b-saxml", "adminBucket: my-project-saxml-admin", "adminBucket: other-bucket")
     with pytest.raises(InvalidDocument, match="different Sax roots"):
-        front.manifests([services[0], elsewhere])
+        gateway_objects.manifests([services[0], elsewhere])
 
 
-def test_a_gateway_finishes_what_the_most_patient_servers_would_finish() -> None:
-    services = [changed("qwen-vllm-gpu", "spec:\n", "spec:\n  drain: 300s\n"), example("llama3-vllm-tpu")]
-    made = front.manifests(services)
+def test_gateway_drain_covers_the_longest_timeout() -> None:
+    services = [changed("qwen-vllm-gpu", "spec:\n", "spec:\n  drainTimeout: 300s\n"), example("llama3-vllm-tpu")]
+    created = gateway_objects.manifests(services)
     assert (
-        yamls.load_all(one(made, "ConfigMap", "gateway")["data"]["gateway.yaml"], "gateway.yaml")[0].data["spec"]["drain"] == "300s"
+        yaml_documents.load_all(one(created, "ConfigMap", "gateway")["data"]["gateway.yaml"], "gateway.yaml")[0].data["spec"][
+            "drainTimeout"
+        ]
+        == "300s"
     )
-    assert one(made, "Deployment", "gateway")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 300 + 5
+    assert one(created, "Deployment", "gateway")["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > 300 + 5
 
 
-def test_a_shared_gateway_has_the_keys_the_callers_and_the_way_in_of_all() -> None:
+def test_shared_gateway_merges_keys_callers_and_routes() -> None:
     first = changed("qwen-vllm-gpu", "name: public-gateway", "allowFrom: [web]")
     last = example("llama3-vllm-tpu")
-    made = front.manifests([first, last])
-    document = front.document([first, last])["spec"]
+    created = gateway_objects.manifests([first, last])
+    document = gateway_objects.gateway_document([first, last])["spec"]
     assert [each["name"] for each in document["keys"]] == ["website", "team-a"]
-    volumes = one(made, "Deployment", "gateway")["spec"]["template"]["spec"]["volumes"]
+    volumes = one(created, "Deployment", "gateway")["spec"]["template"]["spec"]["volumes"]
     assert {"secret-gateway-keys", "secret-gateway-admin"} <= {each["name"] for each in volumes}
-    assert "from" not in one(made, "NetworkPolicy", "gateway")["spec"]["ingress"][0]  # the first one's route leads to it
-    alone = one(front.manifests([last]), "NetworkPolicy", "gateway")["spec"]["ingress"][0]
+    assert "from" not in one(created, "NetworkPolicy", "gateway")["spec"]["ingress"][0]  # the route of the first one leads to it
+    alone = one(gateway_objects.manifests([last]), "NetworkPolicy", "gateway")["spec"]["ingress"][0]
     assert alone["from"][0] == {"podSelector": {}}
 
 
-def test_grpc_has_its_own_way() -> None:
+def test_grpc_route() -> None:
     mesh, by_api = example("densenet-triton-mesh"), changed("densenet-triton-mesh", "via: istio", "via: gateway-api")
     grpc, http = one(manifests(mesh), "VirtualService", "densenet-mesh")["spec"]["http"]
     assert {"uri": {"exact": "/inference.GRPCInferenceService/ModelInfer"}} in grpc["match"]
@@ -231,29 +234,29 @@ def test_grpc_has_its_own_way() -> None:
     assert [[each["port"] for each in rule["backendRefs"]] for rule in (first, second)] == [[8001, 8001], [8000, 8000]]
 
 
-def test_a_route_to_triton_itself_leads_to_nothing_that_changes_it() -> None:
-    made = manifests(example("densenet-triton-mesh"))
-    rules = one(made, "VirtualService", "densenet-mesh")["spec"]["http"]
+def test_triton_route_excludes_management_paths() -> None:
+    created = manifests(example("densenet-triton-mesh"))
+    rules = one(created, "VirtualService", "densenet-mesh")["spec"]["http"]
     let_in = [next(iter(match["uri"].values())) for rule in rules for match in rule["match"]]
     changing = ("/v2/repository/models/a/unload", "/v2/logging", "/inference.GRPCInferenceService/RepositoryModelUnload")
     assert not [path for path in changing if any(path.startswith(each) for each in let_in if each != "/v2")]
     behind = changed("densenet-triton-mesh", "  route:", "  gateway: {image: 'g:1'}\n  route:")
     _, all_else = one(manifests(behind), "VirtualService", "densenet-mesh")["spec"]["http"]
-    assert "match" not in all_else  # the gateway judges by itself
+    assert "match" not in all_else  # the gateway authenticates itself
 
 
-def test_a_server_that_fails_is_left_alone_for_a_while_but_never_the_only_one() -> None:
-    made = manifests(example("densenet-triton-mesh"))
-    policy = one(made, "DestinationRule", "densenet-mesh-stable")["spec"]["trafficPolicy"]["outlierDetection"]
+def test_outlier_detection_never_ejects_the_only_backend() -> None:
+    created = manifests(example("densenet-triton-mesh"))
+    policy = one(created, "DestinationRule", "densenet-mesh-stable")["spec"]["trafficPolicy"]["outlierDetection"]
     assert (policy["consecutive5xxErrors"], policy["maxEjectionPercent"], policy["minHealthPercent"]) == (5, 50, 50)
     behind = changed("densenet-triton-mesh", "  route:", "  gateway: {image: 'g:1'}\n  route:")
     gateway = one(manifests(behind), "DestinationRule", "gateway")["spec"]["trafficPolicy"]["outlierDetection"]
     assert (gateway["consecutive5xxErrors"], gateway["consecutiveLocalOriginFailures"]) == (0, 5)
 
 
-def test_load_balancers_are_as_patient_as_the_gateway_and_inside_unless_public() -> None:
-    made = manifests(changed("qwen-vllm-gpu", "    keys:", "    timeouts: {total: 900}\n    keys:"))
-    patience = one(made, "GCPBackendPolicy", "public-gateway")["spec"]["default"]
+def test_load_balancer_timeouts_and_visibility() -> None:
+    created = manifests(changed("qwen-vllm-gpu", "    keys:", "    timeouts: {total: 900}\n    keys:"))
+    patience = one(created, "GCPBackendPolicy", "public-gateway")["spec"]["default"]
     assert patience == {"timeoutSec": 910, "connectionDraining": {"drainingTimeoutSec": 60}}
     of_istio = manifests(changed("densenet-triton-mesh", "via: istio", "via: gateway-api\n    class: istio"))
     annotations = one(of_istio, "Gateway", "densenet-mesh")["spec"]["infrastructure"]["annotations"]
@@ -261,7 +264,7 @@ def test_load_balancers_are_as_patient_as_the_gateway_and_inside_unless_public()
     assert not [each for each in of_istio if each["apiVersion"].startswith("networking.gke.io")]
 
 
-def test_what_the_document_says_wins_over_what_is_told() -> None:
+def test_document_takes_precedence_over_defaults() -> None:
     text = "vllm: {model: {name: a, source: a/b}}, accelerator: {type: l4-1}, env: {HF_HOME: /data}, args: [--port=9000]"
     [container] = one(manifests(service("vllm", text)), "Deployment", "served")["spec"]["template"]["spec"]["containers"]
     assert [each["value"] for each in container["env"] if each["name"] == "HF_HOME"] == ["/data"]
@@ -270,7 +273,19 @@ def test_what_the_document_says_wins_over_what_is_told() -> None:
 
 def test_a_plan_has_a_price() -> None:
     found = plan(example("llama2-70b-saxml"))
-    assert (found.what, str(found.price)) == ("2 × v5litepod-16", "38.40")
-    assert plan(example("densenet-triton")).what == "1–3 × t4-1"
+    assert (found.summary, str(found.price)) == ("2 × v5litepod-16", "38.40")
+    assert plan(example("densenet-triton")).summary == "1–3 × t4-1"
     cpu = plan(service("triton", "triton: {repository: /models, models: [{name: a}]}"))
-    assert (cpu.what, cpu.price) == ("1 × CPU", None)
+    assert (cpu.summary, cpu.price) == ("1 × CPU", None)
+
+
+def test_cell_with_an_address_has_no_admin_server_and_publishes_with_its_own_tool() -> None:
+    models = "models: [{name: llama, class: LLaMA7BFP16TPUv5e, checkpoint: None}]"
+    cell = f"saxml: {{adminBucket: unused, root: 'grpc://served:10001', utilCommand: [my, saxutil], shell: false, {models}}}"
+    objects = manifests(service("saxml", f"accelerator: {{type: v5litepod-4}}, command: [cell], {cell}"))
+    assert not [each for each in objects if each["metadata"]["name"] == "served-admin"]
+    [job] = [each for each in objects if each["kind"] == "Job"]
+    assert "my saxutil publish /sax/test/llama" in job["spec"]["template"]["spec"]["containers"][0]["command"][-1]
+    assert "sliceworks.dev/runtime" not in job["spec"]["template"]["metadata"]["annotations"], "runs as a process on a twin"
+    with pytest.raises(InvalidDocument, match="or the address grpc://HOST:PORT of an admin server, got 'file:///x'"):
+        service("saxml", f"accelerator: {{type: v5litepod-4}}, {cell.replace('grpc://served:10001', 'file:///x')}")

@@ -1,4 +1,4 @@
-"""The scripts of a Sax cell, run with programs that stand in for gcloud, Python and saxutil: any step that fails fails them."""
+"""The scripts of a Sax cell with fake gcloud, Python and saxutil: any failing step fails them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.model_services import example
 
-from sliceworks.serving.compile import manifests
+from sliceworks.serving.compiler import manifests
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Each writes what it was asked for; the one that is to fail fails.
+# Each records its arguments; the one configured to fail fails.
 GCLOUD = """#!/bin/bash
 marks=""
 if [ "$2" = rsync ]; then marks=" $(find . -name commit_success.txt | sort | tr '\\n' ' ')"; fi
@@ -46,8 +46,8 @@ echo "$LATER" > "$WORK/state"
 """
 
 
-def played(tmp_path: Path, script: str, **variables: str) -> tuple[int, list[str]]:
-    """Run a script; what it asked of the programs."""
+def run_script(tmp_path: Path, script: str, **variables: str) -> tuple[int, list[str]]:
+    """Run a script; returns the calls of the programs."""
     for name, text in (("gcloud", GCLOUD), ("python3", PYTHON), ("saxutil", SAXUTIL), ("sleep", SLEEP)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
@@ -66,12 +66,12 @@ def run(
     tmp_path: Path, fail: str = "nothing", empty: str = "", done: str = "", name: str = "llama2-7b-saxml"
 ) -> tuple[int, list[str]]:
     script = script_of(name, "convert").replace("/checkpoints", str(tmp_path / "work"))
-    code, log = played(tmp_path, script, FAIL=fail, EMPTY=empty, DONE=done)
+    code, log = run_script(tmp_path, script, FAIL=fail, EMPTY=empty, DONE=done)
     assert log[0].startswith("gcloud storage ls gs://my-project-saxml-models/llama2-")
     return code, log[1:]
 
 
-def test_a_checkpoint_is_downloaded_converted_uploaded_and_marked_last(tmp_path: Path) -> None:
+def test_checkpoint_is_downloaded_converted_uploaded_and_marked(tmp_path: Path) -> None:
     code, log = run(tmp_path)
     assert code == 0
     target = "gs://my-project-saxml-models/llama2-7b"
@@ -95,22 +95,22 @@ def test_a_checkpoint_is_downloaded_converted_uploaded_and_marked_last(tmp_path:
         "storage cp commit_success.txt *converted-*",
     ],
 )
-def test_any_step_that_fails_fails_the_job(tmp_path: Path, fail: str) -> None:
+def test_any_failed_step_fails_the_job(tmp_path: Path, fail: str) -> None:
     code, _ = run(tmp_path, fail)
     assert code != 0
 
 
-def test_a_converter_that_writes_nothing_has_failed(tmp_path: Path) -> None:
+def test_converter_without_output_fails(tmp_path: Path) -> None:
     code, log = run(tmp_path, empty="yes")
     assert code == 1
     assert not any("storage rsync" in line for line in log)
 
 
-def test_what_was_converted_before_is_not_converted_again(tmp_path: Path) -> None:
+def test_converted_checkpoint_is_skipped(tmp_path: Path) -> None:
     assert run(tmp_path, done="yes") == (0, [])
 
 
-def test_weights_in_eight_bits_take_the_place_of_sixteen(tmp_path: Path) -> None:
+def test_int8_weights_replace_bf16_weights(tmp_path: Path) -> None:
     code, log = run(tmp_path, name="llama2-13b-saxml")
     assert code == 0
     state = f"{tmp_path}/work/pax/checkpoint_00000000/state"
@@ -122,26 +122,26 @@ def test_weights_in_eight_bits_take_the_place_of_sixteen(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("there", "later", "code"), [("loaded", "", 0), ("loading", "loaded", 0), ("loading", "", 3)])
-def test_a_model_is_published_when_it_answers(tmp_path: Path, there: str, later: str, code: int) -> None:
+def test_model_is_published_when_ready(tmp_path: Path, there: str, later: str, code: int) -> None:
     (tmp_path / "state").write_text(there)
     script = script_of("llama2-7b-saxml", "publish")
     assert "-ge 1800 ]" in script
-    ended, log = played(tmp_path, script if later or not code else script.replace("-ge 1800 ]", "-ge 0 ]"), LATER=later)
+    ended, log = run_script(tmp_path, script if later or not code else script.replace("-ge 1800 ]", "-ge 0 ]"), LATER=later)
     assert ended == code
     assert log[0] == "saxutil ls /sax/test/llama2-7b"
     assert log[1].startswith("saxutil publish /sax/test/llama2-7b saxml.server.pax.lm.params.lm_cloud.LLaMA7BFP16TPUv5e gs://")
-    asked = [line for line in log[2:] if line == "saxutil lm.generate /sax/test/llama2-7b Hello"]
-    assert len(asked) == (2 if later else 1)
+    requests = [line for line in log[2:] if line == "saxutil lm.generate /sax/test/llama2-7b Hello"]
+    assert len(requests) == (2 if later else 1)
 
 
-def test_a_model_that_is_there_already_is_published_anew(tmp_path: Path) -> None:
+def test_existing_model_is_republished(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("loaded")
     (tmp_path / "published").touch()
-    code, log = played(tmp_path, script_of("llama2-7b-saxml", "publish"))
+    code, log = run_script(tmp_path, script_of("llama2-7b-saxml", "publish"))
     assert (code, [line.split()[1] for line in log]) == (0, ["ls", "unpublish", "publish", "lm.generate", "ls"])
 
 
-def test_the_cell_is_written_down_before_it_is_led(tmp_path: Path) -> None:
+def test_cell_is_recorded_before_the_admin_starts(tmp_path: Path) -> None:
     [admin] = [
         each
         for each in manifests(example("llama2-70b-saxml"))
@@ -150,7 +150,7 @@ def test_the_cell_is_written_down_before_it_is_led(tmp_path: Path) -> None:
     for name in ("admin_config", "admin_server"):
         (tmp_path / name).write_text(f'#!/bin/bash\necho "{name} $*" >> "$LOG"\n')
         (tmp_path / name).chmod(0o755)
-    code, log = played(tmp_path, admin["spec"]["template"]["spec"]["containers"][0]["command"][2])
+    code, log = run_script(tmp_path, admin["spec"]["template"]["spec"]["containers"][0]["command"][2])
     cell = "--sax_cell=/sax/llama70b --sax_root=gs://my-project-saxml-admin/sax-root"
     assert code == 0
     assert log == [

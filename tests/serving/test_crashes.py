@@ -1,6 +1,6 @@
-"""A command is killed after every write of it, and run again; others run between any two of its writes.
+"""A command is killed after each of its writes and run again, and other commands run between any two of its writes.
 
-However that goes: the cluster ends up as if nothing had happened, and what others have stays as it was.
+The cluster always ends in the undisturbed state, and unrelated objects do not change.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from tests.support.graphs import WRITES, Watched
+from tests.support.graph_controller import WRITES, RecordingTransport
 from tests.support.model_services import read
 
-from sliceworks.base import clock, yamls
+from sliceworks.base import clock, yaml_documents
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.transport import Request
 from sliceworks.kube.client import Client
-from sliceworks.kube.transport import Request
-from sliceworks.kube.well_known import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE, SERVICE_ACCOUNT
-from sliceworks.serving import cluster, editing, publishing, removing
-from sliceworks.serving.checks import checked
-from sliceworks.serving.deploying import Rollout
-from sliceworks.serving.keeping import ChangedMeanwhile
-from sliceworks.serving.naming import GATEWAY
-from sliceworks.serving.naming import SERVICE as NAMED
+from sliceworks.kube.resources import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE, SERVICE_ACCOUNT
+from sliceworks.serving import cluster, ownership, publication
+from sliceworks.serving.objects import GATEWAY_LABEL
+from sliceworks.serving.objects import SERVICE_LABEL as NAMED
+from sliceworks.serving.record import RecordConflict
+from sliceworks.serving.rollout import Rollout
+from sliceworks.serving.validation import parse_valid
 from sliceworks.twin.cluster import Cluster
-from sliceworks.twin.nodes.shapes import Shape, create_nodes
+from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
 if TYPE_CHECKING:
-    from sliceworks.kube.transport import Response, Transport
+    from sliceworks.base.transport import Response, Transport
     from sliceworks.serving.record import Record
-    from sliceworks.specs.serving import ModelService
+    from sliceworks.specs.model_service import ModelService
 
 Object = dict[str, Any]
 NS = "models"
@@ -62,40 +62,40 @@ def deploying(service: ModelService) -> Act:
 
 
 async def delete(client: Client, name: str = "one") -> None:
-    found = [each for each in await cluster.all_records(client, NS) if each.service.metadata.name == name]
+    found = [each for each in await cluster.list_records(client, NS) if each.service.metadata.name == name]
     for each in found:
-        await removing.delete(client, each, NS, 600)
+        await ownership.delete_service(client, each, NS, 600)
 
 
-class World:
-    """A small cluster with a service in it that has nothing to do with what happens, but shares a gateway."""
+class ServiceHarness:
+    """A small cluster with an unrelated service that shares a gateway."""
 
     def __init__(self, twin: Cluster) -> None:
         self.twin, self.client = twin, Client(twin.transport())
 
     async def build(self, *acts: Act) -> None:
         await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NS}}, resource=NAMESPACE)
-        await create_nodes(self.client, Shape("default", "n2-standard-32", "32", "256Gi"), 2)
+        await create_nodes(self.client, NodeShape("default", "n2-standard-32", "32", "256Gi"), 2)
         for act in (deploying(OTHER), *acts):
             await act(self.client)
 
     async def document(self) -> Object | None:
-        """What is recorded of the one that things happen to."""
-        found = [each for each in await cluster.all_records(self.client, NS) if each.service.metadata.name == "one"]
+        """The recorded document of the service under test."""
+        found = [each for each in await cluster.list_records(self.client, NS) if each.service.metadata.name == "one"]
         return found[0].document if found else None
 
-    async def seen(self, name: str) -> cluster.Seen:
-        return await cluster.look(self.client, await cluster.one_record(self.client, name, NS), NS)
+    async def seen(self, name: str) -> cluster.ServiceDetails:
+        return await cluster.describe(self.client, await cluster.get_record(self.client, name, NS), NS)
 
     async def gateway(self, name: str) -> tuple[set[str], set[str]]:
-        """Whose models a gateway has, and who owns it."""
+        """The models of a gateway and its owners."""
         found = await self.client.get(CONFIG_MAP, name, NS)
         served = {each["name"].removesuffix("-model") for each in yaml.safe_load(found["data"]["gateway.yaml"])["spec"]["models"]}
         running = await self.client.get(DEPLOYMENT, name, NS)
         return served, {each["name"].removesuffix("-model-service") for each in running["metadata"]["ownerReferences"]}
 
     async def picture(self) -> Object:
-        """All that is in the namespace, without what differs from run to run."""
+        """All objects of the namespace, without what differs between runs."""
         await clock.sleep(120)
         found: Object = {}
         kinds = ("configmaps", "services", "serviceaccounts"), ("deployments",), ("networkpolicies",), ("roles", "rolebindings")
@@ -114,16 +114,16 @@ def _settled(obj: Object) -> Object:
     return {"labels": obj["metadata"].get("labels"), "owners": owners, "spec": spec, "data": obj.get("data")}
 
 
-def played(play: Callable[[World], Awaitable[Any]]) -> Any:
+def run_scenario(scenario: Callable[[ServiceHarness], Awaitable[Any]]) -> Any:
     async def main() -> Any:
         async with Cluster() as twin:
-            return await play(World(twin))
+            return await scenario(ServiceHarness(twin))
 
     return clock.run(main(), virtual=True, seed=1)
 
 
-async def until_it_dies(act: Act, transport: Watched) -> None:
-    """Let a command run until its transport dies, and end it there."""
+async def until_it_dies(act: Act, transport: RecordingTransport) -> None:
+    """Run a command until its transport fails."""
     work, death = asyncio.create_task(act(Client(transport))), asyncio.create_task(transport.died.wait())
     await asyncio.wait((work, death), return_when=asyncio.FIRST_COMPLETED)
     for task in (work, death):
@@ -140,8 +140,8 @@ STORIES: dict[str, tuple[tuple[Act, ...], Act]] = {
 }
 
 
-def writes(watched: Watched) -> list[int]:
-    """The calls that changed something, from the first one of the record on: those before are asked for in a dry run."""
+def writes(watched: RecordingTransport) -> list[int]:
+    """The writes from the first one of the record on; earlier ones are dry runs."""
     changing = [number for number, (method, _) in enumerate(watched.sent) if method in WRITES]
     own = [number for number in changing if watched.sent[number][1].endswith(("/configmaps", "/one-model-service"))]
     return [number for number in changing if number >= own[0]] if own else changing
@@ -149,35 +149,35 @@ def writes(watched: Watched) -> list[int]:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("story", STORIES)
-def test_a_command_that_was_killed_is_finished_by_the_same_command(story: str) -> None:
+def test_killed_command_is_completed_by_a_repeat(story: str) -> None:
     earlier, act = STORIES[story]
 
-    async def undisturbed(world: World) -> tuple[Object, list[int]]:
-        await world.build(*earlier)
-        watched = Watched(world.twin.transport())
+    async def undisturbed(harness: ServiceHarness) -> tuple[Object, list[int]]:
+        await harness.build(*earlier)
+        watched = RecordingTransport(harness.twin.transport())
         await act(Client(watched))
-        return await world.picture(), writes(watched)
+        return await harness.picture(), writes(watched)
 
-    expected, numbers = played(undisturbed)
+    expected, numbers = run_scenario(undisturbed)
     assert numbers
 
-    async def disturbed(world: World, number: int) -> None:
-        await world.build(*earlier)
-        known = await world.document()
-        transport = Watched(world.twin.transport())
+    async def disturbed(harness: ServiceHarness, number: int) -> None:
+        await harness.build(*earlier)
+        known = await harness.document()
+        transport = RecordingTransport(harness.twin.transport())
         transport.die_at, transport.die_before = number, False
         await until_it_dies(act, transport)
-        if await world.picture() != expected and await world.document() != known:
-            assert (await cluster.one_record(world.client, "one", NS)).left, transport.sent[number]
-        await act(world.client)
-        assert await world.picture() == expected, transport.sent[number]
+        if await harness.picture() != expected and await harness.document() != known:
+            assert (await cluster.get_record(harness.client, "one", NS)).pending_steps, transport.sent[number]
+        await act(harness.client)
+        assert await harness.picture() == expected, transport.sent[number]
 
     for number in numbers:
-        played(partial(disturbed, number=number))
+        run_scenario(partial(disturbed, number=number))
 
 
-class Interrupted(Watched):
-    """A transport in whose way somebody else comes before one call."""
+class Interrupted(RecordingTransport):
+    """A transport that runs another command before one call."""
 
     def __init__(self, transport: Transport, at: int, meanwhile: Callable[[], Awaitable[None]]) -> None:
         super().__init__(transport)
@@ -190,234 +190,235 @@ class Interrupted(Watched):
         return await super().send(request, stream=stream)
 
 
-def between(earlier: tuple[Act, ...], act: Act, other: Act, then: Callable[[World, str], Awaitable[None]]) -> None:
-    """Have somebody else act before every write of a command, and look what has become of both. Who is told to run a command again
-    does so."""
+def between(earlier: tuple[Act, ...], act: Act, other: Act, then: Callable[[ServiceHarness, str], Awaitable[None]]) -> None:
+    """Run another command before each write of a command and check both outcomes; a command that asks to be repeated is
+    repeated.
+    """
 
-    async def undisturbed(world: World) -> tuple[list[int], list[tuple[str, str]]]:
-        await world.build(*earlier)
-        watched = Watched(world.twin.transport())
+    async def undisturbed(harness: ServiceHarness) -> tuple[list[int], list[tuple[str, str]]]:
+        await harness.build(*earlier)
+        watched = RecordingTransport(harness.twin.transport())
         await act(Client(watched))
         return writes(watched), watched.sent
 
-    numbers, sent = played(undisturbed)
+    numbers, sent = run_scenario(undisturbed)
 
-    async def disturbed(world: World, number: int) -> None:
-        await world.build(*earlier)
+    async def disturbed(harness: ServiceHarness, number: int) -> None:
+        await harness.build(*earlier)
         try:
-            await act(Client(Interrupted(world.twin.transport(), number, lambda: other(world.client))))
-        except ChangedMeanwhile:
-            await act(world.client)
+            await act(Client(Interrupted(harness.twin.transport(), number, lambda: other(harness.client))))
+        except RecordConflict:
+            await act(harness.client)
         await clock.sleep(120)
-        await then(world, f"{number} {sent[number]}")
+        await then(harness, f"{number} {sent[number]}")
 
     for number in numbers:
-        played(partial(disturbed, number=number))
+        run_scenario(partial(disturbed, number=number))
 
 
 THIRD, FOURTH = model("third"), model("fourth", "gateway: {image: 'g:1', name: second}")
 
 
 @pytest.mark.timeout(300)
-def test_two_who_come_to_a_gateway_at_once_are_both_behind_it() -> None:
-    async def then(world: World, at: str) -> None:
-        assert await world.gateway("gateway") == ({"one", "other", "third"}, {"one", "other", "third"}), at
+def test_concurrent_services_share_the_gateway() -> None:
+    async def then(harness: ServiceHarness, at: str) -> None:
+        assert await harness.gateway("gateway") == ({"one", "other", "third"}, {"one", "other", "third"}), at
         for name in ("one", "third"):
-            assert (await world.seen(name)).standing.state == "ready", at
+            assert (await harness.seen(name)).status.state == "ready", at
 
     between((), deploying(ONE), deploying(THIRD), then)
 
 
 @pytest.mark.timeout(300)
-def test_who_comes_to_a_gateway_while_another_leaves_or_goes_keeps_it() -> None:
-    async def stays(world: World, at: str) -> None:
-        assert await world.gateway("second") == ({"fourth"}, {"fourth"}), at
-        assert (await world.seen("fourth")).standing.state == "ready", at
+def test_service_keeps_the_gateway_while_another_leaves() -> None:
+    async def stays(harness: ServiceHarness, at: str) -> None:
+        assert await harness.gateway("second") == ({"fourth"}, {"fourth"}), at
+        assert (await harness.seen("fourth")).status.state == "ready", at
 
-    async def goes(world: World, at: str) -> None:
-        assert await world.gateway("gateway") == ({"other", "third"}, {"other", "third"}), at
-        assert (await world.seen("third")).standing.state == "ready", at
+    async def is_deleted(harness: ServiceHarness, at: str) -> None:
+        assert await harness.gateway("gateway") == ({"other", "third"}, {"other", "third"}), at
+        assert (await harness.seen("third")).status.state == "ready", at
 
     between((deploying(CHANGED),), deploying(BARE), deploying(FOURTH), stays)
     between((deploying(CHANGED),), delete, deploying(FOURTH), stays)
-    between((deploying(ONE),), delete, deploying(THIRD), goes)
+    between((deploying(ONE),), delete, deploying(THIRD), is_deleted)
 
 
 @pytest.mark.timeout(300)
-def test_of_two_who_deploy_a_service_at_once_one_is_told_and_nothing_is_left_behind() -> None:
-    async def alone(world: World) -> Object:
-        await world.build(deploying(BARE))
-        return await world.picture()
+def test_concurrent_deployments_of_one_service_conflict() -> None:
+    async def alone(harness: ServiceHarness) -> Object:
+        await harness.build(deploying(BARE))
+        return await harness.picture()
 
-    expected = played(alone)
+    expected = run_scenario(alone)
 
-    async def then(world: World, at: str) -> None:
-        await deploy(world.client, BARE)
-        assert await world.picture() == expected, at
+    async def then(harness: ServiceHarness, at: str) -> None:
+        await deploy(harness.client, BARE)
+        assert await harness.picture() == expected, at
 
     between((), deploying(CHANGED), deploying(BARE), then)
     between((), deploying(BARE), deploying(CHANGED), then)
 
 
 @pytest.mark.timeout(300)
-def test_a_service_that_is_deleted_while_it_is_deployed_leaves_nothing() -> None:
-    async def alone(world: World) -> Object:
-        await world.build()
-        return await world.picture()
+def test_deletion_during_deployment_leaves_nothing() -> None:
+    async def alone(harness: ServiceHarness) -> Object:
+        await harness.build()
+        return await harness.picture()
 
-    expected = played(alone)
+    expected = run_scenario(alone)
 
-    async def then(world: World, at: str) -> None:
-        await delete(world.client)
-        assert await world.picture() == expected, at
+    async def then(harness: ServiceHarness, at: str) -> None:
+        await delete(harness.client)
+        assert await harness.picture() == expected, at
 
     between((deploying(ONE),), deploying(CHANGED), delete, then)
 
 
-def test_a_service_that_goes_away_is_not_deployed_into() -> None:
-    async def play(world: World) -> None:
-        await world.build(deploying(ONE))
-        await world.client.patch(CONFIG_MAP, "one-model-service", {"metadata": {"finalizers": ["example.com/hold"]}}, NS)
-        await world.client.delete(CONFIG_MAP, "one-model-service", NS)
+def test_terminating_service_cannot_be_deployed() -> None:
+    async def scenario(harness: ServiceHarness) -> None:
+        await harness.build(deploying(ONE))
+        await harness.client.patch(CONFIG_MAP, "one-model-service", {"metadata": {"finalizers": ["example.com/hold"]}}, NS)
+        await harness.client.delete(CONFIG_MAP, "one-model-service", NS)
         with pytest.raises(SliceworksError, match="one is being deleted"):
-            await deploy(world.client, ONE)
-        await deploy(world.client, THIRD)
-        assert await world.gateway("gateway") == ({"other", "third"}, {"other", "third"})
+            await deploy(harness.client, ONE)
+        await deploy(harness.client, THIRD)
+        assert await harness.gateway("gateway") == ({"other", "third"}, {"other", "third"})
 
-    played(play)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("name", ["one", "one-canary", "second"])
-def test_what_somebody_else_has_under_the_same_name_is_not_taken_over(name: str) -> None:
-    async def play(world: World) -> None:
+def test_foreign_objects_are_not_adopted(name: str) -> None:
+    async def scenario(harness: ServiceHarness) -> None:
         template = {"metadata": {"labels": {"app": "mine"}}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
         spec = {"selector": {"matchLabels": {"app": "mine"}}, "template": template}
-        await world.build()
-        await world.client.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}, NS)
-        before = await world.picture()
-        with pytest.raises(SliceworksError, match=f"deployment/{name} is there already, and is not of a model service"):
-            await deploy(world.client, CHANGED)
-        assert await world.picture() == before
+        await harness.build()
+        await harness.client.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}, NS)
+        before = await harness.picture()
+        with pytest.raises(SliceworksError, match=f"deployment/{name} already exists and does not belong to a model service"):
+            await deploy(harness.client, CHANGED)
+        assert await harness.picture() == before
 
-    played(play)
-
-
-def test_a_service_is_not_deployed_over_the_canary_of_another() -> None:
-    async def play(world: World) -> None:
-        await world.build(deploying(CHANGED))
-        with pytest.raises(SliceworksError, match="one-canary is there already, and is part of one"):
-            await deploy(world.client, model("one-canary"))
-
-    played(play)
+    run_scenario(scenario)
 
 
-def test_a_service_account_that_was_there_stays_when_its_users_go() -> None:
+def test_canary_of_another_service_is_not_replaced() -> None:
+    async def scenario(harness: ServiceHarness) -> None:
+        await harness.build(deploying(CHANGED))
+        with pytest.raises(SliceworksError, match="one-canary already exists and belongs to one"):
+            await deploy(harness.client, model("one-canary"))
+
+    run_scenario(scenario)
+
+
+def test_existing_service_account_is_kept() -> None:
     identity = "identity: {serviceAccount: mine, googleServiceAccount: a@b.iam.gserviceaccount.com}"
     front = f"gateway: {{image: 'g:1', name: fronts, {identity}}}"
 
-    async def play(world: World) -> None:
-        await world.build()
+    async def scenario(harness: ServiceHarness) -> None:
+        await harness.build()
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "mine", "namespace": NS}}
-        await world.client.create(account, resource=SERVICE_ACCOUNT)
+        await harness.client.create(account, resource=SERVICE_ACCOUNT)
         for name in ("one", "third"):
-            await deploy(world.client, model(name, f"{identity}, {front}"))
-        found = await world.client.get(SERVICE_ACCOUNT, "mine", NS)
+            await deploy(harness.client, model(name, f"{identity}, {front}"))
+        found = await harness.client.get(SERVICE_ACCOUNT, "mine", NS)
         assert found["metadata"]["annotations"]["iam.gke.io/gcp-service-account"] == "a@b.iam.gserviceaccount.com"
-        await deploy(world.client, model("one", "replicas: 1"))
+        await deploy(harness.client, model("one", "replicas: 1"))
         for name in ("one", "third"):
-            await delete(world.client, name)
+            await delete(harness.client, name)
         await clock.sleep(60)
-        assert (await world.client.get(SERVICE_ACCOUNT, "mine", NS))["metadata"]["uid"] == found["metadata"]["uid"]
+        assert (await harness.client.get(SERVICE_ACCOUNT, "mine", NS))["metadata"]["uid"] == found["metadata"]["uid"]
 
-    played(play)
-
-
-def test_what_two_services_had_in_common_is_no_strangers_when_one_has_left() -> None:
-    async def play(world: World) -> None:
-        await world.build(deploying(ONE), deploying(model("one", "replicas: 1")))
-        await world.client.patch(SERVICE, "gateway", {"metadata": {"labels": {GATEWAY: "gone", NAMED: "one"}}}, NS)
-        await deploy(world.client, THIRD)
-        assert await world.gateway("gateway") == ({"other", "third"}, {"other", "third"})
-
-    played(play)
+    run_scenario(scenario)
 
 
-async def change(world: World, record: Record, document: Object, verb: str, name: str) -> None:
-    wanted = checked(yamls.Document(document, "record", 1, {})), document
-    await publishing.publish(world.client, record, wanted, (verb, name), tell=lambda _: None, timeout=600)
+def test_shared_objects_are_still_owned_after_one_service_leaves() -> None:
+    async def scenario(harness: ServiceHarness) -> None:
+        await harness.build(deploying(ONE), deploying(model("one", "replicas: 1")))
+        await harness.client.patch(SERVICE, "gateway", {"metadata": {"labels": {GATEWAY_LABEL: "gone", NAMED: "one"}}}, NS)
+        await deploy(harness.client, THIRD)
+        assert await harness.gateway("gateway") == ({"other", "third"}, {"other", "third"})
+
+    run_scenario(scenario)
 
 
-def test_of_two_who_publish_at_once_the_second_undoes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def change(harness: ServiceHarness, record: Record, document: Object, verb: str, name: str) -> None:
+    expected = parse_valid(yaml_documents.Document(document, "record", 1, {})), document
+    await publication.publish(harness.client, record, expected, (verb, name), report=lambda _: None, timeout=600)
+
+
+def test_concurrent_publications_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     async def take(*_: Any) -> None:
-        """The servers do as they are told."""
+        """The servers accept every change."""
 
-    monkeypatch.setattr(publishing, "tell_triton", take)
+    monkeypatch.setattr(publication, "load_on_triton", take)
 
-    async def play(world: World) -> None:
-        await world.build(deploying(ONE))
-        record = await cluster.one_record(world.client, "one", NS)
-        await change(world, record, editing.with_model(record, {"name": "first"}), "load", "first")
-        with pytest.raises(ChangedMeanwhile, match="somebody else has changed one meanwhile"):
-            await change(world, record, editing.with_model(record, {"name": "second"}), "load", "second")
-        after = (await cluster.one_record(world.client, "one", NS)).service.spec
+    async def scenario(harness: ServiceHarness) -> None:
+        await harness.build(deploying(ONE))
+        record = await cluster.get_record(harness.client, "one", NS)
+        await change(harness, record, publication.add_model(record, {"name": "first"}), "load", "first")
+        with pytest.raises(RecordConflict, match="model service one was changed by another client in the meantime"):
+            await change(harness, record, publication.add_model(record, {"name": "second"}), "load", "second")
+        after = (await cluster.get_record(harness.client, "one", NS)).service.spec
         assert [each.name for each in after.models] == ["one-model", "first"]
 
-    played(play)
+    run_scenario(scenario)
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
-def test_servers_that_were_not_told_are_told_by_the_same_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, str]] = []
+def test_repeat_completes_a_killed_publication(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[tuple[str, str]] = []
 
     async def kill(*_: Any) -> None:
         raise Killed
 
     async def take(_client: Client, _record: Record, verb: str, name: str) -> None:
-        told.append((verb, name))
+        reported.append((verb, name))
 
-    async def play(world: World) -> None:
-        await world.build(deploying(ONE))
+    async def scenario(harness: ServiceHarness) -> None:
+        await harness.build(deploying(ONE))
         edits: dict[str, Callable[[Record], Object]] = {
-            "load": lambda record: editing.with_model(record, {"name": "new"}),
-            "unload": lambda record: editing.without_model(record, "new"),
+            "load": lambda record: publication.add_model(record, {"name": "new"}),
+            "unload": lambda record: publication.remove_model(record, "new"),
         }
         for verb, edit in edits.items():
             for act in (kill, take):
-                monkeypatch.setattr(publishing, "tell_triton", act)
-                record = await cluster.one_record(world.client, "one", NS)
+                monkeypatch.setattr(publication, "load_on_triton", act)
+                record = await cluster.get_record(harness.client, "one", NS)
                 if act is kill:
                     with pytest.raises(Killed):
-                        await change(world, record, edit(record), verb, "new")
-                    seen = await world.seen("one")
-                    assert (seen.standing.state, seen.record.left) == ("unfinished", (f"{verb} new on every server",))
+                        await change(harness, record, edit(record), verb, "new")
+                    seen = await harness.seen("one")
+                    assert (seen.status.state, seen.record.pending_steps) == ("unfinished", (f"{verb} new on every server",))
                 else:
-                    await change(world, record, edit(record), verb, "new")
-            assert (await world.seen("one")).standing.state == "ready"
-        assert told == [("load", "new"), ("unload", "new")]
+                    await change(harness, record, edit(record), verb, "new")
+            assert (await harness.seen("one")).status.state == "ready"
+        assert reported == [("load", "new"), ("unload", "new")]
 
-    played(play)
+    run_scenario(scenario)
 
 
-def test_what_a_deployment_left_of_servers_is_not_forgotten_by_who_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publication_keeps_pending_deployment_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     async def take(*_: Any) -> None:
-        """The servers do as they are told."""
+        """The servers accept every change."""
 
-    monkeypatch.setattr(publishing, "tell_triton", take)
+    monkeypatch.setattr(publication, "load_on_triton", take)
 
-    async def play(world: World) -> None:
-        await world.build(deploying(ONE))
-        transport = Watched(world.twin.transport())
+    async def scenario(harness: ServiceHarness) -> None:
+        await harness.build(deploying(ONE))
+        transport = RecordingTransport(harness.twin.transport())
         await deploy(Client(transport), model("one", "image: 'new:1', gateway: {image: 'g:1'}"))
         first = writes(transport)[0]
-        transport = Watched(world.twin.transport())
+        transport = RecordingTransport(harness.twin.transport())
         transport.die_at, transport.die_before = first, False
         await until_it_dies(deploying(model("one", "image: 'newer:1', gateway: {image: 'g:1'}")), transport)
-        record = await cluster.one_record(world.client, "one", NS)
-        await change(world, record, editing.with_model(record, {"name": "more"}), "load", "more")
-        seen = await world.seen("one")
-        assert (seen.standing.state, seen.record.left) == ("unfinished", ("apply deployment/one",))
+        record = await cluster.get_record(harness.client, "one", NS)
+        await change(harness, record, publication.add_model(record, {"name": "more"}), "load", "more")
+        seen = await harness.seen("one")
+        assert (seen.status.state, seen.record.pending_steps) == ("unfinished", ("apply deployment/one",))
 
-    played(play)
+    run_scenario(scenario)

@@ -1,4 +1,4 @@
-"""Every parameter of the reference guides has a field: those that the page names are there."""
+"""Every parameter of the reference guides has a field, and the documented fields exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from sliceworks.specs.serving import ModelService, ModelServiceSpec
+from sliceworks.specs.model_service import ModelService, ModelServiceSpec
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "model-service.md").read_text()
 ROWS = [line.strip("|\n ").split(" | ") for line in PAGE.splitlines() if re.match(r"\| `[A-Z_]+`", line)]
@@ -19,7 +19,7 @@ PARAMETERS = {
 }
 
 
-def test_every_parameter_is_named() -> None:
+def test_every_parameter_is_documented() -> None:
     assert {name for row in ROWS for name in re.findall(r"`([A-Z_]+)`", row[0])} >= PARAMETERS
 
 
@@ -33,7 +33,7 @@ def within(model: Any) -> Any:
 @pytest.mark.parametrize(
     "path", sorted({path for row in ROWS for path in re.findall(r"`([a-z][A-Za-z.\[\]]+\.[A-Za-z.]+)`", row[1])})
 )
-def test_every_field_that_is_named_is_there(path: str) -> None:
+def test_every_documented_field_exists(path: str) -> None:
     model: Any = ModelService if path.startswith("metadata.") else ModelServiceSpec
     for step in path.replace("[]", "").split("."):
         fields = {field.alias or name: field for name, field in model.model_fields.items()}

@@ -1,6 +1,6 @@
-"""What is asked of vLLM: flags that it has, time to finish, and no variables that it takes for its own.
+"""vLLM pods: valid flags, a drain period, and no environment variables that vLLM interprets.
 
-What a real one has and says was recorded by `tests/heavy/test_vllm.py`.
+The flags and responses of a real vLLM were recorded by `tests/heavy/test_vllm.py`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import pytest
 from tests.support import goldens
 from tests.support.gateways import ask, document, gateway, raw_upstream, read_request, upstream
 from tests.support.model_services import service
-from tests.support.vllm_answers import ASKED
+from tests.support.vllm_goldens import ASKED
 
 from sliceworks.base import clock
-from sliceworks.console.views import latencies
-from sliceworks.serving import checks, vllm
-from sliceworks.serving.compile import manifests
+from sliceworks.console.views import latency_view
+from sliceworks.serving import validation, vllm
+from sliceworks.serving.compiler import manifests
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,29 +31,29 @@ def pod(text: str, name: str = "served") -> dict[str, Any]:
     return spec
 
 
-def test_what_it_answers_is_not_cut_off_when_it_is_told_to_end() -> None:
-    made = pod("vllm: {model: {name: a, source: a/b}}, accelerator: {type: l4-1}, drain: 90s")
-    [container] = made["containers"]
+def test_grace_period_covers_responses() -> None:
+    created = pod("vllm: {model: {name: a, source: a/b}}, accelerator: {type: l4-1}, drainTimeout: 90s")
+    [container] = created["containers"]
     assert "--shutdown-timeout=90" in container["args"]
     waits = container["lifecycle"]["preStop"]["sleep"]["seconds"]
-    assert made["terminationGracePeriodSeconds"] > waits + 90
+    assert created["terminationGracePeriodSeconds"] > waits + 90
 
 
-def test_a_service_may_be_called_as_vllm_calls_its_variables() -> None:
+def test_service_name_may_collide_with_vllm_variables() -> None:
     assert pod("vllm: {model: {name: a, source: a/b}}, accelerator: {type: l4-1}", name="vllm")["enableServiceLinks"] is False
 
 
 @pytest.mark.parametrize(("method", "flag"), [("int8", "int8_per_channel_weight_only"), ("gptq", "gptq")])
-def test_it_is_told_of_a_quantization_in_its_own_words(method: str, flag: str) -> None:
+def test_quantization_flag(method: str, flag: str) -> None:
     [container] = pod(MODEL.format(method=method, on="l4-1"))["containers"]
     assert f"--quantization={flag}" in container["args"]
 
 
 @pytest.mark.parametrize("method", ["int8", "gptq"])
-def test_a_quantization_that_it_has_not_on_tpus_is_refused(method: str) -> None:
-    [finding] = checks.check(service("vllm", MODEL.format(method=method, on="v6e-1")))
-    assert finding.problem == f"vLLM has no {method} on TPUs"
-    assert finding.remedy == "it has fp8 and awq there"
+def test_unsupported_quantization_on_tpu_is_an_error(method: str) -> None:
+    [finding] = validation.validate(service("vllm", MODEL.format(method=method, on="v6e-1")))
+    assert finding.message == f"spec.vllm.quantization: vLLM does not support {method} on TPUs"
+    assert finding.hint == "supported: fp8, awq"
 
 
 ALL_FIELDS = (
@@ -62,27 +62,27 @@ ALL_FIELDS = (
 
 
 @pytest.mark.parametrize("kind", ["l4-1", "v6e-1"])
-def test_it_has_every_flag_that_it_is_given(kind: str) -> None:
+def test_every_flag_exists(kind: str) -> None:
     [container] = pod(f"vllm: {{{ALL_FIELDS}}}, accelerator: {{type: {kind}}}")["containers"]
     given = {each.partition("=")[0] for each in container["args"]}
     assert len(given) > 10
     assert given <= set(goldens.recorded("vllm", "flags"))
 
 
-def test_it_has_every_quantization_that_it_is_told_of() -> None:
-    told = {name for kind in vllm.QUANTIZATIONS.values() for name in kind.values()}
-    assert told <= set(goldens.recorded("vllm", "quantizations"))
+def test_every_quantization_exists() -> None:
+    response = {name for kind in vllm.QUANTIZATIONS.values() for name in kind.values()}
+    assert response <= set(goldens.recorded("vllm", "quantizations"))
 
 
-def test_the_image_is_of_the_version_that_was_asked() -> None:
+def test_image_version_equals_the_recorded_one() -> None:
     images = {image.partition(":")[2] for image in vllm.IMAGES.values()}
     assert images == {f"v{goldens.recorded('vllm', 'version')}"}
 
 
-def test_numbers_that_are_called_as_vllms_are_of_its_kind() -> None:
+def test_metrics_have_vllms_types() -> None:
     known = goldens.recorded("vllm", "numbers")
     assert known[vllm.METRIC] == "gauge"
-    assert known[latencies.WHOLE] == known[latencies.FIRST] == "histogram"
+    assert known[latency_view.REQUEST_LATENCY] == known[latency_view.TIME_TO_FIRST_TOKEN] == "histogram"
 
     async def main() -> None:
         async with gateway(document("http://127.0.0.1:1")) as ours:
@@ -96,7 +96,7 @@ def test_numbers_that_are_called_as_vllms_are_of_its_kind() -> None:
 @pytest.mark.parametrize(
     ("case", "tokens"), [("chat in events", 5), ("text in events", 5), ("chat in events with usage", 5), ("several answers", 10)]
 )
-def test_the_gateway_counts_the_tokens_of_its_answers(case: str, tokens: int) -> None:
+def test_gateway_counts_vllm_tokens(case: str, tokens: int) -> None:
     path, body = ASKED[case]
     recorded = goldens.recorded("vllm", case)
 
@@ -124,12 +124,12 @@ ALIKE = (
     "no answers",
     "no messages",
     "messages left out",
-    "tokens that are no number",
+    "tokens that are not a number",
 )
 
 
 @pytest.mark.parametrize("case", ALIKE)
-def test_the_echo_model_answers_in_its_form(case: str) -> None:
+def test_echo_model_has_vllms_format(case: str) -> None:
     path, body = ASKED[case]
     recorded = goldens.recorded("vllm", case)
     real = orjson.loads(recorded["text"])
@@ -143,19 +143,21 @@ def test_the_echo_model_answers_in_its_form(case: str) -> None:
     clock.run(main())
 
 
-def shape(told: Any, other: Any) -> Any:
-    """Which fields two answers have in common, and what kinds of values, where neither has nothing."""
-    if isinstance(told, dict) and isinstance(other, dict):
-        shared = [name for name in sorted(told) if told[name] is not None and other.get(name) is not None and name != "code"]
+def shape(response: Any, other: Any) -> Any:
+    """The common fields of two responses and their types, ignoring null values."""
+    if isinstance(response, dict) and isinstance(other, dict):
+        shared = [
+            name for name in sorted(response) if response[name] is not None and other.get(name) is not None and name != "code"
+        ]
         assert shared
-        return {name: shape(told[name], other[name]) for name in shared}
-    if isinstance(told, list) and isinstance(other, list):
-        return [shape(*both) for both in zip(told, other, strict=True)]
-    return type(told).__name__
+        return {name: shape(response[name], other[name]) for name in shared}
+    if isinstance(response, list) and isinstance(other, list):
+        return [shape(*both) for both in zip(response, other, strict=True)]
+    return type(response).__name__
 
 
 @pytest.mark.parametrize("case", ["chat in events with usage", "text in events"])
-def test_the_echo_model_speaks_in_events_that_read_the_same(case: str) -> None:
+def test_echo_model_streams_like_vllm(case: str) -> None:
     path, body = ASKED[case]
 
     async def main() -> None:
@@ -169,7 +171,7 @@ def test_the_echo_model_speaks_in_events_that_read_the_same(case: str) -> None:
 
 
 def read(stream: str) -> dict[str, list[Any]]:
-    """What a client makes of a stream."""
+    """What a client parses from a stream."""
     lines = [line.removeprefix("data: ") for line in stream.split("\n\n") if line]
     assert lines.pop() == "[DONE]"
     events = [orjson.loads(line) for line in lines]
@@ -177,17 +179,17 @@ def read(stream: str) -> dict[str, list[Any]]:
     deltas = [choice.get("delta", choice) for choice in choices]
     return {
         "roles": [delta["role"] for delta in deltas if "role" in delta],
-        "said": [text for delta in deltas if (text := delta.get("content") or delta.get("text"))],
+        "content": [text for delta in deltas if (text := delta.get("content") or delta.get("text"))],
         "why": [choice["finish_reason"] for choice in choices if choice["finish_reason"]],
         "usage": [event["usage"] for event in events if event.get("usage")],
     }
 
 
-def test_the_echo_model_ends_at_what_it_is_told_to_end_at() -> None:
+def test_echo_model_honors_stop_sequences() -> None:
     async def main() -> None:
         async with upstream() as echo:
-            asked = {"model": "m", "prompt": "one two three", "stop": [" tw"], "stream": True, "n": 2}
-            told = read((await ask(echo.port, "POST", "/v1/completions", asked)).body.decode())
-            assert (told["said"], told["why"]) == (["one", "one"], ["stop", "stop"])
+            request = {"model": "m", "prompt": "one two three", "stop": [" tw"], "stream": True, "n": 2}
+            response = read((await ask(echo.port, "POST", "/v1/completions", request)).body.decode())
+            assert (response["content"], response["why"]) == (["one", "one"], ["stop", "stop"])
 
     clock.run(main())

@@ -1,4 +1,4 @@
-"""Documents of the product: what is wrong with one is said with its line, its field and the closest known name."""
+"""Errors in documents name the line, the field and the closest known name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.base.yamls import load_all
+from sliceworks.base.yaml_documents import load_all
 from sliceworks.specs import documents
 from sliceworks.specs.scenario import Scenario
 
@@ -49,16 +49,20 @@ def test_a_good_scenario_is_typed_and_frozen() -> None:
 @pytest.mark.parametrize(
     ("event", "problem"),
     [
-        ("{at: 1m}", "day.yaml:7: spec.events[0]: an event is exactly one of submit, trace, apply"),
-        ("{at: 1m, apply: {file: a}, trace: {file: b}}", "day.yaml:7: spec.events[0]: an event is exactly one of"),
+        ("{at: 1m}", "day.yaml:7: spec.events[0]: must set exactly one of submit, trace, apply"),
+        ("{at: 1m, apply: {file: a}, trace: {file: b}}", "day.yaml:7: spec.events[0]: must set exactly one of"),
         ("{at: soon, apply: {file: a}}", 'day.yaml:7: spec.events[0].at: time: invalid duration "soon"'),
         ("{at: -1s, apply: {file: a}}", "day.yaml:7: spec.events[0].at: must not be negative"),
         ("{at: 1m, submit: {file: a, cuont: 2}}", "day.yaml:7: unknown field spec.events[0].submit.cuont; did you mean count?"),
-        ("{at: 1m, submit: {file: a, every: 1m, rate: 2}}", "day.yaml:7: spec.events[0].submit: give every or rate, not both"),
+        (
+            "{at: 1m, submit: {file: a, every: 1m, rate: 2}}",
+            "day.yaml:7: spec.events[0].submit: every and rate are mutually exclusive",
+        ),
         ("{at: 1m, submit: {count: 2}}", "day.yaml:7: spec.events[0].submit.file is required"),
-        ("{at: 1m, failNodes: {nodes: {}}}", "day.yaml:7: spec.events[0].failNodes.nodes: select by names, labels or count"),
+        ("{at: 1m, failNodes: {nodes: {}}}", "day.yaml:7: spec.events[0].failNodes.nodes: must set names, labels or count"),
         ("{at: 1m, failPods: {pods: {count: 1}, exitCode: 0}}", "day.yaml:7: spec.events[0].failPods.exitCode: input should be"),
-        ("{at: 1m, apply: {file: 3}}", "day.yaml:7: spec.events[0].apply.file: input should be a valid string"),
+        ("{at: 1m, apply: {file: 3}}", "day.yaml:7: spec.events[0].apply.file: must be a string, found 3"),
+        ("{at: 1m, apply: {file: true}}", "day.yaml:7: spec.events[0].apply.file: must be a string, found true"),
         ("{at: 1m, apply: a.yaml}", "day.yaml:7: spec.events[0].apply: must be a mapping of fields, found 'a.yaml'"),
     ],
 )
@@ -119,4 +123,4 @@ def test_a_misspelt_field_has_a_close_one_also_below_names_that_people_choose(sp
 @pytest.mark.parametrize(("data", "ours"), [({"apiVersion": "sliceworks.dev/v1alpha1"}, True), ({"apiVersion": "v1"}, False)])
 def test_which_documents_are_ours(data: dict[str, Any], ours: bool) -> None:
     [document] = load_all(f"apiVersion: {data['apiVersion']}\n", "x")
-    assert documents.is_ours(document) is ours
+    assert documents.is_sliceworks_document(document) is ours

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sliceworks.specs.objectives import parse
+from sliceworks.specs.objectives import parse_objective
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from sliceworks.specs.objectives import parse
     ],
 )
 def test_objectives(text: str, measure: str, quantile: float | str, limit: float) -> None:
-    found = parse(text)
+    found = parse_objective(text)
     assert (found.measure, found.quantile) == (measure, quantile)
     assert found.limit == pytest.approx(limit)
     assert found.text == text.strip()
@@ -28,15 +28,15 @@ def test_objectives(text: str, measure: str, quantile: float | str, limit: float
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("fast", "an objective is such as"),
-        ("speed p99 < 1s", "unknown measure 'speed'"),
-        ("ttft < 1s", "which ttft"),
-        ("ttft p99 < 1", "a time such as"),
-        ("ttft p99 < 1 day", "a time such as"),
+        ("fast", "must be an objective such as"),
+        ("speed p99 < 1s", "unknown metric 'speed'"),
+        ("ttft < 1s", "ttft needs a statistic"),
+        ("ttft p99 < 1", "a duration such as"),
+        ("ttft p99 < 1 day", "a duration such as"),
         ("errors < 200%", "between 0 and 100%"),
-        ("ttft p99 > 1s", "an objective is such as"),
+        ("ttft p99 > 1s", "must be an objective such as"),
     ],
 )
 def test_wrong_objectives(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        parse(text)
+        parse_objective(text)

@@ -19,7 +19,7 @@ def account(api: Api, ns: str, name: str = "robot") -> Api:
 
 
 def grant(api: Api, ns: str, *rules: Object, name: str = "robot") -> None:
-    """Let the service account do what the rules say in its namespace."""
+    """Grant the service account these rules in its namespace."""
     api.post(f"{RBAC}/namespaces/{ns}/roles", {"metadata": {"name": name}, "rules": list(rules)}).ok(201)
     bind(api, ns, {"kind": "Role", "name": name}, name)
 
@@ -34,5 +34,5 @@ def bind(api: Api, ns: str, role: Object, name: str = "robot") -> None:
 
 
 def rule(verbs: str, resources: str, group: str = "", **extra: Any) -> Object:
-    """A policy rule from words."""
+    """Build a policy rule from space-separated verbs and resources."""
     return {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split(), **extra}

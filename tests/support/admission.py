@@ -1,4 +1,4 @@
-"""A write on its way in, with a small cluster around it, for tests of admission."""
+"""Admission of single writes in a small cluster, for tests."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sliceworks.base.errors import Forbidden
-from sliceworks.twin.admission.context import Admission
-from sliceworks.twin.admission.plugins import admit, validate
-from sliceworks.twin.auth.identity import User
+from sliceworks.twin.apiserver.admission import resource_quota
+from sliceworks.twin.apiserver.admission.chain import QUOTAS, Admission, Webhooks, admit, validate
+from sliceworks.twin.apiserver.auth.authentication import User
+from sliceworks.twin.apiserver.registry.kinds import STRATEGIES
+from sliceworks.twin.apiserver.registry.resources import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,50 +19,56 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 
-class Around:
-    """The objects that plugins may look at. A namespace `ns` with a default service account is there from the start."""
+class AdmissionCluster:
+    """The objects that plugins read. It starts with a namespace `ns` and its default service account."""
 
     def __init__(self) -> None:
-        self.kept: dict[tuple[str, str, str], Obj] = {}
+        self.objects: dict[tuple[str, str, str], Obj] = {}
         self.warnings: list[str] = []
         self.add("/namespaces", "", "ns", status={"phase": "Active"})
         self.add("/serviceaccounts", "ns", "default")
 
     def add(self, resource: str, namespace: str, name: str, *, metadata: Obj | None = None, **fields: Any) -> None:
-        self.kept[resource, namespace, name] = {"metadata": {"name": name, "namespace": namespace, **(metadata or {})}, **fields}
+        self.objects[resource, namespace, name] = {"metadata": {"name": name, "namespace": namespace, **(metadata or {})}, **fields}
 
     def get(self, resource: str, namespace: str, name: str) -> Mapping[str, Any] | None:
-        return self.kept.get((resource, namespace, name))
+        return self.objects.get((resource, namespace, name))
 
     def find_all(self, resource: str, namespace: str) -> list[Obj]:
-        return [obj for (kind, home, _), obj in self.kept.items() if (kind, home) == (resource, namespace)]
+        return [obj for (kind, other, _), obj in self.objects.items() if (kind, other) == (resource, namespace)]
 
     def write(self, resource: str, operation: str, *, namespace: str = "ns", name: str = "", **options: Any) -> Admission:
         subresource, dry_run = options.get("subresource", ""), options.get("dry_run", False)
-        where = (self.get, self.find_all, self.warnings.append)
-        return Admission(User("jane"), operation, resource, subresource, namespace, name, dry_run, *where)
+        cluster = (self.get, self.find_all, self.warnings.append)
+        return Admission(User("jane"), operation, resource, subresource, namespace, name, dry_run, *cluster)
+
+    def admit(self, ctx: Admission, obj: Obj, old: Obj | None) -> None:
+        """Run the chain without webhooks."""
+        strategy = STRATEGIES.get(ctx.resource, Strategy())
+        admit(ctx, obj, old, strategy, Webhooks())
+        validate(ctx, obj, old, strategy, Webhooks())
+        if ctx.namespace and ctx.operation != "DELETE":
+            resource_quota.charge(ctx, obj, old, self.find_all(QUOTAS, ctx.namespace))
 
     def create(self, resource: str, obj: Obj, *, namespace: str = "ns", dry_run: bool = False) -> Admission:
         ctx = self.write(resource, "CREATE", namespace=namespace, dry_run=dry_run)
-        admit(ctx, obj, None)
-        validate(ctx, obj, None)
+        self.admit(ctx, obj, None)
         return ctx
 
-    def refusal(self, obj: Obj, resource: str = "/pods") -> str:
-        """What somebody is told who may not create an object."""
+    def rejection(self, obj: Obj, resource: str = "/pods") -> str:
+        """The message of the Forbidden error when an object is created."""
         with pytest.raises(Forbidden) as caught:
             self.create(resource, obj)
         return caught.value.message
 
     def update(self, resource: str, obj: Obj, old: Obj, *, namespace: str = "ns") -> Admission:
         ctx = self.write(resource, "UPDATE", namespace=namespace, name=obj["metadata"]["name"])
-        admit(ctx, obj, old)
-        validate(ctx, obj, old)
+        self.admit(ctx, obj, old)
         return ctx
 
     def delete(self, resource: str, name: str, *, namespace: str = "ns") -> Admission:
         ctx = self.write(resource, "DELETE", namespace=namespace, name=name)
-        admit(ctx, {}, {"metadata": {"name": name}})
+        self.admit(ctx, {}, {"metadata": {"name": name}})
         return ctx
 
 

@@ -1,4 +1,4 @@
-"""Bad requests, as data: what the real kube-apiserver says to each is recorded beside the contract suite."""
+"""Bad requests as data; the contract suite records what the real kube-apiserver answers to each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.objects import config_map, deployment, pod
 
 @dataclass
 class Bad:
-    """One bad request; `path` is under the case's namespace unless it starts with a slash."""
+    """A bad request; `path` is relative to the test's namespace unless it starts with a slash."""
 
     id: str
     method: str
@@ -22,19 +22,19 @@ class Bad:
 
 
 def named(name: str, **metadata: Any) -> dict[str, Any]:
-    """A config map of that name."""
+    """Build a ConfigMap with this name."""
     return config_map(name, **metadata)
 
 
 def broken_pod(**spec: Any) -> dict[str, Any]:
-    """A pod with another spec."""
+    """Build a pod with this spec."""
     body = pod()
     body["spec"].update(spec)
     return body
 
 
 def container(**fields: Any) -> dict[str, Any]:
-    """A pod whose container has more fields."""
+    """Build a pod whose container has extra fields."""
     return broken_pod(containers=[{"name": "main", "image": "i", **fields}])
 
 
@@ -97,7 +97,12 @@ NAMES = [
     Bad("namespace mismatch", "POST", "configmaps", named("x", namespace="other")),
     Bad("name mismatch", "PUT", "configmaps/kube-root-ca.crt", named("other")),
     Bad("version on create", "POST", "configmaps", named("x", resourceVersion="5")),
-    Bad("version that is no number", "PUT", "serviceaccounts/default", {"metadata": {"name": "default", "resourceVersion": "abc"}}),
+    Bad(
+        "version that is not a number",
+        "PUT",
+        "serviceaccounts/default",
+        {"metadata": {"name": "default", "resourceVersion": "abc"}},
+    ),
     Bad("data key", "POST", "configmaps", config_map("x", {"bad key": "v"})),
 ]
 
@@ -240,7 +245,7 @@ WORKLOADS = [
 ]
 
 PATCHES = [
-    Bad("JSON patch that is no list", "PATCH", "serviceaccounts/default", {"op": "add"}, JSON_PATCH),
+    Bad("JSON patch that is not a list", "PATCH", "serviceaccounts/default", {"op": "add"}, JSON_PATCH),
     Bad("JSON patch unknown op", "PATCH", "serviceaccounts/default", [{"op": "jump", "path": "/x"}], JSON_PATCH),
     Bad("JSON patch missing path", "PATCH", "serviceaccounts/default", [{"op": "remove", "path": "/nothing"}], JSON_PATCH),
     Bad(
@@ -278,20 +283,20 @@ PATCHES = [
 ]
 
 OPTIONS = [
-    Bad("version that is no number on get", "GET", "configmaps/kube-root-ca.crt", query={"resourceVersion": "abc"}),
-    Bad("version that is no number on list", "GET", "configmaps", query={"resourceVersion": "abc"}),
+    Bad("version that is not a number on get", "GET", "configmaps/kube-root-ca.crt", query={"resourceVersion": "abc"}),
+    Bad("version that is not a number on list", "GET", "configmaps", query={"resourceVersion": "abc"}),
     Bad("negative version", "GET", "configmaps", query={"resourceVersion": "-1"}),
-    Bad("version that is no number on watch", "GET", "configmaps", query={"resourceVersion": "abc", "watch": "1"}),
+    Bad("version that is not a number on watch", "GET", "configmaps", query={"resourceVersion": "abc", "watch": "1"}),
     Bad("match without version", "GET", "configmaps", query={"resourceVersionMatch": "Exact"}),
     Bad("unknown match", "GET", "configmaps", query={"resourceVersion": "1", "resourceVersionMatch": "Close"}),
     Bad("exact zero", "GET", "configmaps", query={"resourceVersion": "0", "resourceVersionMatch": "Exact"}),
     Bad("continue with version", "GET", "configmaps", query={"continue": "x", "resourceVersion": "5"}),
-    Bad("limit that is no number", "GET", "configmaps", query={"limit": "many"}),
-    Bad("timeout that is no number", "GET", "configmaps", query={"timeoutSeconds": "soon", "watch": "1"}),
+    Bad("limit that is not a number", "GET", "configmaps", query={"limit": "many"}),
+    Bad("timeout that is not a number", "GET", "configmaps", query={"timeoutSeconds": "soon", "watch": "1"}),
     Bad("dry run", "POST", "configmaps", config_map("x"), query={"dryRun": "Some"}),
     Bad("field manager too long", "POST", "configmaps", config_map("x"), query={"fieldManager": "m" * 129}),
     Bad("field validation", "POST", "configmaps", config_map("x"), query={"fieldValidation": "Perhaps"}),
-    Bad("grace that is no number", "DELETE", "configmaps/x", query={"gracePeriodSeconds": "long"}),
+    Bad("grace that is not a number", "DELETE", "configmaps/x", query={"gracePeriodSeconds": "long"}),
     Bad(
         "delete options",
         "DELETE",
@@ -327,7 +332,11 @@ ORDER = [
     ),
     Bad("scale of another kind", "PUT", "apps/v1/deployments/x/scale", deployment("x")),
     Bad(
-        "retain keys that are no list", "PATCH", "serviceaccounts/default", {"metadata": {"$retainKeys": {"a": 1}}}, STRATEGIC_PATCH
+        "retain keys that are not a list",
+        "PATCH",
+        "serviceaccounts/default",
+        {"metadata": {"$retainKeys": {"a": 1}}},
+        STRATEGIC_PATCH,
     ),
     Bad("initial events without a watch", "GET", "configmaps", query={"sendInitialEvents": "true"}),
 ]

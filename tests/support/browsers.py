@@ -3,7 +3,7 @@
 with Served(kubeconfig) as served:
     page = served.visit(browser, "/jobs")
     expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
-    page.was_good()
+    page.assert_clean()
 """
 
 from __future__ import annotations
@@ -43,73 +43,73 @@ expect.set_options(timeout=_PATIENCE)
 
 
 def chromium() -> str:
-    """The browser of this machine; tests that need one are skipped where there is none."""
+    """The path of the Chromium on this machine; skips the test if none is installed."""
     found = os.environ.get("SLICEWORKS_CHROMIUM") or next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
-        pytest.skip("there is no Chromium: apt-get install chromium, or set SLICEWORKS_CHROMIUM")
+        pytest.skip("Chromium not found: apt-get install chromium, or set SLICEWORKS_CHROMIUM")
     return found
 
 
-def launched(playwright: Playwright) -> Browser:
-    """That browser, started."""
+def launch_browser(playwright: Playwright) -> Browser:
+    """Launch Chromium."""
     return playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"], timeout=_PATIENCE)
 
 
-def pictures_wanted() -> bool:
-    """Whether this run is to make the pictures of the docs."""
+def records_screenshots() -> bool:
+    """Whether this run updates the screenshots of the docs (SLICEWORKS_PICTURES=1)."""
     return os.environ.get("SLICEWORKS_PICTURES") == "1"
 
 
-def apart(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run something on a loop in a thread of its own: beside a browser this one has a loop that runs already."""
+def run_in_thread(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run a coroutine on an event loop in another thread, because Playwright's own loop runs in this one."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: clock.run(work())).result()
 
 
 class Visit:
-    """One page in one browser, with notes of what went wrong in it and of what it asked for elsewhere."""
+    """A page in a browser; collects its errors, its warnings and its requests to other hosts."""
 
     def __init__(self, context: BrowserContext) -> None:
         self.context = context
         self.page: Page = context.new_page()
         self.page.set_default_timeout(_PATIENCE)
         self.errors: list[str] = []
-        self.elsewhere: list[str] = []
-        self.page.on("console", self._said)
+        self.foreign_requests: list[str] = []
+        self.page.on("console", self._on_console_message)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
-        self.page.on("request", self._asked)
+        self.page.on("request", self._on_request)
 
-    def _said(self, message: ConsoleMessage) -> None:
+    def _on_console_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.errors.append(f"{message.text} ({message.location.get('url', '')})")
 
-    def _asked(self, request: Request) -> None:
+    def _on_request(self, request: Request) -> None:
         host = urlsplit(request.url).hostname
         if host is not None and host not in _OURS:
-            self.elsewhere.append(request.url)
+            self.foreign_requests.append(request.url)
 
-    def was_good(self) -> None:
-        """No error, no warning, and nothing from outside this machine."""
+    def assert_clean(self) -> None:
+        """Fail if the page logged an error or a warning, or sent a request to another host."""
         assert self.errors == []
-        assert self.elsewhere == []
+        assert self.foreign_requests == []
 
-    def picture(self, name: str) -> None:
-        """Keep a picture for the docs, if this run is to make them: SLICEWORKS_PICTURES=1."""
-        if pictures_wanted():
+    def screenshot(self, name: str) -> None:
+        """Save a screenshot for the docs if SLICEWORKS_PICTURES=1."""
+        if records_screenshots():
             self.page.mouse.move(0, 0)
-            taken = self.page.screenshot(animations="disabled")
-            # Pages have few colours: a small palette is a third of the size.
-            Image.open(BytesIO(taken)).convert("RGB").quantize(256).save(PICTURES / f"console-{name}.png", optimize=True)
+            image = self.page.screenshot(animations="disabled")
+            # Pages have few colours: a palette of 256 makes the file three times smaller.
+            Image.open(BytesIO(image)).convert("RGB").quantize(256).save(PICTURES / f"console-{name}.png", optimize=True)
 
 
-class Served:
-    """`sliceworks console` on a free port, until the end of the block; without a kubeconfig the options say for which cluster."""
+class ConsoleProcess:
+    """`sliceworks console` as a process on a free port; without a kubeconfig, the options select the cluster."""
 
     def __init__(self, kubeconfig: Path | None, *options: str, folder: Path | None = None, **variables: str) -> None:
         cluster = ["--kubeconfig", str(kubeconfig)] if kubeconfig else []
         command = [sys.executable, "-m", "sliceworks", "console", "--quiet", "--port", "0", *cluster, *options]
-        told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **variables}}
-        self.process = subprocess.Popen(command, **told, text=True, cwd=folder or ROOT)  # type: ignore[call-overload]
+        stderr = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": {**os.environ, **variables}}
+        self.process = subprocess.Popen(command, **stderr, text=True, cwd=folder or ROOT)  # type: ignore[call-overload]
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
         if not self.url:
@@ -123,17 +123,17 @@ class Served:
         self.stop()
 
     def stop(self) -> tuple[int, str]:
-        """End it as Ctrl-C does; its exit code, and what it said on stderr."""
+        """Send SIGINT; returns the exit code and stderr."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-        _, told = self.process.communicate(timeout=90)
-        return self.process.returncode, told
+        _, stderr = self.process.communicate(timeout=90)
+        return self.process.returncode, stderr
 
     @contextmanager
     def visit(
         self, browser: Browser, path: str = "/", *, dark: bool = False, size: dict[str, int] | None = None
     ) -> Iterator[Visit]:
-        """Log in by the printed address and open a page; nothing is noted of the login itself."""
+        """Log in with the printed URL and open a page; errors during the login are ignored."""
         viewport = size or WIDE
         context = browser.new_context(
             viewport={"width": viewport["width"], "height": viewport["height"]},

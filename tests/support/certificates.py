@@ -1,4 +1,4 @@
-"""Throw-away certificates for servers on this machine."""
+"""Temporary certificates for servers on loopback."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class KeyPair:
 
 
 def renew(folder: Path) -> bytes:
-    """A fresh pair as `tls.crt` and `tls.key` of a folder; returns its certificate."""
-    made = self_signed()
-    (folder / "tls.crt").write_bytes(made.certificate)
-    (folder / "tls.key").write_bytes(made.key)
-    return made.certificate
+    """Write a new pair to `tls.crt` and `tls.key` in the folder; returns the certificate."""
+    created = self_signed()
+    (folder / "tls.crt").write_bytes(created.certificate)
+    (folder / "tls.key").write_bytes(created.key)
+    return created.certificate
 
 
 def self_signed(name: str = "localhost", address: str = "127.0.0.1") -> KeyPair:
-    """A certificate that vouches for itself."""
+    """Create a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     moment = datetime.datetime.now(datetime.UTC)

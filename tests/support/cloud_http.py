@@ -1,4 +1,4 @@
-"""A twin with its cloud on loopback, in a thread of its own and with time that runs fast, for clients without asyncio."""
+"""A twin with its cloud on loopback, in its own thread and at accelerated speed, for synchronous clients."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.twin.api.server import Limits, Server
+from sliceworks.twin.apiserver.http_server import Limits, Server
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sliceworks.twin.cloud.server import CloudServer
+    from sliceworks.twin.cloud.core.cloud_server import CloudServer
 
 SPEED = 600.0
 
 
-class Served:
-    """Where it answers, and to whom."""
+class HttpCloud:
+    """The address of the cloud and the token that it accepts."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -35,7 +35,7 @@ class Served:
         return f"http://127.0.0.1:{self.port}"
 
     def run(self, act: Callable[[CloudServer], Any]) -> Any:
-        """Do something to the cloud, in the thread that it lives in."""
+        """Call a function on the cloud in the cloud's thread."""
         assert self.loop is not None
         assert self.cloud is not None
         cloud = self.cloud
@@ -57,9 +57,9 @@ class Served:
 
 
 @contextmanager
-def served_cloud() -> Iterator[Served]:
-    """A cloud that answers while the block runs."""
-    served = Served()
+def served_cloud() -> Iterator[HttpCloud]:
+    """Run a cloud server for the duration of the block."""
+    served = HttpCloud()
     thread = threading.Thread(target=lambda: clock.run(served.serve(), speed=SPEED))
     thread.start()
     try:

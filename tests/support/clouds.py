@@ -1,4 +1,6 @@
-"""A twin's cloud in the test's own process and in virtual time, each call and answer held against Google's own documents."""
+"""A twin's cloud in the test's process and in virtual time; every request and response is checked against Google's discovery
+documents.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from tests.support import discovery
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import NODE
-from sliceworks.twin.cloud.container.service import Container
+from sliceworks.kube.resources import NODE
+from sliceworks.twin.cloud.google.container.cluster_manager import ClusterManager
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from sliceworks.twin.cloud.server import CloudServer
+    from sliceworks.twin.cloud.core.cloud_server import CloudServer
     from sliceworks.twin.store.store import Store
 
 Obj = dict[str, Any]
@@ -26,7 +28,7 @@ POOLS = f"{CLUSTER}/nodePools"
 
 
 class Cloud:
-    """Asks the cloud of a twin, whose cluster `c` has been there all along."""
+    """A client for a twin's cloud that has a cluster named `c`."""
 
     def __init__(self, twin: Cluster, version: str = "v1") -> None:
         self.twin = twin
@@ -34,11 +36,11 @@ class Cloud:
         self.client = Client(twin.transport())
         self.version = version
         container = self.server.services["container"]
-        assert isinstance(container, Container)
+        assert isinstance(container, ClusterManager)
         self.container = container
 
     async def ask(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Obj]:
-        """Status and body of an answer. What is accepted and what is answered is as Google's documents say."""
+        """Status and body of a response; checks the request and the response against Google's discovery documents."""
         data = body if isinstance(body, bytes) else orjson.dumps(body) if body is not None else b""
         bearer = self.twin.token if token is None else token
         headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
@@ -56,24 +58,49 @@ class Cloud:
                 assert not discovery.problems("container", self.version, name, value)
 
     async def do(self, method: str, path: str, body: Any = None) -> Obj:
-        """The body of an answer that must be good."""
+        """The body of a response that must succeed."""
         status, found = await self.ask(method, path, body)
         assert status == 200, found
         return found
 
     async def refused(self, method: str, path: str, body: Any = None) -> tuple[int, str, str]:
-        """Code, status and message of an answer that must be a refusal."""
+        """Code, status and message of a response that must be an error."""
         status, found = await self.ask(method, path, body)
         assert status >= 400, found
         assert found["error"]["code"] == status
         return status, found["error"]["status"], found["error"]["message"]
 
+    async def send(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Obj]:
+        """Status and body of an answer of any service; the path begins with the service."""
+        data = orjson.dumps(body) if body is not None else b""
+        headers = {"authorization": f"Bearer {self.twin.token if token is None else token}"}
+        status, _, answer = await self.server.handle(method, path, headers, data)
+        return status, orjson.loads(answer)
+
+    async def call(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Obj:
+        """The body of an answer of any service that must be good."""
+        status, found = await self.send(method, path, body, token=token)
+        assert status == 200, found
+        return found
+
+    async def network(self, region: str, nodes: str = "10.0.0.0/20", pods: str = "10.4.0.0/14") -> None:
+        """The network `net` with the subnetwork `sub` and its secondary ranges `pods` and `services`."""
+        await self.call("POST", "/compute/v1/projects/p/global/networks", {"name": "net", "autoCreateSubnetworks": False})
+        ranges = [{"rangeName": "pods", "ipCidrRange": pods}, {"rangeName": "services", "ipCidrRange": "10.16.0.0/20"}]
+        subnetwork = {
+            "name": "sub",
+            "network": "projects/p/global/networks/net",
+            "ipCidrRange": nodes,
+            "secondaryIpRanges": ranges,
+        }
+        await self.call("POST", f"/compute/v1/projects/p/regions/{region}/subnetworks", subnetwork)
+
     async def create(self, name: str, count: int = 1, **fields: Any) -> Obj:
-        """A node pool."""
+        """Create a node pool."""
         return await self.do("POST", POOLS, {"nodePool": {"name": name, "initialNodeCount": count, **fields}})
 
     async def slice(self, name: str, topology: str = "2x2x4", **config: Any) -> Obj:
-        """A node pool that is a slice of TPU v4."""
+        """Create a node pool that is a TPU v4 slice."""
         return await self.create(
             name,
             0,
@@ -82,11 +109,11 @@ class Cloud:
         )
 
     async def pool(self, name: str) -> Obj:
-        """A node pool as it is now."""
+        """Get a node pool."""
         return await self.do("GET", f"{POOLS}/{name}")
 
     async def done(self, operation: Obj, most: float = 7200.0) -> Obj:
-        """An operation once it is done."""
+        """Wait until an operation is done."""
         until = clock.loop_time() + most
         while clock.loop_time() < until:
             found = await self.do("GET", f"{PLACE}/operations/{operation['name']}")
@@ -96,20 +123,20 @@ class Cloud:
         raise AssertionError(f"{operation['name']} did not end")
 
     async def nodes(self, pool: str = "") -> list[Obj]:
-        """The nodes of a pool, or all."""
+        """The nodes of a pool, or of all pools."""
         labels = f"cloud.google.com/gke-nodepool={pool}" if pool else ""
         return (await self.client.list_all(NODE, None, labels=labels)).items
 
     def fault(self, fault: str, **more: Any) -> str:
-        """Order a fault."""
+        """Inject a fault."""
         return self.server.faults.add({"fault": fault, **more})
 
     def set(self, **settings: Any) -> None:
-        """Set how the container API behaves."""
+        """Configure the simulated container API."""
         self.container.configure(settings)
 
 
-def on_cloud(
+def run_on_cloud(
     main: Callable[[Cloud], Awaitable[None]],
     store: Store | None = None,
     *,
@@ -117,17 +144,17 @@ def on_cloud(
     workloads: bool = True,
     seed: int = 7,
 ) -> None:
-    """Run a test's coroutine on a fresh twin with a cluster in the cloud."""
+    """Run a test's coroutine on a new twin with a cluster in its cloud."""
 
-    async def whole() -> None:
+    async def run_main() -> None:
         async with Cluster(store, ca="the authority", workloads=workloads) as twin:
             cloud = Cloud(twin, version)
             cloud.container.clusters.adopt("p", "us-central2-b", "c")
             await main(cloud)
 
-    clock.run(whole(), virtual=True, seed=seed)
+    clock.run(run_main(), virtual=True, seed=seed)
 
 
 def is_ready(node: Obj) -> bool:
-    """Whether a node's kubelet says that it is ready."""
+    """Whether a node's Ready condition is True."""
     return any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"].get("conditions") or ())

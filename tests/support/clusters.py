@@ -1,4 +1,4 @@
-"""The clusters that the contract suite runs on, behind one face."""
+"""The clusters that the contract suite runs on, with one interface."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ class Cluster(Protocol):
         ...
 
     def compact(self) -> None:
-        """Make old revisions disappear."""
+        """Discard old revisions."""
         ...
 
     def resident_bytes(self) -> int:
-        """The memory that the server holds."""
+        """The resident memory of the server."""
         ...
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the cluster."""
         ...
 
 
 class RealCluster:
-    """etcd, kube-apiserver and kube-controller-manager; with `workloads` all of its controllers that matter, and kube-scheduler."""
+    """etcd, kube-apiserver and kube-controller-manager; `workloads` adds the workload controllers and kube-scheduler."""
 
     name = "real"
 
     def __init__(self, folder: Path, *, workloads: bool = False, flags: tuple[str, ...] = ()) -> None:
-        """`flags` are further ones of the controller manager."""
+        """`flags` are additional flags of kube-controller-manager."""
         from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
 
         controllers = CONTROLLERS + (WORKLOADS if workloads else ())
@@ -69,17 +69,17 @@ class RealCluster:
         self.plane.compact()
 
     def resident_bytes(self) -> int:
-        """etcd and kube-apiserver together."""
+        """The resident memory of etcd and kube-apiserver."""
         return self.plane.resident_bytes()
 
     def stop(self) -> None:
-        """End all processes."""
+        """Stop all processes."""
         self.api.close()
         self.plane.stop()
 
 
 class TwinCluster:
-    """The twin in a process of its own, in memory."""
+    """The twin in its own process, with its store in memory."""
 
     name = "twin"
 
@@ -94,25 +94,25 @@ class TwinCluster:
         self.api = Api(self.url, self.authority, self.token)
 
     def compact(self) -> None:
-        """Ask the twin to forget old revisions."""
+        """Make the twin discard old revisions."""
         self.api.post("/debug/twin/compact", {}).ok()
 
     def resident_bytes(self) -> int:
-        """The twin's one process."""
+        """The resident memory of the twin's process."""
         return self.process.resident_bytes()
 
     def start(self) -> None:
-        """Start it again after its process was killed."""
+        """Start the twin again after its process was killed."""
         self.api.close()
         self.api = Api(self.url, self.authority, self.token)
         self.process.start()
         self._wait()
 
     def _wait(self) -> None:
-        self.process.wait_until(lambda: answers(self.url, "/readyz") and self.kubeconfig.exists())
+        self.process.wait_until(lambda: responds(self.url, "/readyz") and self.kubeconfig.exists())
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the twin."""
         self.api.close()
         self.process.kill()
 
@@ -122,7 +122,7 @@ class TwinCluster:
 
 
 def _credentials(kubeconfig: Path) -> tuple[Path, str]:
-    """The authority's file and the token that a kubeconfig names."""
+    """The CA file and the token of a kubeconfig."""
     config = yaml.load(kubeconfig.read_text(), yaml.CSafeLoader)
     target, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
     if "certificate-authority" in target:
@@ -132,8 +132,8 @@ def _credentials(kubeconfig: Path) -> tuple[Path, str]:
     return authority, user["token"]
 
 
-def answers(url: str, path: str) -> bool:
-    """Whether the server says 200; its certificate is not looked at."""
+def responds(url: str, path: str) -> bool:
+    """Whether the server answers 200; its certificate is not verified."""
     try:
         with urllib.request.urlopen(url + path, timeout=2, context=ssl._create_unverified_context()) as response:
             return bool(response.status == 200)
@@ -141,11 +141,11 @@ def answers(url: str, path: str) -> bool:
         return False
 
 
-def twin_exists() -> bool:
-    """Whether there is a twin to run."""
+def twin_available() -> bool:
+    """Whether the twin can be imported."""
     return importlib.util.find_spec("sliceworks.cli.main") is not None
 
 
-def real_wanted() -> bool:
+def real_enabled() -> bool:
     """Whether this run includes the real programs."""
     return os.environ.get("SLICEWORKS_REAL") == "1"

@@ -1,4 +1,4 @@
-"""A twin for the console's own pages: slices at work, a self-service graph, a model that really answers, load tests, a document."""
+"""A twin for tests of the console: running slices, a self-service graph, a model server, load tests and an Environment."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING, Any
 
-from tests.support.browsers import ROOT, apart
+from tests.support.browsers import ROOT, run_in_thread
 from tests.support.load_tests import record, spec, written
 
-from sliceworks.base import clock, yamls
+from sliceworks.base import clock, yaml_documents
 from sliceworks.base.errors import SliceworksError
 from sliceworks.kube import open_client
-from sliceworks.loadtest import arrivals, results
-from sliceworks.loadtest.plans import Plan
+from sliceworks.loadtest import load_plan, results
+from sliceworks.loadtest.load_plan import Plan
 from sliceworks.loadtest.prompts import Prompt, Prompts
-from sliceworks.loadtest.running import Outcome
+from sliceworks.loadtest.runner import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ _GRAPH = ROOT / "examples" / "graphs" / "gemma-on-tpu"
 
 @dataclass(frozen=True, slots=True)
 class LiveTwin:
-    """Where it is, and the folder with the user's documents."""
+    """The home of the twin and the folder with the user's documents."""
 
     home: Path
     work: Path
@@ -56,12 +56,12 @@ class LiveTwin:
         return {"SLICEWORKS_HOME": str(self.home)}
 
     def run(self, *command: str) -> None:
-        """A command of ours; it must succeed."""
-        _, told = (begun := self.begin(*command)).communicate()
-        assert begun.returncode == 0, told
+        """Run a `sliceworks` command that must succeed."""
+        _, reported = (started := self.begin(*command)).communicate()
+        assert started.returncode == 0, reported
 
     def begin(self, *command: str) -> subprocess.Popen[str]:
-        """The same, without waiting for its end."""
+        """Start a `sliceworks` command without waiting for its end."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return subprocess.Popen(
             [sys.executable, "-m", "sliceworks", *command],
@@ -72,40 +72,40 @@ class LiveTwin:
         )
 
     def do(self, work: Any) -> Any:
-        """Ask the cluster something, on a loop of its own."""
+        """Run a coroutine with a client of the cluster, on its own event loop."""
 
         async def main() -> Any:
             async with open_client(self.kubeconfig) as client:
                 return await work(client)
 
-        return apart(main)
+        return run_in_thread(main)
 
 
 @contextmanager
 def live_twin(folder: Path) -> Iterator[LiveTwin]:
-    """Everything at once. Its time runs a little faster: much faster, and probes of the model would give up too soon."""
+    """Start a twin with all of these; its clock runs only slightly faster, because the model's probes time out in real time."""
     twin = LiveTwin(folder / "home", folder / "work")
     twin.work.mkdir()
     twin.run("twin", "start", "--memory", "--speed", "4", "--processes", "--config-connector", "-q")
     ports = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
-    begun = [twin.begin("controller", "run", "graphs", "--twin", *ports)]
+    started = [twin.begin("controller", "run", "graphs", "--twin", *ports)]
     try:
         twin.do(_fill)
-        # It takes a while, and pages show what comes of it.
+        # The load test takes a while; pages show its progress.
         model = str(ROOT / "examples" / "models-here" / "parrot.yaml")
-        begun.append(twin.begin("models", "deploy", "--twin", "-q", "-y", "-f", model))
+        started.append(twin.begin("models", "deploy", "--twin", "-q", "-y", "-f", model))
         _documents(twin.work)
         yield twin
     finally:
-        for each in begun:
+        for each in started:
             each.send_signal(signal.SIGTERM)
             each.communicate(timeout=90)
         twin.run("twin", "stop", "-q")
 
 
 @contextmanager
-def made_environment(folder: Path, work: Path) -> Iterator[LiveTwin]:
-    """A twin with the environment of a folder's document."""
+def create_environment(folder: Path, work: Path) -> Iterator[LiveTwin]:
+    """Start a twin with the environment of a folder's document."""
     twin = LiveTwin(folder / "home", work)
     twin.run("twin", "start", "--memory", "--speed", "60", "-q")
     try:
@@ -121,7 +121,7 @@ async def _fill(client: Client) -> None:
     for pool, (tpu, topology, hosts) in SLICES.items():
         for number in range(hosts):
             await client.create(_node(f"{pool}-{number}", pool, tpu, topology))
-    for document in yamls.load_path(ROOT / "examples" / "models-here" / "machine.yaml"):
+    for document in yaml_documents.load_path(ROOT / "examples" / "models-here" / "machine.yaml"):
         await client.create(document.data)
     await client.create(_jobset("bert", "team-language", "torus", 16))
     await client.create(_jobset("vit", "team-vision", "flat", 4))
@@ -130,9 +130,9 @@ async def _fill(client: Client) -> None:
 
 
 async def _applied(client: Client, file: Path) -> None:
-    """An instance's kind comes a moment after its definition."""
+    """Apply a file; retries because an instance's kind is served only after its definition is established."""
     end = clock.loop_time() + _PATIENCE
-    for document in yamls.load_path(file):
+    for document in yaml_documents.load_path(file):
         while True:
             try:
                 await client.apply(document.data, force=True)
@@ -157,7 +157,7 @@ def _node(name: str, pool: str, tpu: str, topology: str) -> Object:
 
 
 def _jobset(name: str, namespace: str, pool: str, hosts: int) -> Object:
-    """A job that runs for a day of the twin's."""
+    """A JobSet that runs for a day of the twin's time."""
     container = {"name": "worker", "image": "example/train:1", "resources": {"limits": {"google.com/tpu": "4"}}}
     pod = {
         "metadata": {"annotations": {"sliceworks.dev/run-seconds": "86400"}},
@@ -178,7 +178,7 @@ def _jobset(name: str, namespace: str, pool: str, hosts: int) -> Object:
 
 
 def _documents(work: Path) -> None:
-    """An Environment, a Scenario, and two load tests that were run."""
+    """Write an Environment, a Scenario and two finished load tests."""
     copyfile(ROOT / "examples" / "environments" / "training" / "environment.yaml", work / "environment.yaml")
     (work / "bad-day.yaml").write_text(
         "apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {name: bad-day}\nspec:\n  duration: 10m\n  events:\n"
@@ -189,12 +189,12 @@ def _documents(work: Path) -> None:
 
 
 def _run(folder: Path, slower: float) -> None:
-    asked = spec(stages=[{"constant": 40, "for": "10s"}], slo=["ttft p99 < 100ms"])
-    schedule = arrivals.schedule(asked.stages, 0)
+    load_test = spec(stages=[{"constant": 40, "for": "10s"}], slo=["ttft p99 < 100ms"])
+    schedule = load_plan.schedule_arrivals(load_test.stages, 0)
     folder.mkdir(parents=True)
     rows = [
         record(number, at / 1e9, first=slower * (0.05 + number % 7 / 1000), ends=slower * (0.3 + number % 11 / 100))
-        for number, at in enumerate(schedule.moments.tolist())
+        for number, at in enumerate(schedule.due_times.tolist())
     ]
-    plan = Plan(asked, schedule, Prompts((Prompt("x"),)), asked.target.url)
-    results.conclude("parrot", plan, Outcome(1.79e9 + slower * 86400, "", ()), written(folder, rows), {"build": f"{slower:g}"})
+    plan = Plan(load_test, schedule, Prompts((Prompt("x"),)), load_test.target.url)
+    results.write_results("parrot", plan, Outcome(1.79e9 + slower * 86400, "", ()), written(folder, rows), {"build": f"{slower:g}"})

@@ -1,4 +1,4 @@
-"""The manifests below `deploy/`, put together as Kustomize does: resources of all bases, with their namespace."""
+"""The rendered manifests below `deploy/` and the overlays of `examples/deploy`, read as Kustomize does."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
+EXAMPLE = DEPLOY.parent / "examples" / "deploy" / "example-project" / "example-cluster"
+OVERLAYS = sorted(path.parent for path in EXAMPLE.parent.rglob("kustomization.yaml"))
 
 
 def manifests(folder: Path) -> list[Object]:
-    """Every object that `kubectl apply -k` of a folder makes, but for generated ones, patches and images."""
+    """Every object that `kubectl apply -k` of a folder creates, without generators, patches and image overrides."""
     settings = yaml.load((folder / "kustomization.yaml").read_text(), yaml.CSafeLoader)
     found: list[Object] = []
     for entry in settings["resources"]:
         path = folder / entry
         found += manifests(path) if path.is_dir() else list(yaml.load_all(path.read_text(), yaml.CSafeLoader))
-    namespace = settings.get("namespace")
-    for obj in found if namespace else ():
-        if obj["kind"] not in ("Namespace", "ClusterRole", "ClusterRoleBinding"):
-            obj["metadata"]["namespace"] = namespace
     return found
 
 
-def going(api: Api, namespace: str) -> bool:
-    """Whether a namespace is on its way out: until it is gone nothing can be made in it."""
+def component(folder: Path, name: str) -> list[Object]:
+    """The objects of one component of a folder."""
+    return [obj for obj in manifests(folder) if (obj["metadata"].get("labels") or {}).get("app.kubernetes.io/component") == name]
+
+
+def is_terminating(api: Api, namespace: str) -> bool:
+    """Whether a namespace is terminating; it accepts no new objects until it is deleted."""
     found = api.get(f"/api/v1/namespaces/{namespace}")
     return found.status == 200 and found.json["status"]["phase"] == "Terminating"

@@ -1,6 +1,6 @@
-"""Google's discovery documents, as google-api-python-client carries them: what requests and answers are held against.
+"""Google's discovery documents, as google-api-python-client ships them; tests check requests and responses against them.
 
-python -m tests.support.discovery        writes the names and types that the twin ships anew
+`python -m tests.support.discovery` rewrites the names and types that the twin ships.
 """
 
 from __future__ import annotations
@@ -17,20 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Obj = dict[str, Any]
-SHIPPED = Path(__file__).parents[2] / "src" / "sliceworks" / "twin" / "cloud" / "data"
+SHIPPED = Path(__file__).parents[2] / "src" / "sliceworks" / "twin" / "cloud" / "core" / "data"
 ALL: tuple[str, ...] = ()
 _POLICY = "SetIamPolicyRequest"
 SERVICES: dict[tuple[str, str], tuple[str, ...]] = {
     ("container", "v1"): ALL,
     ("container", "v1beta1"): ALL,
-    ("cloudresourcemanager", "v1"): ("GetIamPolicyRequest", _POLICY),
+    ("cloudresourcemanager", "v1"): ("GetIamPolicyRequest", "TestIamPermissionsRequest", _POLICY),
+    ("iamcredentials", "v1"): ("GenerateAccessTokenRequest",),
     ("cloudbilling", "v1"): ("ProjectBillingInfo",),
     ("serviceusage", "v1"): ("EnableServiceRequest", "DisableServiceRequest", "BatchEnableServicesRequest"),
+    ("serviceusage", "v1beta1"): ("EnableServiceRequest", "DisableServiceRequest", "BatchEnableServicesRequest"),
     ("iam", "v1"): (
         "CreateServiceAccountRequest",
         "PatchServiceAccountRequest",
         "EnableServiceAccountRequest",
         "DisableServiceAccountRequest",
+        "TestIamPermissionsRequest",
+        "CreateRoleRequest",
+        "UndeleteRoleRequest",
+        "Role",
         _POLICY,
     ),
     ("compute", "v1"): (
@@ -67,7 +73,7 @@ UNLISTED = {
     ("compute", "NetworkRoutingConfig"): {"deleteBgpAlwaysCompareMed": "bool"},
     ("compute", "RouterNat"): {"initialNatIps": "[string]"},
 }
-"""Fields that Terraform's provider sends and Google takes, and that its documents do not tell of."""
+"""Fields that Terraform's provider sends and Google accepts, but that Google does not document."""
 _NUMBERS = {"int32": "int32", "uint32": "int32", "int64": "int64", "uint64": "int64"}
 
 
@@ -80,7 +86,7 @@ def document(service: str, version: str) -> Obj:
 
 
 def reduced(service: str, version: str) -> dict[str, dict[str, str]]:
-    """The names and types of all messages, and nothing else."""
+    """The names and types of all messages."""
     schemas = document(service, version)["schemas"]
     return {
         name: {field: _kind(kind) for field, kind in sorted((message.get("properties") or {}).items())}
@@ -89,11 +95,11 @@ def reduced(service: str, version: str) -> dict[str, dict[str, str]]:
 
 
 def needed(service: str, version: str) -> dict[str, dict[str, str]]:
-    """The messages that the twin reads, and those within them."""
-    found, wanted = reduced(service, version), SERVICES[service, version]
-    if wanted == ALL:
+    """The messages that the twin reads, and the messages that they contain."""
+    found, expected = reduced(service, version), SERVICES[service, version]
+    if expected == ALL:
         return found
-    waiting, kept = list(wanted), dict[str, dict[str, str]]()
+    waiting, kept = list(expected), dict[str, dict[str, str]]()
     while waiting:
         name = waiting.pop()
         if name not in kept:
@@ -119,7 +125,7 @@ def _kind(kind: Obj) -> str:
 
 @cache
 def methods(service: str, version: str) -> list[tuple[str, re.Pattern[str], str, str]]:
-    """Every method: its HTTP method, the paths it has, and the messages it takes and gives."""
+    """Every method: its HTTP method, its paths, and the messages of its request and response."""
     found: list[tuple[str, re.Pattern[str], str, str]] = []
 
     def gather(resource: Obj) -> None:
@@ -135,7 +141,7 @@ def methods(service: str, version: str) -> list[tuple[str, re.Pattern[str], str,
 
 
 def messages(service: str, version: str, http: str, path: str) -> tuple[str, str]:
-    """The messages that a call takes and gives. `path` begins with the version."""
+    """The messages of a call's request and response; `path` begins with the version."""
     for method, pattern, request, response in methods(service, version):
         if method == http and pattern.fullmatch(path):
             return request, response
@@ -143,7 +149,7 @@ def messages(service: str, version: str, http: str, path: str) -> tuple[str, str
 
 
 def problems(service: str, version: str, message: str, value: Any, place: str = "") -> list[str]:
-    """What of a message is not as the document says."""
+    """The deviations of a message from the discovery document."""
     schemas = document(service, version)["schemas"]
     return list(_problems(schemas, {"$ref": message}, value, place or message))
 
@@ -151,9 +157,9 @@ def problems(service: str, version: str, message: str, value: Any, place: str = 
 def _problems(schemas: Obj, kind: Obj, value: Any, place: str) -> Iterator[str]:
     if "$ref" in kind:
         kind = schemas[kind["$ref"]]
-    wanted = _PYTHON[kind["type"]]
-    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool and kind["type"] != "any"):
-        yield f"{place}: {value!r} is no {kind['type']}"
+    expected = _PYTHON[kind["type"]]
+    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool and kind["type"] != "any"):
+        yield f"{place}: {value!r} is not of type {kind['type']}"
     elif kind["type"] == "array":
         for index, item in enumerate(value):
             yield from _problems(schemas, kind["items"], item, f"{place}[{index}]")
@@ -167,7 +173,7 @@ def _problems(schemas: Obj, kind: Obj, value: Any, place: str) -> Iterator[str]:
     elif "enum" in kind and value not in kind["enum"]:
         yield f"{place}: {value!r} is none of {kind['enum']}"
     elif kind.get("format") in {"int64", "uint64"} and not re.fullmatch(r"-?[0-9]+", value):
-        yield f"{place}: {value!r} is no number"
+        yield f"{place}: {value!r} is not a number"
 
 
 _PYTHON: dict[str, Any] = {
@@ -182,7 +188,7 @@ _PYTHON: dict[str, Any] = {
 
 
 def rendered(service: str, version: str) -> bytes:
-    """The file that the twin ships."""
+    """The content of the file that the twin ships."""
     return orjson.dumps(needed(service, version), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 

@@ -1,4 +1,4 @@
-"""Environments for tests of what is put into clusters: the examples, small ones, and a twin in this process to put it into."""
+"""Environments for tests of cluster setup: the examples, small ones, and an embedded twin to apply them to."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.yamls import load_all, load_path
-from sliceworks.infra.cluster.compose import Given, steps
-from sliceworks.infra.cluster.shelves import OfTheTwin
+from sliceworks.base.yaml_documents import load_all, load_path
+from sliceworks.infra.cluster.addon import TwinReleases
+from sliceworks.infra.cluster.composition import ClusterInputs, compose_steps
 from sliceworks.kube.client import Client
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
-from sliceworks.training.queues import manifests
+from sliceworks.training.queues import build_manifests
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
-    from sliceworks.infra.cluster.steps import Step
+    from sliceworks.infra.cluster.inventory import Step
 
 Object = dict[str, Any]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -33,53 +33,53 @@ spec:
   zones: [us-central2-b]
   automation: {bucket: my-automation}
 """
-"""The least that an Environment says."""
+"""The required fields of an Environment."""
 SMALL = f"{BARE}  pools: {{cpu: {{cpu: {{nodes: 1}}}}, tpu: {{slice: {{type: v4-16}}}}}}\n"
 
 
 def small(more: str = "") -> Environment:
-    """A small environment, with more in its spec."""
+    """A small environment with additional fields in its spec."""
     return _read(load_all(SMALL + more, "environment.yaml"))
 
 
 def example(name: str) -> Environment:
-    """One of the examples."""
+    """Load one of the examples."""
     return _read(load_path(EXAMPLES / "environments" / name / "environment.yaml"))
 
 
 def graph() -> Object:
-    """The definition of Gemma on TPUs."""
+    """The graph definition of Gemma on TPUs."""
     [document] = load_path(EXAMPLES / "graphs" / "gemma-on-tpu" / "definition.yaml")
     return document.data
 
 
-def given(environment: Environment, **more: Any) -> Given:
-    """What a command would read for an environment on a twin."""
+def cluster_inputs(environment: Environment, **more: Any) -> ClusterInputs:
+    """The inputs that a command reads for an environment on a twin."""
     spec = environment.spec
     service = spec.self_service
-    found: dict[str, Any] = {"queues": manifests(environment) if spec.addons.kueue or spec.teams else []}
+    found: dict[str, Any] = {"queues": build_manifests(environment) if spec.addons.kueue or spec.teams else []}
     if service:
-        found["secrets"] = {each.secret: {"username": "ann", "key": "tell-nobody"} for each in service.model_registries}
+        found["secrets"] = {each.secret: {"username": "ann", "key": "registry-token"} for each in service.model_registries}
         found["graphs"] = [graph()] if service.graphs else []
-    return Given(**{**found, **more})
+    return ClusterInputs(**{**found, **more})
 
 
-def brought(environment: Environment) -> dict[str, list[Object]]:
-    """The releases that a twin does not have in it."""
-    from sliceworks.infra.cluster.releases import releases
+def required_release_objects(environment: Environment) -> dict[str, list[Object]]:
+    """The releases that a twin does not include."""
+    from sliceworks.infra.cluster.addon import required_releases
 
-    wanted = [each for each in releases(environment.spec) if each.name == "config-connector"]
-    return {each.name: OfTheTwin().objects(each, {})[0] for each in wanted}
+    expected = [each for each in required_releases(environment.spec) if each.name == "config-connector"]
+    return {each.name: TwinReleases().objects(each, {})[0] for each in expected}
 
 
 def on_twin(environment: Environment, **more: Any) -> tuple[Step, ...]:
-    """The steps for a twin that has JobSet and Kueue in it, and Config Connector to come."""
-    return steps(environment, given(environment, **{"releases": brought(environment), **more}))
+    """The steps for a twin that includes JobSet and Kueue, and installs Config Connector."""
+    return compose_steps(environment, cluster_inputs(environment, **{"releases": required_release_objects(environment), **more}))
 
 
 @asynccontextmanager
 async def twin(nodes: int = 1) -> AsyncIterator[Client]:
-    """A twin in this process with some nodes, and a client for it."""
+    """An embedded twin with some nodes, and a client for it."""
     async with Cluster() as cluster, Client(cluster.transport()) as client:
         await clock.sleep(1)
         for number in range(nodes):
@@ -91,18 +91,18 @@ async def twin(nodes: int = 1) -> AsyncIterator[Client]:
 
 
 def play(main: Callable[[Client], Coroutine[Any, Any, None]], nodes: int = 1) -> None:
-    """Run a test on a twin, in virtual time."""
+    """Run a test's coroutine on a twin, in virtual time."""
 
-    async def whole() -> None:
+    async def run_main() -> None:
         async with twin(nodes) as client:
             await main(client)
 
-    clock.run(whole(), virtual=True, seed=1)
+    clock.run(run_main(), virtual=True, seed=1)
 
 
 def silent(_step: Step) -> Callable[[str], None]:
-    """Nobody hears what goes on."""
-    return lambda _said: None
+    """A progress callback that ignores all messages."""
+    return lambda _line: None
 
 
 def _read(found: list[Any]) -> Environment:

@@ -1,11 +1,11 @@
-"""Objects as clusters write them, as small as they can be, for answers that need no cluster."""
+"""Minimal Kubernetes objects for tests of `train why` that need no cluster."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
-from sliceworks.training.why.evidence import Evidence
+from sliceworks.training.diagnosis.model import Evidence
 
 Obj = dict[str, Any]
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -67,7 +67,7 @@ def workload(
 
 
 def holder(name: str, chips: int, *, flavor: str = "v4", priority: int = 0, queue: str = "cq", **annotations: str) -> Obj:
-    """A Workload that has quota."""
+    """A Workload with reserved quota."""
     given = {
         "clusterQueue": queue,
         "podSetAssignments": [{"name": "slice", "flavors": {TPU: flavor}, "resourceUsage": {TPU: str(chips)}}],
@@ -96,14 +96,14 @@ def cluster_queue(chips: int = 16, used: int = 0, name: str = "cq", flavor: str 
 
 
 def queued(**found: Any) -> Evidence:
-    """A job that waits in an ordinary queue."""
+    """The evidence for a job that is pending in an ordinary queue."""
     queue = found.pop("cluster_queue", None) or cluster_queue()
     given: Obj = {"jobset": jobset(), "workload": workload(), "local_queue": local(), "cluster_queue": queue, "cohort": (queue,)}
-    return Evidence(**{"now": NOW, "home": {"metadata": {"name": "team", "labels": {}}}, **given, **found})
+    return Evidence(**{"now": NOW, "namespace_object": {"metadata": {"name": "team", "labels": {}}}, **given, **found})
 
 
 def started(*pods: Obj, jobs: tuple[Obj, ...] = (), **found: Any) -> Evidence:
-    """A job that may run, with these pods."""
+    """The evidence for a job that is not suspended, with these pods."""
     return Evidence(**{"now": NOW, "jobset": jobset(queue="", suspend=False), "pods": pods, "jobs": jobs, **found})
 
 
@@ -125,8 +125,8 @@ def pod(
 
 
 def unplaced(**more: Any) -> Obj:
-    told = conditions(PodScheduled=("False", "Unschedulable", "0/1 nodes are available"))
-    return pod(phase="Pending", node="", told=told, **more)
+    reported = conditions(PodScheduled=("False", "Unschedulable", "0/1 nodes are available"))
+    return pod(phase="Pending", node="", told=reported, **more)
 
 
 def node(name: str = "n", pool: str = "pool", *, chips: int = 4) -> Obj:

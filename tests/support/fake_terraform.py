@@ -1,8 +1,9 @@
 """A Terraform that makes nothing: it keeps a state, speaks the real one's JSON, and does what a file beside it orders.
 
 The file is called `orders` and lies in the folder of the program. Each line has a stage and what happens there when it is next
-applied: `hang` until Ctrl-C, or an error's summary and detail, parted by `|`. An order is carried out once. A file `planned` has
-the actions and addresses of every plan; a file `broken` makes states unreadable; `calls` tells what was asked for.
+applied or destroyed: `hang` until Ctrl-C, or an error's summary and detail, parted by `|`. An order is carried out once. A file
+`planned` has the actions and addresses of every plan, `pulled-STAGE` the state of a stage; a file `broken` makes states unreadable;
+`calls` lists the commands.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ if verb == "output":
     names = ("bootstrap", "base", "cluster") if state.exists() else ()
     print(json.dumps({{name: {{"value": {{"of": name, "name": "main", "location": "us-central2-b"}}}} for name in names}}))
 elif verb == "state" and sys.argv[2] == "pull":
-    print(json.dumps({{"resources": []}}))
+    pulled = Path(__file__).with_name(f"pulled-{{stage}}")
+    print(pulled.read_text() if pulled.exists() else json.dumps({{"resources": []}}))
 elif verb == "state":
     if Path(__file__).with_name("broken").exists():
         sys.exit("Error: Failed to load state")
@@ -41,11 +43,15 @@ elif verb == "state":
         sys.exit("No state file was found!")
     print("".join(name + "\\n" for name in json.loads(state.read_text())), end="")
 elif verb == "destroy":
+    if order := ordered():
+        say(type="diagnostic", diagnostic={{"severity": "error", "summary": order, "detail": ""}})
+        sys.exit(1)
     for name in json.loads(state.read_text()):
         say(type="planned_change", change={{"resource": {{"addr": name}}, "action": "delete"}})
     state.unlink()
 elif verb == "plan":
-    for line in Path(__file__).with_name("planned").read_text().splitlines():
+    planned = Path(__file__).with_name("planned")
+    for line in planned.read_text().splitlines() if planned.exists() else ():
         action, _, address = line.partition(" ")
         say(type="planned_change", change={{"resource": {{"addr": address}}, "action": action}})
     for argument in sys.argv:
@@ -77,7 +83,7 @@ elif verb == "apply":
 
 
 def install(folder: Path, *orders: str) -> Path:
-    """The program in a folder, with orders."""
+    """Install the program in a folder, with orders for its next runs."""
     folder.mkdir(exist_ok=True)
     program = folder / "terraform"
     program.write_text(_PROGRAM.format(python=sys.executable))

@@ -1,4 +1,4 @@
-"""A gateway and its servers on one loop, over real sockets on loopback, and a client that shows every piece of an answer."""
+"""A gateway and its backends on one event loop, over real sockets, and a client that exposes every chunk of a response."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import orjson
+from pydantic.alias_generators import to_camel
 
 from sliceworks.base.http.server import Limits
 from sliceworks.serving.gateway.echo import server as echo_server
@@ -27,13 +28,13 @@ LIMITS = Limits(request=1.0, upload=3.0, idle=3.0, stalled=1.0, quiet=0.02, swee
 
 
 @dataclass
-class Got:
-    """An answer. `pieces` are its chunks, as they were sent."""
+class Response:
+    """A response with its chunks as they were sent."""
 
     status: int
     headers: dict[str, str]
     body: bytes = b""
-    pieces: list[bytes] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list)
 
     @property
     def json(self) -> Any:
@@ -41,7 +42,7 @@ class Got:
 
 
 class Client:
-    """One connection."""
+    """A client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -52,7 +53,7 @@ class Client:
 
     @classmethod
     async def open_narrow(cls, port: int) -> Self:
-        """A client that can hold little of what it has not read."""
+        """Open a client with a small receive buffer."""
         narrow = socket.socket()
         narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * 1024)
         narrow.setblocking(False)
@@ -66,34 +67,34 @@ class Client:
         lines += [f"content-length: {len(data)}", "content-type: application/json"] if data or method == "POST" else []
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + data)
 
-    async def head(self) -> Got:
+    async def head(self) -> Response:
         _, status, *_ = (await self.reader.readline()).split(b" ")
         headers: dict[str, str] = {}
         while line := (await self.reader.readline()).decode().strip():
             name, _, value = line.partition(": ")
             headers[name] = value
-        return Got(int(status), headers)
+        return Response(int(status), headers)
 
     async def chunk(self) -> bytes:
-        """The next chunk, empty at the end; IncompleteReadError where the line dropped."""
+        """The next chunk, empty at the end; IncompleteReadError if the connection dropped."""
         line = await self.reader.readuntil(b"\r\n")
         data = await self.reader.readexactly(int(line, 16))
         await self.reader.readexactly(2)
         return data
 
-    async def get(self) -> Got:
-        """The next answer, whole."""
+    async def get(self) -> Response:
+        """The next complete response."""
         got = await self.head()
         if "content-length" in got.headers:
             got.body = await self.reader.readexactly(int(got.headers["content-length"]))
         elif got.headers.get("transfer-encoding") == "chunked":
             while piece := await self.chunk():
-                got.pieces.append(piece)
-            got.body = b"".join(got.pieces)
+                got.chunks.append(piece)
+            got.body = b"".join(got.chunks)
         return got
 
     async def gone(self) -> bool:
-        """Whether the other side hangs up, without another word."""
+        """Whether the server closes the connection without sending more."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
@@ -109,8 +110,8 @@ class Client:
         self.writer.transport.abort()
 
 
-async def ask(port: int, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Got:
-    """One request on a line of its own."""
+async def ask(port: int, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Response:
+    """Send one request on a new connection."""
     async with await Client.open(port) as client:
         client.send(method, path, body, *headers, key=key)
         return await client.get()
@@ -122,7 +123,7 @@ def chat(text: str = "one two three", model: str = "m", **more: Any) -> dict[str
 
 @dataclass
 class Upstream:
-    """An echo server that runs."""
+    """A running echo server."""
 
     server: Server
     port: int
@@ -137,11 +138,11 @@ class Upstream:
         return found
 
     async def kill(self) -> None:
-        """End at once, lines and all."""
+        """Stop at once and abort all connections."""
         await self.server.stop(0)
 
     async def revive(self) -> None:
-        """Come back at the same address, knowing nothing."""
+        """Start again at the same address, with no state."""
         self.server, _ = await echo_server.start(self.engine.settings, port=self.port)
 
 
@@ -156,7 +157,7 @@ async def upstream(port: int = 0, **settings: Any) -> AsyncIterator[Upstream]:
 
 @asynccontextmanager
 async def raw_upstream(answer: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> AsyncIterator[str]:
-    """A server that does just what it is told with each connection."""
+    """A server that runs `answer` for each connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -181,35 +182,42 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 def document(*urls: str, kind: str = "echo", **more: Any) -> GatewaySpec:
-    """A gateway with one model on these servers; whoever asks is served, unless there are keys."""
+    """A gateway configuration with one model on these backends; requests need no key unless keys are given."""
     models = [{"name": "m", "backends": [{"kind": kind, "url": url} for url in urls]}]
     times = {"connect": "1s", "firstToken": "5s", "idle": "5s", "total": "20s"}
-    data = {"listen": {"port": 0}, "models": models, "timeouts": times, "anonymous": "keys" not in more, "drain": "500ms", **more}
+    data: dict[str, Any] = {
+        "listen": {"port": 0},
+        "models": models,
+        "timeouts": times,
+        "anonymous": "keys" not in more,
+        "drainTimeout": "500ms",
+    }
+    data |= {to_camel(name): value for name, value in more.items()}
     return GatewaySpec.model_validate(data)
 
 
 @dataclass
 class Running:
-    """A gateway that runs."""
+    """A running gateway."""
 
     program: Program
     port: int
     admin: int | None
     grpc: int | None = None
 
-    async def ask(self, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Got:
+    async def ask(self, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Response:
         return await ask(self.port, method, path, body, *headers, key=key)
 
     async def numbers(self) -> str:
-        return self.program.application.measures.registry.text()
+        return self.program.router.metrics.registry.render()
 
     def idle(self) -> bool:
-        """Whether nothing is under way and nothing is held for anybody."""
-        state = self.program.application.state
+        """Whether no request is active and no buffer is held."""
+        state = self.program.router.state
         return (
-            not self.program.application.relay.under_way
-            and not any(server.outstanding for server in state.servers)
-            and not any(served.quota.under_way for served in state.models.values())
+            not self.program.router.in_flight
+            and not any(server.outstanding for server in state.upstreams)
+            and not any(served.rate_limit.in_flight for served in state.models.values())
         )
 
 
@@ -224,7 +232,7 @@ async def gateway(spec: GatewaySpec, file: Path | None = None, limits: Limits | 
 
 
 async def until(true: Callable[[], bool], seconds: float = 90.0) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     async with asyncio.timeout(seconds):
         while not true():
             await asyncio.sleep(0.005)

@@ -1,6 +1,6 @@
-"""A model server that writes down what it really received and sent, and misbehaves as told.
+"""A model server that records what it received and sent, and injects configured failures.
 
-It answers chats piece by piece. A request is known by the number in its X-Request-Id.
+It streams chat completions chunk by chunk and identifies a request by the number in its X-Request-Id.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Seen:
-    """One request: when it came, and when each piece of its answer was given to the system."""
+class RecordedRequest:
+    """One request: when it arrived, and when each chunk of its response was written."""
 
     number: int
     came: float
     body: dict[str, Any]
     headers: dict[str, str]
-    pieces: list[float] = field(default_factory=list)
+    chunks: list[float] = field(default_factory=list)
 
 
-class Golden:
-    """`async with Golden(tokens=5, first=0.05) as server`: pieces, seconds to the first, seconds between them."""
+class RecordingServer:
+    """`async with Golden(tokens=5, first=0.05) as server`: chunks, seconds to the first chunk, seconds between chunks."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Golden:
         self.tokens, self.first, self.gap, self.stall = tokens, first, gap, stall
         self.behave = behave or {}
         self.text, self.reports = text, reports
-        """What each piece says, and whether it reports how many tokens there were."""
+        """The content of each chunk, and whether the server reports the token count."""
         self.key, self.dies_after = key, dies_after
-        """The only key that it takes, if any; and after how many requests it is gone, if ever."""
-        self.seen: dict[int, Seen] = {}
+        """The only API key that it accepts, and the number of requests after which it dies, if any."""
+        self.seen: dict[int, RecordedRequest] = {}
         self.most_at_once = 0
         self.refuse = False
         self.got = 0
         self._now = 0
-        self._began = 0.0
+        self._started = 0.0
         self._runner: web.AppRunner | None = None
         self.url = ""
 
@@ -79,13 +79,13 @@ class Golden:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         came = clock.loop_time()
-        self._began = self._began or came
+        self._started = self._started or came
         headers = {name.lower(): value for name, value in request.headers.items()}
         number = int(headers["x-request-id"])
         self.got += 1
         if self.dies_after and self.got > self.dies_after:
             await self._die(request)
-        seen = self.seen[self.got] = Seen(number, came, orjson.loads(await request.read()), headers)
+        seen = self.seen[self.got] = RecordedRequest(number, came, orjson.loads(await request.read()), headers)
         if self.key and headers.get("authorization") != f"Bearer {self.key}":
             return web.json_response({"error": {"message": "who are you?"}}, status=401)
         self._now += 1
@@ -103,7 +103,7 @@ class Golden:
         request.transport.abort()
         raise ConnectionResetError
 
-    async def _answer(self, request: web.Request, seen: Seen) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, seen: RecordedRequest) -> web.StreamResponse:
         how = self.behave.get(seen.number, "")
         if how == "503":
             return web.json_response({"error": {"message": "busy"}}, status=503)
@@ -113,13 +113,13 @@ class Golden:
         await answer.prepare(request)
         await asyncio.sleep(self.first)
         if self.stall is not None:
-            begins, ends = (self._began + each for each in self.stall)
+            begins, ends = (self._started + each for each in self.stall)
             if begins <= clock.loop_time() < ends:
                 await asyncio.sleep(ends - clock.loop_time())
-        for piece in range(self.tokens):
-            if piece:
+        for chunk in range(self.tokens):
+            if chunk:
                 await asyncio.sleep(self.gap)
-            seen.pieces.append(clock.loop_time())
+            seen.chunks.append(clock.loop_time())
             await answer.write(_event({"choices": [{"index": 0, "delta": {"content": self.text}}]}))
             if how == "slow":
                 await asyncio.sleep(3)

@@ -1,8 +1,8 @@
-"""Expected answers kept in files, recorded from the real kube-apiserver.
+"""Expected responses in files, recorded from the real kube-apiserver.
 
-A golden file is one JSON document per test module: case → what the server said, with everything that changes from run to run
-(names of namespaces, uids, times, versions) replaced by a word. `SLICEWORKS_RECORD=1` together with the real cluster rewrites
-it and fails the run once, so that a person reads the difference.
+A golden file is one JSON document per test module: case → response, with everything that differs between runs (namespaces, uids,
+times, versions) replaced by a placeholder. `SLICEWORKS_RECORD=1` on the real cluster rewrites the file and fails the run once, so
+that a person reviews the diff.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"10\.96\.\d+\.\d+")
 
 
 def check(module: str, case: str, seen: Any, *, real: bool, words: dict[str, str] | None = None) -> None:
-    """Compare a normalised answer with the recorded one."""
+    """Compare a normalised response with the recorded one."""
     value = normalised(seen, words or {})
     path = FOLDER / f"{module}.json"
     recorded: dict[str, Any] = orjson.loads(path.read_bytes()) if path.exists() else {}
@@ -38,18 +38,18 @@ def check(module: str, case: str, seen: Any, *, real: bool, words: dict[str, str
 
 
 def recorded(module: str, case: str) -> Any:
-    """What is recorded for a case."""
+    """The recorded response of a case."""
     return whole(module)[case]
 
 
 def whole(module: str) -> dict[str, Any]:
-    """What is recorded for all cases of a module."""
+    """The recorded responses of all cases of a module."""
     found: dict[str, Any] = orjson.loads((FOLDER / f"{module}.json").read_bytes())
     return found
 
 
 def normalised(value: Any, words: dict[str, str]) -> Any:
-    """The value without what changes from run to run. `words` maps texts of this run to their stand-ins."""
+    """Replace what differs between runs; `words` maps strings of this run to placeholders."""
     if isinstance(value, dict):
         return {
             normalised(key, words): "RV" if key == "resourceVersion" else normalised(item, words) for key, item in value.items()

@@ -1,4 +1,4 @@
-"""Google's own Python clients, pointed at a twin's cloud; what it answers them is held against Google's discovery documents."""
+"""Google's Python clients, configured for a twin's cloud; responses are checked against Google's discovery documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from googleapiclient import discovery as clients  # type: ignore[import-untyped]
 from tests.support import discovery
 
 if TYPE_CHECKING:
-    from tests.support.cloud_http import Served
+    from tests.support.cloud_http import HttpCloud
 
 Obj = dict[str, Any]
 PROJECT = "my-project"
@@ -24,9 +24,9 @@ BASED = {"bigquery", "compute", "storage"}
 
 
 class Google:
-    """One client of each kind. `problems` has what was wrong with answers."""
+    """One client per service; `problems` lists deviations of responses from the documents."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: HttpCloud) -> None:
         self.served = served
         self.problems: list[str] = []
         self._built: dict[str, Any] = {}
@@ -34,7 +34,7 @@ class Google:
         root = {"api_endpoint": served.url}
         self.storage = StorageClient(project=PROJECT, credentials=token, client_options=root)
         self.bigquery = bigquery.Client(project=PROJECT, credentials=token, client_options=root)
-        # Pub/Sub's clients speak gRPC unless they are told otherwise; the twin speaks REST.
+        # Pub/Sub's clients use gRPC by default; the twin serves REST.
         rest: Obj = {"credentials": token, "transport": "rest", "client_options": {"api_endpoint": f"{served.url}/pubsub"}}
         self.publisher = PublisherClient(**rest)
         self.subscriber = SubscriberClient(**rest)
@@ -46,7 +46,7 @@ class Google:
             client.transport._session.hooks["response"].append(self._held)
 
     def api(self, service: str, version: str = "v1") -> Any:
-        """A client that google-api-python-client makes from a discovery document."""
+        """Build a google-api-python-client client from a discovery document."""
         if service not in self._built:
             address = f"{self.served.url}/{service}/" + (f"{version}/" if service in BASED else "")
             self._built[service] = clients.build(
@@ -60,14 +60,14 @@ class Google:
         return self._built[service]
 
     def do(self, request: Any) -> Obj:
-        """Send a request of such a client; its answer is what its method promises."""
+        """Execute a request of such a client; returns the response body."""
         found: Obj = request.execute()
         service, _, method = request.methodId.partition(".")
         self._compare(service, urlsplit(request.uri).path, request.method, found, method)
         return found
 
     def wait(self, get: Any, operation: Obj) -> Obj:
-        """Wait for an operation; `get` asks for it again. Returns it when it is done."""
+        """Poll an operation with `get` until it is done; returns it."""
         for _ in range(2000):
             if operation.get("status") == "DONE" or operation.get("done"):
                 return operation
@@ -76,11 +76,11 @@ class Google:
         raise AssertionError(operation)
 
     def inject(self, fault: str, **more: Any) -> None:
-        """Order a fault of the cloud."""
+        """Inject a fault into the cloud."""
         self.served.run(lambda cloud: cloud.faults.add({"fault": fault, **more}))
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         for client in self._built.values():
             client.close()
         self.storage.close()

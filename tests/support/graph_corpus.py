@@ -1,8 +1,8 @@
-"""Plays definitions of graphs on a cluster, whichever controller serves them there, and tells what came of each.
+"""Runs the corpus of graph definitions on a cluster, with any controller that serves them, and returns the outcome of each.
 
-A case of the corpus has a `schema` and `resources`, as a ResourceGraphDefinition does; one that is not to be `refused` may have an
-`instance` (its spec), objects that are there `before`, statuses that its children are given (`answers`), a `change` of the
-instance's spec, and the state in which it `ends`.
+A case has a `schema` and `resources`, as a ResourceGraphDefinition does. A case that is not `refused` may have an `instance` (its
+spec), objects that exist `before`, statuses for its children (`answers`), a `change` of the instance's spec, and the state in which
+it `ends`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import orjson
 import yaml
 
-from sliceworks.graph import definitions
-from sliceworks.graph.compile import compile as compile_graph
-from sliceworks.graph.errors import DefinitionError
+from sliceworks.graph import definition_parser
+from sliceworks.graph.builder import build_graph as compile_graph
 from sliceworks.graph.kinds import BuiltinKinds
+from sliceworks.graph.model import DefinitionError
 from sliceworks.schemas import crds
+from sliceworks.twin.apiserver.validation.crd import definition_errors
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Iterator
@@ -30,7 +31,7 @@ CORPUS = Path(__file__).parent.parent / "contract" / "graphs" / "corpus"
 DEFINITIONS = "/apis/kro.run/v1alpha1/resourcegraphdefinitions"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LOOKS, PAUSE = 300, 0.2
-_LONG = 10  # looks that see nothing new
+_LONG = 10  # consecutive polls without a change
 _HASH = re.compile(r"(applyset-|sha256:)[\w-]{43}")
 _CHILDREN = {
     "": ("configmaps", "services", "serviceaccounts", "pods", "namespaces", "secrets", "resourcequotas"),
@@ -43,8 +44,8 @@ _CHILDREN = {
 _VOLATILE = {"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink"}
 
 
-class Ask(Protocol):
-    """One request: its status and its body."""
+class RequestFunction(Protocol):
+    """Sends one request; returns its status and body."""
 
     def __call__(self, method: str, path: str, body: Any = None, /) -> Awaitable[tuple[int, Object]]: ...
 
@@ -73,7 +74,7 @@ class Case:
 
 
 def cases(file: str) -> list[Case]:
-    """The cases of a file of the corpus."""
+    """The cases of a corpus file."""
     return [_case(raw) for raw in yaml.load((CORPUS / f"{file}.yaml").read_text(), yaml.CSafeLoader)]
 
 
@@ -95,19 +96,19 @@ def _case(raw: Object) -> Case:
 
 
 Known = Callable[[Case, str, Object], bool]
-"""Whether what came of a case, at its `first` look or when it has `changed`, is what is known to come of it."""
+"""Whether the outcome of a case (`first`, or `changed` after its change) equals the recorded one."""
 
 
 class Player:
-    """Plays cases through one connection; `sleep` waits in the cluster's time. `more` are paths of other kinds of children.
+    """Runs cases through one connection; `sleep` waits in the cluster's time, `more` are paths of other kinds of children.
 
-    What comes of an instance is what has not changed for `looks`. A controller of a busy machine writes in several goes, with any
-    time between them: where it is `known` what comes in the end, that is waited for.
+    The outcome of an instance is the state that does not change for `looks` polls. A controller on a busy machine writes in several
+    steps with pauses, so where the outcome is `known`, the player waits for it.
     """
 
     def __init__(
         self,
-        ask: Ask,
+        ask: RequestFunction,
         sleep: Callable[[float], Awaitable[None]],
         more: Iterable[str] = (),
         looks: int = 2,
@@ -120,26 +121,26 @@ class Player:
         self._collections = [*own, *more]
 
     async def define(self, case: Case) -> Object:
-        """Whether a definition is taken, why not, and what it becomes."""
+        """Whether a definition is accepted, the error if not, and its resulting object."""
         status, answer = await self._ask("POST", DEFINITIONS, case.definition)
         if status >= 400:
             return {"accepted": False, "by": "server", "message": answer.get("message", "")}
         found = await self._settled(f"{DEFINITIONS}/{case.definition['metadata']['name']}", taken=case.instance is not None)
         for kind, who in (("GraphAccepted", "controller"), ("KindReady", "cluster")):
-            told = _condition(found, kind)
-            if told.get("status") != "True":
-                return {"accepted": False, "by": who, "message": told.get("message", "")}
+            reported = _condition(found, kind)
+            if reported.get("status") != "True":
+                return {"accepted": False, "by": who, "message": reported.get("message", "")}
         return {"accepted": True, "order": found["status"].get("topologicalOrder"), "crd": await self._crd(case)}
 
     async def _settled(self, path: str, *, taken: bool) -> Object:
-        """A definition of which all is said. One that must be `taken` may fail for a while, and is tried again."""
+        """Wait until a definition's status is complete. An accepted definition (`taken`) may fail for a while and is retried."""
         for _ in range(LOOKS):
             _, found = await self._ask("GET", path)
-            said = [_condition(found, kind).get("status") for kind in ("GraphAccepted", "KindReady", "Ready")]
-            if said[2] == "True" or ("False" in said[:2] and not taken):
+            output = [_condition(found, kind).get("status") for kind in ("GraphAccepted", "KindReady", "Ready")]
+            if output[2] == "True" or ("False" in output[:2] and not taken):
                 return found
             await self._sleep(PAUSE)
-        if "False" in said[:2]:
+        if "False" in output[:2]:
             return found
         raise AssertionError(f"{path} does not settle: {found.get('status')}")
 
@@ -150,7 +151,7 @@ class Player:
         return {"spec": crd["spec"], "labels": labels, "annotations": crd["metadata"].get("annotations") or {}}
 
     async def serve(self, case: Case) -> Object:
-        """What comes of an instance: the objects in the end, and once more after its change."""
+        """The outcome of an instance: its objects when they are stable, and again after its change."""
         assert case.instance is not None
         await self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": case.namespace}})
         for obj in case.before:
@@ -161,8 +162,8 @@ class Player:
         status, answer = await self._ask("POST", path, {**typed, "metadata": {"name": "one"}, "spec": case.instance})
         if status >= 400:
             return {"refused": answer["message"]}
-        for wanted in case.answers:
-            await self._answer(case, wanted)
+        for expected in case.answers:
+            await self._answer(case, expected)
         found = {"first": await self._outcome(case, "first", f"{path}/one")}
         if case.change is not None:
             await self._must("PATCH", f"{path}/one", {"spec": case.change})
@@ -196,7 +197,7 @@ class Player:
         raise AssertionError(f"{path} does not appear")
 
     async def _outcome(self, case: Case, part: str, path: str) -> Object:
-        """The instance and its children, once nothing changes any more; what is not as known, when patience is at its end."""
+        """The instance and its children once they are stable and as known, or as they are at the timeout."""
         seen: Object = {}
         still = 0
         for _ in range(LOOKS):
@@ -221,7 +222,7 @@ class Player:
         return sorted(found, key=lambda item: (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
 
     async def rest(self, case: Case, instance: Object) -> Object:
-        """What comes of an instance from elsewhere, however it ends: once nothing has changed for a while."""
+        """The outcome of an instance of another source, once nothing changes any more."""
         namespace = instance["metadata"].setdefault("namespace", "default")
         await self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
         path = (await self._path(case)).replace(f"/namespaces/{case.namespace}/", f"/namespaces/{namespace}/")
@@ -231,7 +232,7 @@ class Player:
         return await self.rested(case, instance)
 
     async def rested(self, case: Case, instance: Object) -> Object:
-        """The same of one that was made before."""
+        """The outcome of an instance that already exists."""
         path = (await self._path(case)).replace(
             f"/namespaces/{case.namespace}/", f"/namespaces/{instance['metadata']['namespace']}/"
         )
@@ -249,14 +250,14 @@ class Player:
 
 
 def _mentions(case: Case) -> Callable[[str], bool]:
-    """Whether a definition makes objects of a collection: to look at all others too would take most of the time."""
+    """Whether a definition creates objects of a collection; listing all other collections would dominate the run time."""
     kinds = {str((resource.get("template") or {}).get("kind") or "").lower() for resource in case.definition["spec"]["resources"]}
     plurals = {form for kind in kinds for form in (f"{kind}s", f"{kind}es", f"{kind[:-1]}ies", kind)}
     return lambda path: path.rpartition("/")[2] in plurals
 
 
 def _current(instance: Object) -> bool:
-    """Whether the status is about the newest specification, as far as it tells."""
+    """Whether the status covers the current generation, if it reports one."""
     seen = [item.get("observedGeneration", 0) for item in (instance.get("status") or {}).get("conditions") or ()]
     return all(number >= instance["metadata"]["generation"] for number in seen)
 
@@ -267,10 +268,10 @@ def _condition(obj: Object, kind: str) -> Object:
 
 
 def _shown(obj: Object, *, owners: bool = True) -> Object:
-    """An object without what depends on when it was written, and how often.
+    """An object without times, versions and counters.
 
-    Children keep who manages their fields. Of instances it is not compared: kro writes their labels and their inventory as two
-    managers, and we in one go.
+    Children keep their managed fields. For instances they are dropped: kro writes labels and inventory with two managers,
+    Sliceworks with one.
     """
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _VOLATILE}
     managers = {entry["manager"] for entry in obj["metadata"].get("managedFields") or () if "kro.run/" in entry["manager"]}
@@ -289,14 +290,14 @@ def _shown(obj: Object, *, owners: bool = True) -> Object:
 
 
 def compiled(case: Case) -> Object:
-    """What our compiler says of a definition, told as a player tells it: no cluster is asked."""
+    """The outcome of our compiler for a definition, in the player's format; no cluster is needed."""
     try:
-        graph = compile_graph(definitions.read(case.definition), BuiltinKinds())
+        graph = compile_graph(definition_parser.parse(case.definition), BuiltinKinds())
     except DefinitionError:
         return {"accepted": False}
     crd = graph.crd
     crds.set_defaults(crd)
-    if crds.errors(crd):
+    if definition_errors(crd):
         return {"accepted": False}
     labels = {key: value for key, value in (crd["metadata"].get("labels") or {}).items() if "kro.run/" not in key}
     annotations = crd["metadata"].get("annotations") or {}
@@ -305,14 +306,14 @@ def compiled(case: Case) -> Object:
 
 
 def _without_empty(value: Any) -> Any:
-    """A definition as the API server stores it: it has no empty `properties`."""
+    """A definition as the API server stores it, without empty `properties`."""
     if isinstance(value, dict):
         return {key: _without_empty(item) for key, item in value.items() if not (key == "properties" and item == {})}
     return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
 def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
-    """Where two answers differ, a line each."""
+    """The differences between two outcomes, one line each."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in sorted(theirs.keys() | ours.keys()):
             yield from differences(theirs.get(key, "nothing"), ours.get(key, "nothing"), f"{path}.{key}")

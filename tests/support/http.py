@@ -1,4 +1,4 @@
-"""A thin HTTP client for contract tests: they see status, headers and JSON exactly as the server sent them."""
+"""A minimal HTTP client for contract tests: they see status, headers and JSON exactly as the server sent them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from tests.support.watching import Watch
+from tests.support.watch_stream import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ _IDLE = 30.0  # seconds
 
 @dataclass
 class Answer:
-    """What came back."""
+    """A response."""
 
     status: int
     headers: Message
@@ -48,7 +48,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The body as text."""
+        """The body as a string."""
         return self.body.decode()
 
     @property
@@ -69,7 +69,7 @@ class Answer:
 
     @property
     def refusal(self) -> dict[str, Any]:
-        """A Status without what has no fixed order: causes are sorted, and of a message about several only the start is kept."""
+        """A Status in a fixed order: causes are sorted, and a message about several causes is cut after its start."""
         message = self.message if len(self.causes) < 2 else self.message.split("[")[0]
         return {"code": self.status, "reason": self.reason, "message": message, "causes": sorted(self.causes)}
 
@@ -85,17 +85,17 @@ class Answer:
 
     @property
     def warnings(self) -> list[str]:
-        """The texts of Warning headers."""
+        """The values of the Warning headers."""
         return list(self.headers.get_all("Warning") or [])
 
     def ok(self, status: int | None = None) -> Answer:
-        """This answer, once it is sure that it is a success (of that status)."""
+        """Return this response after checking that it succeeded (with this status)."""
         expected = self.status == status if status else 200 <= self.status < 300
         assert expected, f"{self.status}: {self.body[:2000].decode(errors='replace')}"
         return self
 
     def refused(self, status: int, reason: str, message: str | None = None) -> Answer:
-        """This answer, once it is sure that it is a proper Status with that code, reason and message."""
+        """Return this response after checking that it is a valid Status with this code, reason and message."""
         assert self.status == status, f"{self.status} instead of {status}: {self.body[:2000].decode(errors='replace')}"
         seen = self.json
         assert (seen["kind"], seen["apiVersion"], seen["status"], seen["code"]) == ("Status", "v1", "Failure", status)
@@ -107,7 +107,7 @@ class Answer:
 
 @dataclass
 class Api:
-    """One identity on one server. Threads may share it: each keeps its own connection."""
+    """One identity on one server; thread-safe, each thread has its own connection."""
 
     url: str
     authority: Path
@@ -117,11 +117,11 @@ class Api:
     _opened: list[http.client.HTTPSConnection] = field(default_factory=list, repr=False)
 
     def as_token(self, token: str | None) -> Api:
-        """The same server under another token, or none; `close` of the first closes both."""
+        """A client for the same server with another token, or none; closing the first closes both."""
         return Api(self.url, self.authority, token, self.timeout, _opened=self._opened)
 
     def close(self) -> None:
-        """Hang up all connections."""
+        """Close all connections."""
         for connection in self._opened:
             connection.close()
 
@@ -161,7 +161,7 @@ class Api:
         accept: str | None = JSON,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send one request and read the whole answer. Bytes and text are sent as they are, anything else as JSON."""
+        """Send a request and read the whole response. Bytes and strings are sent unchanged, anything else as JSON."""
         target, payload = _target(path, query), _payload(body)
         sent = self._headers(accept, content_type if payload is not None else None, headers)
         connection = self._connection()
@@ -175,7 +175,7 @@ class Api:
             raise
 
     def watch(self, path: str, query: Query | None = None, *, accept: str = JSON, seconds: float = 90) -> Watch:
-        """Open a watch on its own connection; `seconds` is how long one read may wait."""
+        """Open a watch on its own connection; `seconds` is the timeout of one read."""
         connection = self._connect(seconds)
         connection.request("GET", _target(path, {"watch": "true", **(query or {})}), None, self._headers(accept, None, None))
         return Watch(connection, connection.getresponse())
@@ -191,7 +191,7 @@ class Api:
         return {**headers, **(extra or {})}
 
     def _connection(self) -> http.client.HTTPSConnection:
-        """The thread's own. A server hangs up on one that is not used for long."""
+        """This thread's connection; opened again if idle for long, because servers close idle connections."""
         connection: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
         now = time.monotonic()
         if connection is None or now - self._local.used > _IDLE:

@@ -1,4 +1,4 @@
-"""A Job in a contract case: made, and looked at whole when it has ended."""
+"""Creates a Job in a contract test and compares it with the recording when it has finished."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING, Any
 from tests.support.workloads import summary, template
 
 if TYPE_CHECKING:
-    from tests.support.workloads import Lab
+    from tests.support.workloads import WorkloadHarness
 
 Object = dict[str, Any]
 
 
-def job(lab: Lab, name: str = "work", *, restart: str = "Never", pod: Object | None = None, **spec: Any) -> Object:
-    """Make one."""
-    return lab.create("Job", name, {"template": template(restartPolicy=restart, **(pod or {})), **spec})
+def job(
+    workloads: WorkloadHarness, name: str = "work", *, restart: str = "Never", pod: Object | None = None, **spec: Any
+) -> Object:
+    """Create a Job."""
+    return workloads.create("Job", name, {"template": template(restartPolicy=restart, **(pod or {})), **spec})
 
 
-def done(lab: Lab, case: str, *, condition: str = "Complete", last: str = "Completed", name: str = "work") -> Object:
-    """Wait for a Job's end and compare all of it."""
-    found = lab.until_condition("Job", name, condition)
-    pods = sorted((summary(pod) for pod in lab.items("Pod")), key=lambda pod: (pod["annotations"] or {}, pod["phase"]).__repr__())
-    told = lab.events("Job", name, last)
-    lab.check("jobs", case, {"status": found["status"], "pods": pods, "events": told})
+def done(
+    workloads: WorkloadHarness, case: str, *, condition: str = "Complete", last: str = "Completed", name: str = "work"
+) -> Object:
+    """Wait until a Job finishes and compare it with the recording."""
+    found = workloads.until_condition("Job", name, condition)
+    pods = sorted(
+        (summary(pod) for pod in workloads.items("Pod")), key=lambda pod: (pod["annotations"] or {}, pod["phase"]).__repr__()
+    )
+    reported = workloads.events("Job", name, last)
+    workloads.check("jobs", case, {"status": found["status"], "pods": pods, "events": reported})
     return found

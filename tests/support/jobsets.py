@@ -1,4 +1,4 @@
-"""A JobSet in a contract case: made, played with (the case is its kubelet), and looked at whole."""
+"""Drives one JobSet in a contract test: creates it, acts as the kubelet of its pods, and compares it with recordings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ _SUFFIX = re.compile(r"(-\d+-\d+-)[bcdfghjklmnpqrstvwxz2456789]{5}$")
 
 
 def replicated(name: str, replicas: int = 1, *, pods: int = 1, metadata: Obj | None = None, **more: Any) -> Obj:
-    """A replicated Job whose pods nobody schedules: a case says itself how they fare. `job` and `pod` add to their specs."""
+    """A replicated Job whose pods no scheduler places: the test sets their status. `job` and `pod` extend their specs."""
     job, pod, pod_metadata = more.pop("job", {}), more.pop("pod", {}), more.pop("pod_metadata", None)
     template: Obj = {"spec": {"containers": [{"name": "c", "image": "x"}], "schedulerName": "nobody", **pod}}
     if pod_metadata:
@@ -36,8 +36,8 @@ def replicated(name: str, replicas: int = 1, *, pods: int = 1, metadata: Obj | N
     return found
 
 
-class Played:
-    """One JobSet in a namespace of its own."""
+class JobSetDriver:
+    """One JobSet in its own namespace."""
 
     def __init__(self, api: Api, namespace: str, name: str = "js") -> None:
         self.api, self.namespace, self.name = api, namespace, name
@@ -99,7 +99,7 @@ class Played:
         return found
 
     def until_counted(self, name: str, **counts: int) -> None:
-        """Wait for numbers in the status of a replicated Job."""
+        """Wait for these counters in the status of a replicated Job."""
 
         def look() -> bool:
             entries = {each["name"]: each for each in self.status().get("replicatedJobsStatus") or ()}
@@ -108,18 +108,18 @@ class Played:
         self.until(look, f"{name}: {counts}")
 
     def run(self, job: str, count: int = 1) -> None:
-        """All pods of a Job run and are ready."""
+        """Set all pods of a Job to running and ready."""
         for pod in self.until_pods(job, count):
             self._set(pod, {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
 
     def succeed(self, job: str, count: int = 1) -> None:
-        """All pods of a Job end well, and the Job does."""
+        """Set all pods of a Job to succeeded and wait until the Job completes."""
         for pod in self.until_pods(job, count):
             self._set(pod, {"phase": "Succeeded"})
         self.until(lambda: job not in (jobs := self.jobs()) or _ended(jobs[job]), f"{job} ends")
 
     def fail(self, job: str, count: int = 1, code: int = 1) -> None:
-        """The first pod of a Job ends badly."""
+        """Set the first pod of a Job to failed."""
         state = {"name": "c", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
         state["state"] = {"terminated": {"exitCode": code, "reason": "Error"}}
         self._set(self.until_pods(job, count)[0], {"phase": "Failed", "containerStatuses": [state]})
@@ -128,28 +128,31 @@ class Played:
         self.api.patch(f"{self._core}/pods/{pod['metadata']['name']}/status", {"status": status}).ok()
 
     def bind(self, pod: Obj, node: str) -> None:
-        """Put a pod on a node, as a scheduler does."""
+        """Bind a pod to a node, as a scheduler does."""
         name = pod["metadata"]["name"]
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         self.api.post(f"{self._core}/pods/{name}/binding", {"metadata": {"name": name}, "target": target}).ok()
 
     def events(self, *, creation: bool = False) -> list[list[str]]:
-        """What was told about the JobSet, oldest first. The real one may make a Job or its Service twice, as its view lags: that
-        is left out."""
+        """The events of the JobSet, oldest first. Creation events are left out by default, because the real JobSet may repeat them
+        when its cache lags.
+        """
         query = {"fieldSelector": f"involvedObject.kind=JobSet,involvedObject.name={self.name}"}
         items = self.api.get(f"{self._core}/events", query).ok().json["items"]
         items = [event for event in items if creation or event["reason"] not in _TWICE]
-        told = sorted(items, key=lambda event: (event["eventTime"], event["metadata"]["name"]))
-        return [[event["type"], event["reason"], event["message"], event["reportingComponent"], event["action"]] for event in told]
+        reported = sorted(items, key=lambda event: (event["eventTime"], event["metadata"]["name"]))
+        return [
+            [event["type"], event["reason"], event["message"], event["reportingComponent"], event["action"]] for event in reported
+        ]
 
     def attempts(self, label: str = "restart-attempt") -> dict[str, str]:
-        """The attempt that each Job belongs to."""
+        """The restart attempt of each Job."""
         return {name: job["metadata"]["labels"].get(f"jobset.sigs.k8s.io/{label}", "") for name, job in self.jobs().items()}
 
     def picture(self, *, whole: bool = True, ordered: bool = True) -> Obj:
-        """The JobSet, its Jobs and Services and its events, without what differs from run to run.
+        """The JobSet, its Jobs, Services and events, without what differs between runs.
 
-        Jobs may be shown in brief. Events may be put into no order, where it depends on how much of a failing Job was seen.
+        Jobs may be summarized. Events may be sorted, where their order depends on timing.
         """
         show = _whole_job if whole else _brief_job
         events = self.events()
@@ -162,19 +165,19 @@ class Played:
         }
 
     def words(self) -> dict[str, str]:
-        """Texts of this run, and what stands for them in what is recorded."""
+        """Strings of this run and their placeholders in recordings."""
         keys = {sha1(f"{self.namespace}/{name}".encode()).hexdigest(): f"KEY({name})" for name in self.jobs()}
         return {**keys, self.namespace: "NAMESPACE"}
 
     def check(self, case: str, *, real: bool, seen: Any = None, whole: bool = False) -> None:
-        """Compare with what the real JobSet did: the picture of everything, once it has settled, unless something else was seen."""
+        """Compare with the recording of the real JobSet: `seen`, or the whole picture once it is stable."""
         if seen is None:
             self.settles(case, lambda: self.picture(whole=whole), real=real)
         else:
             goldens.check("workloads_jobset", case, seen, real=real, words=self.words())
 
     def settles(self, case: str, look: Callable[[], Any], *, real: bool) -> None:
-        """Compare with where the real JobSet came to rest, once this one does."""
+        """Wait until the state equals the recorded final state of the real JobSet."""
 
         def same() -> bool:
             goldens.check("workloads_jobset", case, look(), real=real, words=self.words())
@@ -184,7 +187,7 @@ class Played:
 
 
 def pod_picture(pod: Obj) -> Obj:
-    """What JobSet may have changed of a pod."""
+    """The fields of a pod that JobSet may change."""
     metadata, spec = pod["metadata"], pod["spec"]
     kept = {key: spec.get(key) for key in ("affinity", "nodeSelector", "subdomain", "hostname")}
     labels = {key: value for key, value in metadata["labels"].items() if "jobset" in key}

@@ -1,4 +1,4 @@
-"""The real kro controller on a cluster, and its own scenarios: all comes from its Go module, read when the test runs."""
+"""The real kro controller on a cluster, and its own scenarios, read from its Go module at test time."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import yaml
 from tests.real.build import build, module_folder
 from tests.real.processes import Process, free_port
 from tests.real.programs import PROGRAMS
-from tests.support.clusters import answers
-from tests.support.custom import CRDS
-from tests.support.scenarios import Scenario
-from tests.support.waiting import eventually
+from tests.support.chainsaw import Scenario
+from tests.support.clusters import responds
+from tests.support.custom_resources import CRDS
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,13 +40,13 @@ SCENARIOS = (
 
 
 def folder() -> Path:
-    """The folder of kro's own files."""
+    """The folder of kro's files."""
     return module_folder(PROGRAMS["kro"], MODULE)
 
 
 @contextmanager
 def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
-    """kro with its definitions on this cluster. It looks again soon, and at many at once, so that tests are short."""
+    """Run kro with its CRDs on this cluster, with short resync periods and high concurrency to keep tests fast."""
     for path in sorted((folder() / "helm" / "crds").glob("*.yaml")):
         body = load(path)
         answer = cluster.api.post(CRDS, body)
@@ -67,25 +67,25 @@ def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
     )
     process = Process("kro", command, logs / f"kro-{cluster.name}.log")
     try:
-        process.wait_until(lambda: answers(f"http://127.0.0.1:{probes}", "/readyz"))
+        process.wait_until(lambda: responds(f"http://127.0.0.1:{probes}", "/readyz"))
         yield process
     finally:
         process.kill()
 
 
 def load(path: Path) -> dict[str, Any]:
-    """The one document in a YAML file."""
+    """Load a YAML file with one document."""
     found: dict[str, Any] = yaml.load(path.read_text(), yaml.CSafeLoader)
     return found
 
 
 def play(name: str, api: Api, ns: str) -> None:
-    """One of its end-to-end scenarios, whoever serves the graphs."""
+    """Run one of kro's end-to-end scenarios, with any controller that serves graphs."""
 
     def scale_up() -> None:
-        """What the autoscaler of the scenario would do: no such controller runs here."""
+        """Scale the deployment as the scenario's autoscaler would; no such controller runs here."""
         deployment = f"/apis/apps/v1/namespaces/{ns}/deployments/test-app-deployment"
-        eventually(lambda: api.get(deployment).json["metadata"]["generation"] == 2, what="the change has come to the deployment")
+        eventually(lambda: api.get(deployment).json["metadata"]["generation"] == 2, what="the deployment has the change")
         api.patch(f"{deployment}/scale", {"spec": {"replicas": 2}}).ok(200)
 
     before = {"deployment-update-assert.yaml": scale_up} if name == "check-multi-resource-rgd" else {}

@@ -1,4 +1,4 @@
-"""Real kubectl on a cluster, with what changes from run to run taken out of its words."""
+"""Runs the real kubectl on a cluster and normalises its output."""
 
 from __future__ import annotations
 
@@ -57,27 +57,27 @@ spec:
 
 @cache
 def program() -> Path:
-    """The built kubectl."""
+    """The path of the built kubectl."""
     return build(PROGRAMS["kubectl"])
 
 
 @dataclass(frozen=True)
-class Said:
-    """What one call of kubectl said."""
+class CommandResult:
+    """The output of one kubectl command."""
 
     code: int
     out: str
     err: str
 
     def ok(self) -> str:
-        """Its output, once it is sure that it succeeded."""
+        """Return stdout after checking that the command succeeded."""
         assert self.code == 0, f"exit {self.code}: {self.out}{self.err}"
         return self.out
 
 
 @dataclass(frozen=True)
 class Kubectl:
-    """kubectl bound to one cluster and namespace; `home` keeps its discovery cache."""
+    """kubectl for one cluster and namespace, empty for the objects' own; `home` holds its discovery cache."""
 
     kubeconfig: Path
     namespace: str
@@ -85,8 +85,8 @@ class Kubectl:
 
     def __call__(
         self, *arguments: str, text: str | None = None, env: Mapping[str, str] | None = None, seconds: float = 240
-    ) -> Said:
-        """Run it to its end."""
+    ) -> CommandResult:
+        """Run a command to its end."""
         done = subprocess.run(
             self.command(*arguments),
             input=text,
@@ -96,18 +96,19 @@ class Kubectl:
             timeout=seconds,
             check=False,
         )
-        return Said(done.returncode, done.stdout, done.stderr)
+        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def command(self, *arguments: str) -> list[str]:
-        """The whole command line."""
-        return [str(program()), "--kubeconfig", str(self.kubeconfig), "--namespace", self.namespace, *arguments]
+        """The full command line."""
+        space = ("--namespace", self.namespace) if self.namespace else ()
+        return [str(program()), "--kubeconfig", str(self.kubeconfig), *space, *arguments]
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """An environment without the user's own settings."""
+        """An environment without the user's kubectl settings."""
         return {"HOME": str(self.home), "PATH": os.environ["PATH"], "TZ": "UTC", **(extra or {})}
 
     def stable(self, text: str) -> str:
-        """The text without ages, uids, times and versions, with columns apart by two spaces."""
+        """The output without ages, uids, times and versions, with columns separated by two spaces."""
         text = text.replace(self.namespace, "NS").replace(str(self.home), "HOME")
         for pattern, word in (
             (_UID, "UID"),

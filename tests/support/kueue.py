@@ -1,4 +1,4 @@
-"""Queues, flavors and jobs of one contract case, and what Kueue made of them."""
+"""Queues, flavors and jobs of one contract test, and the state that Kueue gives them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,13 +28,13 @@ TOLD = (
     "EvictedDueToPreempted",
     "FinishedWorkload",
 )
-"""Reasons of events that cases look at."""
+"""Reasons of events that tests compare."""
 _WAITED = re.compile(r"was \d+s")
 _OWN = ("controller-uid", "batch.kubernetes.io/controller-uid")
 
 
-class Desk:
-    """One namespace. Objects outside namespaces have its name in front of theirs."""
+class KueueHarness:
+    """One namespace; cluster-scoped objects are prefixed with its name."""
 
     def __init__(self, cluster: Cluster, ns: str) -> None:
         self.api, self.ns, self.real = cluster.api, ns, cluster.name == "real"
@@ -52,7 +52,7 @@ class Desk:
         return self.own(name)
 
     def groups(self, *flavors: Obj) -> list[Obj]:
-        """One group of resources: each flavor as `{"name": …, resource: nominal or [nominal, borrowing, lending]}`."""
+        """One resource group; each flavor is `{"name": …, resource: nominal or [nominal, borrowing, lending]}`."""
         resources = [key for key in flavors[0] if key != "name"]
         return [
             {
@@ -65,7 +65,7 @@ class Desk:
         ]
 
     def queue(self, name: str, *flavors: Obj, cohort: str = "", local: bool = True, **spec: Any) -> str:
-        """A ClusterQueue, its flavors where they are missing, and a LocalQueue of the same name, once Kueue knows both."""
+        """Create a ClusterQueue, its missing flavors and a LocalQueue of the same name, and wait until both report status."""
         for flavor in flavors:
             if self.api.get(f"{GROUP}/resourceflavors/{self.own(flavor['name'])}").status == 404:
                 self.flavor(flavor["name"])
@@ -75,8 +75,8 @@ class Desk:
         self.make("ClusterQueue", "clusterqueues", self.own(name), full).ok(201)
         if local:
             self.local(name, self.own(name))
-            self.until(lambda: self.local_status(name)["conditions"], f"the LocalQueue {name} says how it is")
-        self.until(lambda: self._condition(self.get_queue(name), "Active"), f"{name} says how it is")
+            self.until(lambda: self.local_status(name)["conditions"], f"the LocalQueue {name} has a status")
+        self.until(lambda: self._condition(self.get_queue(name), "Active"), f"{name} has a status")
         return self.own(name)
 
     def local(self, name: str, cluster_queue: str, **spec: Any) -> None:
@@ -93,7 +93,7 @@ class Desk:
         return self.own(name)
 
     def check(self, name: str) -> str:
-        """An admission check of which this case is the controller."""
+        """Create an admission check whose controller is the test."""
         self.make("AdmissionCheck", "admissionchecks", self.own(name), {"controllerName": "example.com/desk"}).ok(201)
         condition = {
             "type": "Active",
@@ -114,7 +114,7 @@ class Desk:
             metadata["annotations"] = more.pop("annotations")
         requests = more.pop("requests", {"cpu": cpu})
         container = {"name": "c", "image": "x", "resources": {"requests": requests}}
-        spec = {"restartPolicy": "Never", "schedulerName": "nobody", "containers": [container], **more.pop("pod", {})}
+        spec = {"restartPolicy": "Never", "schedulerName": "no-scheduler", "containers": [container], **more.pop("pod", {})}
         body = {"metadata": metadata, "spec": {"parallelism": pods, "completions": pods, "template": {"spec": spec}, **more}}
         return self.api.post(self._jobs(), body)
 
@@ -148,7 +148,7 @@ class Desk:
         return f"{GROUP}/namespaces/{self.ns}/workloads/{workload}"
 
     def tick(self) -> None:
-        """Let a second pass: ages are counted in whole ones."""
+        """Wait for the next second, because creation timestamps have a resolution of one second."""
         time.sleep(1.1)
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
@@ -161,7 +161,7 @@ class Desk:
         workload = self.workloads().get(name)
         return (self._condition(workload, kind) if workload else None) or {}
 
-    def until_is(self, name: str, kind: str, status: str = "True", reason: str = "", text: str = "") -> None:
+    def wait_condition(self, name: str, kind: str, status: str = "True", reason: str = "", text: str = "") -> None:
         def look() -> bool:
             found = self.condition(name, kind)
             return (
@@ -173,16 +173,16 @@ class Desk:
 
         self.until(look, f"{name}: {kind}={status} {reason} {text}")
 
-    def until_runs(self, *names: str) -> None:
+    def wait_admitted(self, *names: str) -> None:
         for name in names:
-            self.until_is(name, "Admitted")
+            self.wait_condition(name, "Admitted")
             self.until(lambda: not self.get_job(name)["spec"]["suspend"], f"{name} is started")  # noqa: B023
 
-    def until_waits(self, name: str, text: str) -> None:
-        self.until_is(name, "QuotaReserved", "False", text=text)
+    def wait_pending(self, name: str, text: str) -> None:
+        self.wait_condition(name, "QuotaReserved", "False", text=text)
 
     def finish(self, name: str, count: int = 1) -> None:
-        """All pods of a Job end well."""
+        """Set all pods of a Job to succeeded."""
         query = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
         core = f"/api/v1/namespaces/{self.ns}/pods"
         pods = self.until(lambda: len(found := self.api.get(core, query).ok().json["items"]) == count and found, f"pods of {name}")
@@ -190,7 +190,7 @@ class Desk:
             self.api.patch(f"{core}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}}).ok()
 
     def set_check(self, name: str, check: str, state: str, **more: Any) -> None:
-        """Say what an admission check thinks of a Workload."""
+        """Set the state of an admission check of a Workload."""
 
         def write() -> bool:
             path = self.path(name)
@@ -202,15 +202,15 @@ class Desk:
                     return self.api.put(f"{path}/status", workload).status == 200
             return False
 
-        self.until(write, f"{check} says {state} of {name}")
+        self.until(write, f"{check} is {state} for {name}")
 
     def picture(self, *names: str) -> Obj:
-        """What became of some jobs: their Workloads and what they were started with."""
+        """The Workloads of these jobs and the node selectors they were started with."""
         workloads = self.workloads()
         return {name: {"workload": workload_picture(workloads.get(name)), "job": _job(self.get_job(name))} for name in names}
 
     def events(self, *reasons: str) -> list[list[str]]:
-        """What was told, without those events that come as often as chance wants."""
+        """The events of this namespace, without those whose count depends on timing."""
         items = self.api.get(f"/api/v1/namespaces/{self.ns}/events").ok().json["items"]
         found = [
             [
@@ -234,7 +234,7 @@ class Desk:
         return {**status, "conditions": brief(status.get("conditions"))}
 
     def settles(self, case: str, look: Callable[[], Any]) -> None:
-        """Compare with where the real Kueue came to rest, once this one does: what it writes comes piece by piece."""
+        """Wait until the state equals the recorded final state of the real Kueue, which writes in several steps."""
 
         def same() -> bool:
             self.compare(case, look())
@@ -243,7 +243,7 @@ class Desk:
         eventually(same, what=case)
 
     def compare(self, case: str, seen: Any) -> None:
-        """Compare with what the real Kueue did."""
+        """Compare with the recording of the real Kueue."""
         words = {item["metadata"]["name"]: f"WORKLOAD({name})" for name, item in self.workloads().items()}
         goldens.check("workloads_kueue", case, seen, real=self.real, words={**words, self.ns: "NS"})
 
@@ -255,12 +255,12 @@ def _quota(name: str, value: Any) -> Obj:
 
 
 def brief(conditions: Any) -> Obj:
-    """Conditions by their types."""
+    """Conditions by type."""
     return {one["type"]: [one["status"], one["reason"], one["message"]] for one in conditions or ()}
 
 
 def workload_picture(workload: Obj | None) -> Obj | None:
-    """A Workload without what differs from run to run."""
+    """A Workload without what differs between runs."""
     if workload is None:
         return None
     status, spec = workload.get("status") or {}, workload["spec"]

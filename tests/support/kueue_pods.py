@@ -1,11 +1,11 @@
-"""Pods, groups of pods, Deployments and StatefulSets in queues, and what Kueue made of them."""
+"""Pods, pod groups, Deployments and StatefulSets in queues, and the state that Kueue gives them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
-from tests.support.kueue import GROUP, PRIORITY, QUEUE, Desk, brief, workload_picture
+from tests.support.kueue import GROUP, PRIORITY, QUEUE, KueueHarness, brief, workload_picture
 
 if TYPE_CHECKING:
     from tests.support.http import Answer
@@ -17,15 +17,15 @@ SERVING, FAST, RETRIABLE = (
 )
 
 
-class PodDesk(Desk):
-    """One namespace; its pods are never put on nodes by anyone."""
+class KueuePodHarness(KueueHarness):
+    """One namespace whose pods no scheduler places."""
 
     @property
     def core(self) -> str:
         return f"/api/v1/namespaces/{self.ns}/pods"
 
     def pod(self, name: str, queue: str = "q", *, cpu: Any = 1, priority: str = "", **more: Any) -> Answer:
-        """Make a pod; `group` and `total` put it into a group."""
+        """Create a pod; `group` and `total` add it to a pod group."""
         labels, annotations = {**({QUEUE: queue} if queue else {}), **more.pop("labels", {})}, dict(more.pop("annotations", {}))
         if priority:
             labels[PRIORITY] = self.own(priority)
@@ -34,22 +34,22 @@ class PodDesk(Desk):
         if "total" in more:
             annotations[TOTAL] = str(more.pop("total"))
         container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
-        spec = {"schedulerName": "nobody", "automountServiceAccountToken": False, "containers": [container], **more}
+        spec = {"schedulerName": "no-scheduler", "automountServiceAccountToken": False, "containers": [container], **more}
         return self.api.post(self.core, {"metadata": {"name": name, "labels": labels, "annotations": annotations}, "spec": spec})
 
     def deployment(self, name: str, queue: str = "q", replicas: int = 1, cpu: Any = 1, **labels: str) -> Answer:
         return self.api.post(self.deployments(), self._maker(name, queue, replicas, cpu, labels))
 
     def stateful(self, name: str, queue: str = "q", replicas: int = 1, cpu: Any = 1, **labels: str) -> Answer:
-        """Make a StatefulSet."""
-        made = self._maker(name, queue, replicas, cpu, labels)
-        return self.api.post(self.statefuls(), {**made, "spec": {**made["spec"], "serviceName": name}})
+        """Create a StatefulSet."""
+        created = self._maker(name, queue, replicas, cpu, labels)
+        return self.api.post(self.statefuls(), {**created, "spec": {**created["spec"], "serviceName": name}})
 
     def _maker(self, name: str, queue: str, replicas: int, cpu: Any, labels: dict[str, str]) -> Obj:
         container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
         template = {
             "metadata": {"labels": {"app": name}},
-            "spec": {"schedulerName": "nobody", "automountServiceAccountToken": False, "containers": [container]},
+            "spec": {"schedulerName": "no-scheduler", "automountServiceAccountToken": False, "containers": [container]},
         }
         spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
         metadata = {"name": name, "labels": {**({QUEUE: queue} if queue else {}), **labels}}
@@ -69,13 +69,13 @@ class PodDesk(Desk):
         return {pod["metadata"]["name"]: pod for pod in self.api.get(self.core).ok().json["items"]}
 
     def phase(self, name: str, phase: str, **status: Any) -> None:
-        """Say how a pod fares, as a kubelet does."""
+        """Set a pod's phase, as a kubelet does."""
         ready = "True" if phase == "Running" else "False"
         conditions = [{"type": "Ready", "status": ready}]
         self.api.patch(f"{self.core}/{name}/status", {"status": {"phase": phase, "conditions": conditions, **status}}).ok()
 
     def group(self, name: str) -> Obj:
-        """The Workload of a group, or nothing."""
+        """The Workload of a pod group, or None."""
         answer = self.api.get(f"{GROUP}/namespaces/{self.ns}/workloads/{name}")
         found: Obj = {} if answer.status == 404 else answer.ok().json
         return found
@@ -84,20 +84,20 @@ class PodDesk(Desk):
         found = brief((self.group(name).get("status") or {}).get("conditions"))
         return str(found.get(kind, ["None"])[0])
 
-    def until_free(self, *names: str) -> None:
+    def wait_ungated(self, *names: str) -> None:
         for name in names:
-            self.until(lambda: not self.get_pod(name)["spec"].get("schedulingGates"), f"{name} is let go")  # noqa: B023
+            self.until(lambda: not self.get_pod(name)["spec"].get("schedulingGates"), f"{name} has no scheduling gate")  # noqa: B023
 
-    def until_gone(self, *names: str) -> None:
-        self.until(lambda: not set(names) & set(self.pods()), f"{names} are gone")
+    def wait_deleted(self, *names: str) -> None:
+        self.until(lambda: not set(names) & set(self.pods()), f"{names} are deleted")
 
     def pod_pictures(self, *names: str) -> Obj:
-        """What Kueue has put on pods."""
+        """The labels, gates and selectors that Kueue put on pods."""
         pods = self.pods()
         return {name: _pod(pods[name]) if name in pods else None for name in names}
 
     def pod_workload(self, name: str) -> Obj | None:
-        """The Workload of a pod that is in no group."""
+        """The Workload of a pod without a group."""
         return workload_picture(self.workloads().get(name))
 
     def group_picture(self, name: str) -> Obj | None:

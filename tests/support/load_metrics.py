@@ -1,4 +1,4 @@
-"""The topic, the subscription and the table of load tests, made with Google's clients as our own module makes them."""
+"""The topic, the subscription and the table of load tests, created with Google's clients as our Terraform module creates them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from google.cloud import bigquery
 from google.pubsub_v1.types import BigQueryConfig, Encoding, Schema, SchemaSettings, Subscription, Topic
 from tests.support.google_clients import PROJECT
 
+from sliceworks.twin.cloud.core.identifiers import project_number
+
 if TYPE_CHECKING:
     from tests.support.google_clients import Google
 
@@ -18,8 +20,11 @@ METADATA = {"subscription_name": "STRING", "message_id": "STRING", "publish_time
 
 
 def table(google: Google, dataset: str, *, metadata: bool = True) -> None:
-    """The table of load tests, as our own module makes it."""
-    google.bigquery.create_dataset(dataset)
+    """Create the table of load tests."""
+    agent = f"service-{project_number(PROJECT)}@gcp-sa-pubsub.iam.gserviceaccount.com"
+    created = google.bigquery.create_dataset(dataset)
+    created.access_entries = [bigquery.AccessEntry("WRITER", "userByEmail", agent)]
+    google.bigquery.update_dataset(created, ["access_entries"])
     columns = orjson.loads((MODULE / "columns.json").read_bytes())
     fields = [bigquery.SchemaField(each["name"], each["type"], mode=each["mode"]) for each in columns]
     fields += [bigquery.SchemaField(name, kind) for name, kind in METADATA.items() if metadata]
@@ -27,11 +32,11 @@ def table(google: Google, dataset: str, *, metadata: bool = True) -> None:
 
 
 def stream(google: Google, name: str, dataset: str, **config: Any) -> str:
-    """A topic with the schema of load tests, whose messages go to the table."""
+    """Create a topic with the schema of load tests, whose messages are exported to the table."""
     schema = Schema(type_=Schema.Type.PROTOCOL_BUFFER, definition=(MODULE / "record.proto").read_text())
-    made = google.schemas.create_schema(parent=f"projects/{PROJECT}", schema=schema, schema_id=f"{name}-schema")
+    created = google.schemas.create_schema(parent=f"projects/{PROJECT}", schema=schema, schema_id=f"{name}-schema")
     topic = str(google.publisher.topic_path(PROJECT, name))
-    settings = SchemaSettings(schema=made.name, encoding=Encoding.JSON)
+    settings = SchemaSettings(schema=created.name, encoding=Encoding.JSON)
     google.publisher.create_topic(Topic(name=topic, schema_settings=settings))
     target = BigQueryConfig(table=f"{PROJECT}.{dataset}.records", use_topic_schema=True, write_metadata=True, **config)
     path = google.subscriber.subscription_path(PROJECT, f"{name}-to-bigquery")

@@ -1,4 +1,4 @@
-"""A twin that runs processes, with a GPU machine and an ordinary one, for tests of `sliceworks models`."""
+"""A twin that runs processes, with a GPU node and a CPU node, for tests of `sliceworks models`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from sliceworks import catalog
 from sliceworks.cli import main
 from sliceworks.kube import open_client
-from sliceworks.rehearsal import homes
-from sliceworks.twin.nodes.shapes import Shape, create_nodes
+from sliceworks.platform import twin_home
+from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +23,13 @@ _NAME = "models"
 
 @contextmanager
 def model_twin(folder: Path) -> Iterator[Path]:
-    """It is the one that `--twin` means as long as it runs."""
+    """Start it as the twin that `--twin` selects."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLICEWORKS_HOME", str(folder))
         patch.setenv("SLICEWORKS_TWIN", _NAME)
         assert main.run(["twin", "start", "--name", _NAME, "--memory", "--processes", "--quiet"]) == 0
         try:
-            asyncio.run(_machines(homes.find(_NAME).state().kubeconfig))
+            asyncio.run(_machines(twin_home.find(_NAME).state().kubeconfig))
             yield folder
         finally:
             main.run(["twin", "stop", "--name", _NAME, "--quiet"])
@@ -39,7 +39,7 @@ async def _machines(kubeconfig: str) -> None:
     gpu = catalog.find("l4-1")
     room, chips = gpu.machine.allocatable(), {gpu.resource: str(gpu.chips_per_host)}
     async with open_client(kubeconfig) as client:
-        await create_nodes(client, Shape("cpu"), 1)
+        await create_nodes(client, NodeShape("cpu"), 1)
         taints = tuple(gpu.node_taints())
-        shape = Shape("gpu", gpu.machine.name, room["cpu"], room["memory"], chips, gpu.node_labels(), taints=taints)
+        shape = NodeShape("gpu", gpu.machine.name, room["cpu"], room["memory"], chips, gpu.node_labels(), taints=taints)
         await create_nodes(client, shape, 1, first=1)

@@ -1,4 +1,4 @@
-"""One small valid object of every built-in kind that the twin serves, as functions of nothing: tests may change what they get."""
+"""A minimal valid object of every built-in kind that the twin serves; tests may modify the copies they get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SELECTOR: Object = {"matchLabels": {"app": "a"}}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A built-in kind: where it is served and a minimal object without metadata."""
+    """A built-in kind: its API path and a minimal object without metadata."""
 
     group_version: str
     kind: str
@@ -34,7 +34,7 @@ class Kind:
         return f"{root}/namespaces/{ns}/{self.plural}" if self.namespaced else f"{root}/{self.plural}"
 
     def object(self, name: str, ns: str = "") -> Object:
-        """A minimal object of that name."""
+        """A minimal object with this name."""
         body = deepcopy(self.body)
         for reference in ("involvedObject", "regarding"):
             if reference in body:
@@ -141,7 +141,7 @@ KINDS: tuple[Kind, ...] = (*_core(), *_workloads(), *_access(), *_cluster())
 
 
 def kind(plural: str, group_version: str = "") -> Kind:
-    """The kind of that plural name, the first unless the group and version are given."""
+    """The kind with this plural name; the first one unless group and version are given."""
     return next(k for k in KINDS if k.plural == plural and group_version in ("", k.group_version))
 
 

@@ -1,4 +1,4 @@
-"""Behaviour that is data, tested by data: what comes out for what goes in, in the files of a folder."""
+"""Tests of data-driven behaviour: input and expected output, in the YAML files of a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def pairs(folder: Path) -> list[Any]:
-    """Every case of every file."""
+    """Every case of every file, as pytest parameters."""
     return [
         pytest.param(case, id=f"{file.stem}: {case['name']}")
         for file in sorted(folder.glob("*.yaml"))

@@ -1,4 +1,4 @@
-"""Pods that run as processes on a twin of a test's own, and waiting for their states."""
+"""Pods that run as processes on a twin, and functions that wait for their states."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import pytest
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import POD
+from sliceworks.kube.resources import POD
 from sliceworks.twin.cluster import Cluster
-from sliceworks.twin.nodes.processes.views import Namespaces
-from sliceworks.twin.nodes.shapes import Shape, create_nodes
+from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
+from sliceworks.twin.nodes.runtime.process import NamespaceSupport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 Object = dict[str, Any]
-REFUSAL = clock.run(Namespaces(Path(tempfile.gettempdir())).refusal()) if sys.platform == "linux" else "not Linux"
+REFUSAL = clock.run(NamespaceSupport(Path(tempfile.gettempdir())).unavailable_reason()) if sys.platform == "linux" else "not Linux"
 mounts_wanted = pytest.mark.skipif(bool(REFUSAL), reason=f"this machine refuses mount namespaces: {REFUSAL}")
 
 
@@ -33,20 +33,20 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "volumes": volumes or []}}
 
 
-def running(main: Callable[[Client], Awaitable[None]], folder: Path, *, speed: float = 1.0) -> None:
+def running(main: Callable[[Client], Awaitable[None]], folder: Path, *, speed: float = 1.0, hidden: tuple[Path, ...] = ()) -> None:
     """Run a test's coroutine on a twin that runs processes."""
 
-    async def whole() -> None:
-        async with Cluster(ca="the authority", processes=folder) as cluster:
+    async def run_main() -> None:
+        async with Cluster(ca="the authority", processes=folder, hidden=hidden) as cluster:
             client = Client(cluster.transport())
-            await create_nodes(client, Shape(pool="pool"), 1)
+            await create_nodes(client, NodeShape(pool="pool"), 1)
             await main(client)
 
-    clock.run(whole(), speed=speed)
+    clock.run(run_main(), speed=speed)
 
 
 async def until(client: Client, name: str, true: Callable[[Object], bool], seconds: float = 20) -> Object:
-    """The status of a pod once it is as wanted."""
+    """Wait until the status of a pod satisfies a condition; returns it."""
     deadline = clock.loop_time() + seconds
     while True:
         status: Object = (await client.get(POD, name))["status"]

@@ -1,4 +1,4 @@
-"""The state of queues, written down in a few words: flavors, queues, and work that waits, runs or has ended."""
+"""Builds snapshots of Kueue queues: flavors, queues, and pending, running and finished workloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 
 class State:
-    """A cluster's queues at noon. Times are seconds before or after it."""
+    """The queues of a cluster at noon; times are seconds relative to it."""
 
     def __init__(self, quota: int = 16, **spec: Any) -> None:
         self.objects: dict[str, list[Object]] = {}
@@ -27,13 +27,13 @@ class State:
 
     def put(self, kind: str, name: str, *, namespace: str = "", labels: dict[str, str] | None = None, **rest: Any) -> Object:
         place = {"namespace": namespace} if namespace else {}
-        made: Object = {"metadata": {"name": name, **place, **({"labels": labels} if labels else {})}, **rest}
+        created: Object = {"metadata": {"name": name, **place, **({"labels": labels} if labels else {})}, **rest}
         listed = self.objects.setdefault(kind, [])
         listed[:] = [
             each for each in listed if (each["metadata"]["name"], each["metadata"].get("namespace", "")) != (name, namespace)
         ]
-        listed.append(made)
-        return made
+        listed.append(created)
+        return created
 
     def queue(self, name: str, quotas: dict[str, int], **spec: Any) -> None:
         flavors = [{"name": flavor, "resources": [{"name": CHIPS, "nominalQuota": str(chips)}]} for flavor, chips in quotas.items()]
@@ -46,7 +46,7 @@ class State:
         chips: int = 16,
         *,
         came: float = -600,
-        began: float | None = None,
+        started: float | None = None,
         ended: float | None = None,
         estimate: float | None = None,
         priority: int = 0,
@@ -57,7 +57,7 @@ class State:
         flavor: str = "v4",
         cluster_queue: str = "all",
     ) -> Object:
-        """Work that waits, or runs since `began`, or has `ended`."""
+        """Add a workload that is pending, runs since `started`, or has `ended`."""
         container: Object = {"name": "trainer", "image": image, "resources": {"requests": {CHIPS: str(chips)}}}
         if keeps:
             container["env"] = [{"name": "CHECKPOINT_DIR", "value": "gs://secret"}]
@@ -66,33 +66,33 @@ class State:
             template["metadata"] = {"annotations": {"sliceworks.dev/run-seconds": f"{estimate:g}"}}
         conditions = []
         status: Object = {}
-        if began is not None:
-            conditions += [condition("QuotaReserved", began), condition("Admitted", began)]
+        if started is not None:
+            conditions += [condition("QuotaReserved", started), condition("Admitted", started)]
             assigned = {"name": "slice", "count": 1, "flavors": {CHIPS: flavor}, "resourceUsage": {CHIPS: str(chips)}}
             status["admission"] = {"clusterQueue": cluster_queue, "podSetAssignments": [assigned]}
         if ended is not None:
             conditions.append(condition("Finished", ended, "Succeeded"))
-        made = self.put(
+        created = self.put(
             "Workload",
             f"jobset-{name}-abcde",
             namespace=namespace,
             spec={"queueName": queue, "priority": priority, "podSets": [{"name": "slice", "count": 1, "template": template}]},
             status={**status, "conditions": conditions},
         )
-        made["metadata"] |= {
+        created["metadata"] |= {
             "uid": f"uid-{namespace}-{name}",
             "creationTimestamp": at(came),
             "ownerReferences": [
                 {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": name, "controller": True, "uid": "u"}
             ],
         }
-        return made
+        return created
 
     def past(self, name: str, *seconds: float, estimate: float | None = None, **more: Any) -> None:
-        """Runs that have ended, each as long as that."""
+        """Add finished runs with these durations."""
         for number, length in enumerate(seconds):
-            began = -100_000.0 + number
-            self.job(f"{name}-{number}", came=began - 60, began=began, ended=began + length, estimate=estimate, **more)
+            started = -100_000.0 + number
+            self.job(f"{name}-{number}", came=started - 60, started=started, ended=started + length, estimate=estimate, **more)
 
     def snapshot(self) -> Snapshot:
         return Snapshot(NOON, self.objects)

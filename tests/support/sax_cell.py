@@ -1,6 +1,6 @@
-"""A Sax cell over gRPC: an admin server and model servers, whose messages are read and written by the numbers of their fields.
+"""A Sax cell over gRPC: an admin server and model servers that encode and decode messages by field number.
 
-It shares no declaration with the client: a wrong number on either side shows.
+It shares no declaration with the client, so a wrong number on either side fails a test.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def double(number: int, value: float) -> bytes:
 
 
 def fields(message: bytes) -> Fields:
-    """Every field by its number: numbers as they are, everything else as bytes."""
+    """Every field by its number: numbers as int, everything else as bytes."""
     found: Fields = {}
     at = 0
 
@@ -72,13 +72,13 @@ def one(found: Fields, number: int) -> str:
 
 
 def floats(message: bytes) -> dict[str, float]:
-    """A map from names to numbers."""
+    """Decode a map from names to numbers."""
     entries = [fields(each) for each in fields(message).get(1, [])]
     return {one(each, 1): struct.unpack("<f", each[2][0])[0] for each in entries}
 
 
 class Refused(Exception):
-    """Ends a call with a status."""
+    """Ends a call with a gRPC status."""
 
     def __init__(self, code: grpc.StatusCode, words: str) -> None:
         super().__init__(words)
@@ -86,7 +86,7 @@ class Refused(Exception):
 
 
 class ModelServer:
-    """Answers in capitals; in a stream it takes back a slip."""
+    """Answers in capitals; a stream revises one of its earlier words."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, dict[str, float]]] = []
@@ -120,7 +120,7 @@ class ModelServer:
 
 
 class AdminServer:
-    """Knows models, each as its Model message says, and where they are served."""
+    """Holds models as Model messages, and the addresses of their servers."""
 
     def __init__(self) -> None:
         self.models: dict[str, bytes] = {}
@@ -165,7 +165,7 @@ class AdminServer:
         return text(1, self._watched()) + text(2, "admin-1")
 
     def _watched(self) -> bytes:
-        """As Sax's admin server tells it: a set of some moment, where it has packed its log already, and what came after."""
+        """Events as Sax's admin server sends them: a snapshot where it has compacted its log, then the later events."""
         if not self.servers:
             raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, "it waits until there is one")
         added = [text(4, text(1, each)) for each in self.servers[len(self.servers) // 2 :]]
@@ -200,7 +200,7 @@ class _Handler(grpc.GenericRpcHandler):
 
 
 class Cell:
-    """One cell, in a folder that stands for its root."""
+    """One cell, whose root is a folder."""
 
     def __init__(self, root: Path, servers: int = 2) -> None:
         self.root, self.admin = root, AdminServer()
@@ -215,7 +215,7 @@ class Cell:
         self.place_admin()
 
     def place_admin(self) -> None:
-        """Start an admin server, and write down where it is."""
+        """Start an admin server and write its address to the root."""
         address = self._serve("sax.Admin", self.admin.methods())
         folder = self.root / "sax" / "test"
         folder.mkdir(parents=True, exist_ok=True)
@@ -240,10 +240,10 @@ class Cell:
 
 @contextmanager
 def cell(root: Path, servers: int = 2) -> Iterator[Cell]:
-    """A cell that is there for a while."""
-    made = Cell(root, servers)
-    made.start()
+    """Run a cell for the duration of the block."""
+    created = Cell(root, servers)
+    created.start()
     try:
-        yield made
+        yield created
     finally:
-        made.stop()
+        created.stop()

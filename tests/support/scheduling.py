@@ -1,4 +1,6 @@
-"""A stage for scheduling: nodes that are only objects, pods that nobody runs, and what the scheduler says about them."""
+"""A test harness for the scheduler: nodes that are only objects, pods that no kubelet runs, and the scheduler's events and
+conditions.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tests.support.http import MERGE_PATCH, STRATEGIC_PATCH
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.http import Api
@@ -22,8 +24,8 @@ _NODES = "/api/v1/nodes"
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
-class Stage:
-    """One case's nodes, and the pods in its namespace."""
+class SchedulerHarness:
+    """The nodes of one test, and the pods in its namespace."""
 
     def __init__(self, api: Api, ns: str) -> None:
         self.api, self.ns = api, ns
@@ -33,26 +35,26 @@ class Stage:
         self._known = True
 
     def node(self, name: str, *, labels: Obj | None = None, taints: list[Obj] | None = None, **resources: str) -> str:
-        """A node that is ready; resources are written with underscores, `tpu` and `gpu` for short."""
+        """Create a ready node; resources are written with underscores, `tpu` and `gpu` are short forms."""
         spec: Obj = {"taints": taints} if taints else {}
         labels = {HOST: name, **(labels or {})}
         self.api.post(_NODES, {"metadata": {"name": name, "labels": labels}, "spec": spec}).ok(201)
         self.offer(name, **resources)
-        # A new node has a taint until somebody finds it ready.
+        # The node lifecycle controller taints a new node until it is ready.
         self._change(name, {"spec": {"taints": taints}}, MERGE_PATCH)
         return name
 
     def offer(self, name: str, **resources: str) -> None:
-        """Say what a node has."""
+        """Set the capacity and the heartbeat of a node."""
         offered = {"cpu": "4", "memory": "8Gi", "pods": "20", **{_resource(key): value for key, value in resources.items()}}
-        # The node controller never forgets a name: one that has had the same heartbeat for 50 s, in however many cases, is lost.
+        # The node controller remembers names: a node whose heartbeat is older than 50 s, even of an earlier test, is unreachable.
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": now}
         status = {"allocatable": offered, "capacity": offered, "conditions": [ready]}
         self._change(f"{name}/status", {"status": status})
 
     def images(self, name: str, *images: Obj) -> None:
-        """Say which images a node has."""
+        """Set the images of a node."""
         self._change(f"{name}/status", {"status": {"images": list(images)}})
 
     def change_node(self, name: str, change: Obj) -> None:
@@ -67,8 +69,9 @@ class Stage:
         self._known = False
 
     def priority(self, name: str, value: int, **fields: Any) -> None:
-        """A class of pods with a priority, once the API server lets pods have it: classes come to that part of it on a line of
-        their own, and one of the same name may have gone just before. So it has another name in each case."""
+        """Create a PriorityClass and wait until the admission plugin accepts pods with it; returns its name, which is unique for
+        each test because an informer may still cache a deleted class.
+        """
         self._classes[name] = full = f"{self.ns}-{name}"
         self.api.post(_CLASSES, {"metadata": {"name": full}, "value": value, **fields}).ok(201)
         body = {
@@ -78,13 +81,13 @@ class Stage:
         eventually(lambda: self.api.post(self.pods, body, {"dryRun": "All"}).status == 201, what=f"the class {name}")
 
     def serve(self, name: str, selector: dict[str, str]) -> Obj:
-        """A Service, once the scheduler knows it: Services and pods come to it on two lines.
+        """Create a Service and wait until the scheduler knows it, because Services and pods arrive on separate watches.
 
-        A pod of a later Service goes to the emptier of two nodes, although another of its pods is there, until that is known.
+        Until then the scheduler places a pod of the Service on the emptier node, even next to another of its pods.
         """
         home = f"/api/v1/namespaces/{self.ns}/services"
         mark = {"probe": f"{self.ns}-{next(self._numbers)}"}
-        made: Obj = self.api.post(home, _service(name, selector)).ok(201).json
+        created: Obj = self.api.post(home, _service(name, selector)).ok(201).json
         self.api.post(home, _service("probe", mark)).ok(201)
         for node in ("emptier", "fuller"):
             self.node(node)
@@ -99,16 +102,16 @@ class Stage:
             self.delete(probe)
             return went == "fuller"
 
-        eventually(known, what=f"a scheduler that knows {name}")
+        eventually(known, what=f"the scheduler knows {name}")
         for pod in ("ballast", "first"):
             self.delete(pod)
         for node in ("emptier", "fuller"):
             self.drop_node(node)
         self.api.delete(f"{home}/probe").ok()
-        return made
+        return created
 
     def pod(self, name: str, *, labels: Obj | None = None, asks: Obj | None = None, **spec: Any) -> Obj:
-        """Create a pod with one container, once the scheduler knows all nodes: what it finds with fewer it may keep for minutes."""
+        """Create a pod with one container, once the scheduler knows all nodes; it keeps a result with fewer nodes for minutes."""
         if not self._known:
             self.settle()
         if "priorityClassName" in spec:
@@ -131,15 +134,15 @@ class Stage:
         return found
 
     def where(self, name: str) -> str:
-        """The node a pod gets."""
+        """Wait until a pod is scheduled; returns its node."""
         return eventually(lambda: str(self.get(name)["spec"].get("nodeName") or ""), what=f"a node for {name}")
 
     def condition(self, name: str, kind: str = "PodScheduled") -> Obj:
-        """A condition of a pod; empty where there is none."""
+        """A condition of a pod; empty if absent."""
         return next((one for one in self.get(name)["status"].get("conditions") or () if one["type"] == kind), {})
 
     def refusal(self, name: str) -> str:
-        """Why a pod has no node."""
+        """The message of a pod's Unschedulable condition."""
         found = eventually(lambda: self.condition(name).get("message"), what=f"a refusal of {name}")
         condition = self.condition(name)
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
@@ -147,18 +150,18 @@ class Stage:
         return str(found)
 
     def refused_with(self, name: str, message: str) -> None:
-        """Wait until a pod has no node for this reason."""
-        said = self.refusal(name)
+        """Wait until a pod is unschedulable with this message."""
+        actual = self.refusal(name)
 
-        def hears_it() -> bool:
-            nonlocal said
-            said = self.refusal(name)
-            return said == message
+        def has_message() -> bool:
+            nonlocal actual
+            actual = self.refusal(name)
+            return actual == message
 
         try:
-            eventually(hears_it)
+            eventually(has_message)
         except AssertionError as error:
-            raise AssertionError(f"{name} was told {said!r} and not {message!r}") from error
+            raise AssertionError(f"{name}: got {actual!r}, expected {message!r}") from error
 
     def events(self, name: str, reason: str) -> list[Obj]:
         """The events of a pod with a reason."""
@@ -170,28 +173,28 @@ class Stage:
         return [event for event in events if event["reason"] == reason]
 
     def event(self, name: str, reason: str) -> Obj:
-        """The first event with a reason, once there is one."""
+        """Wait for the first event with this reason."""
         return eventually(lambda: self.events(name, reason), what=f"{reason} of {name}")[0]
 
     def change_pod(self, name: str, change: Obj) -> None:
         self.api.patch(f"{self.pods}/{name}", change, MERGE_PATCH).ok()
 
     def end(self, name: str, phase: str = "Succeeded") -> None:
-        """A pod's containers have ended."""
+        """Set the phase of a pod whose containers have ended."""
         self.api.patch(f"{self.pods}/{name}/status", {"status": {"phase": phase}}, MERGE_PATCH).ok()
 
     def start(self, name: str, at: str) -> None:
-        """A pod runs since a moment."""
+        """Set the start time of a running pod."""
         self.api.patch(f"{self.pods}/{name}/status", {"status": {"phase": "Running", "startTime": at}}, MERGE_PATCH).ok()
 
     def delete(self, name: str) -> None:
         self.api.delete(f"{self.pods}/{name}", query=_NOW).ok()
 
     def settle(self) -> None:
-        """Wait until the scheduler knows all nodes as they are now, and no others: nodes and pods come to it on two lines.
+        """Wait until the scheduler's cache equals the current nodes; nodes and pods arrive on separate watches.
 
-        Each node gets a mark that a pod asks for. What is said of that pod, which no node can hold, tells where the mark was seen;
-        all that was said of nodes before comes before it, and a node's copy of what all nodes have (images) is made anew.
+        Each node gets a label that a probe pod selects. The scheduler's message about that unschedulable pod shows which nodes it
+        knows with the label; all earlier node events were processed before it, and per-node data such as images is refreshed.
         """
         mark = {"mark": f"{self.ns}-{next(self._numbers)}"}
         nodes = self.api.get(_NODES).ok().json["items"]
@@ -199,19 +202,19 @@ class Stage:
             self.change_node(node["metadata"]["name"], {"metadata": {"labels": mark}})
         self._known = True
         count = len(nodes)
-        said = f"0/{count} nodes are available: {count} Insufficient cpu" if nodes else "no nodes available to schedule pods"
+        expected = f"0/{count} nodes are available: {count} Insufficient cpu" if nodes else "no nodes available to schedule pods"
 
         def known() -> bool:
             name = f"probe-{next(self._numbers)}"
             self.pod(name, asks={"cpu": "1000"}, nodeSelector=mark, tolerations=[{"operator": "Exists"}])
-            told = str(eventually(lambda: self.condition(name), what=f"a word on {name}").get("message"))
+            actual = str(eventually(lambda: self.condition(name), what=f"a word on {name}").get("message"))
             self.delete(name)
-            return told.startswith(said)
+            return actual.startswith(expected)
 
-        eventually(known, what="a scheduler that knows the nodes")
+        eventually(known, what="the scheduler knows the nodes")
 
     def clear(self) -> None:
-        """Take everything away."""
+        """Delete all objects of this test."""
         for pod in self.api.get(self.pods).json["items"]:
             self.api.delete(f"{self.pods}/{pod['metadata']['name']}", query=_NOW)
         for node in self.api.get(_NODES).json["items"]:
@@ -230,7 +233,7 @@ def _resource(name: str) -> str:
 
 
 def node_affinity(*expressions: Obj, fields: list[Obj] | None = None) -> Obj:
-    """Required affinity with one term."""
+    """Required node affinity with one term."""
     term: Obj = {"matchExpressions": list(expressions)} if expressions else {}
     if fields:
         term["matchFields"] = fields

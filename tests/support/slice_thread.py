@@ -1,4 +1,4 @@
-"""The slices controller and a cloud of its own beside any cluster, in a thread of the test's process."""
+"""The slices controller and its cloud beside any cluster, in a thread of the test's process."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tests.support.slices import CLUSTER, LOCATION, PROJECT, SETTINGS
+from tests.support.slices_controller import CLUSTER, LOCATION, OFFERS, PROJECT, SETTINGS
 
 from sliceworks.base import clock
+from sliceworks.base.transport import InProcess
 from sliceworks.cloud.container import Container
 from sliceworks.cloud.credentials import Token
-from sliceworks.cloud.inprocess import InProcess
 from sliceworks.cloud.session import Session
 from sliceworks.controllers.slices.controller import SlicesController
-from sliceworks.kube.connect import open_client
-from sliceworks.twin.cloud.embedded import cloud
-from sliceworks.twin.nodes.player import Nodes
+from sliceworks.kube.https import open_client
+from sliceworks.twin.cloud.backends import create_cloud
+from sliceworks.twin.nodes.simulator import NodeSimulator
 from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _TOKEN = "token-of-the-cloud"
 
 
 class SliceThread:
-    """A cloud whose machines are nodes of a cluster, and the controller that asks it for them."""
+    """A cloud whose machines are nodes of a cluster, and the controller that requests them."""
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self._cluster, self._settings = cluster, settings
@@ -59,15 +59,15 @@ class SliceThread:
         assert self._failed is None, self._failed
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Run a coroutine there and wait for it."""
+        """Run a coroutine in the thread and wait for it."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
     def pools(self) -> dict[str, Obj]:
-        return {pool["name"]: pool for pool in self.do(self.container.node_pools())}
+        return {pool["name"]: pool for pool in self.do(self.container.list_node_pools())}
 
     @contextmanager
     def fault(self, **given: Any) -> Iterator[None]:
-        """Something goes wrong in the cloud, for a while."""
+        """Inject a fault into the cloud for the duration of the block."""
 
         async def order() -> str:
             return str(self.cloud.faults.add(given))
@@ -82,7 +82,7 @@ class SliceThread:
             self.do(end(name))
 
     def restart(self) -> None:
-        """The controller dies where it is, and another takes its place."""
+        """Kill the controller and start another one."""
 
         async def both() -> None:
             await self._kill()
@@ -114,26 +114,26 @@ class SliceThread:
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(open_client(self._cluster.kubeconfig))
             if self._cluster.name != "twin":
-                await stack.enter_async_context(Nodes(client))
-            self.cloud = await stack.enter_async_context(cloud(Store(), client, _TOKEN))
+                await stack.enter_async_context(NodeSimulator(client))
+            self.cloud = await stack.enter_async_context(create_cloud(Store(), client, _TOKEN))
             names = {"project": PROJECT, "location": LOCATION, "name": CLUSTER}
-            self.cloud.services["container"].configure({"clusters": [names], "seconds": _SECONDS})
-            session = Session(credentials=Token(_TOKEN), transport=InProcess(self.cloud.handle))
+            self.cloud.services["container"].configure({"clusters": [names], "seconds": _SECONDS, **OFFERS})
+            session = Session(credentials=Token(_TOKEN), transport=InProcess(self.cloud.serve))
             self.container = Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
             self._client = client
             await self._start()
             self._ready.set()
             await self._over.wait()
             await self._kill()
-        await clock.sleep(0.3)  # TLS connections take a moment to close
+        await clock.sleep(0.3)  # TLS connections take a while to close
 
 
 @contextmanager
 def slice_thread(cluster: Cluster, **settings: Any) -> Iterator[SliceThread]:
-    """Run the controller beside a cluster for as long as a case needs it."""
-    made = SliceThread(cluster, replace(SETTINGS, node_min_lifespan=0.0, retry_first=1.0, **settings))
-    made.start()
+    """Run the controller beside a cluster for the duration of the block."""
+    created = SliceThread(cluster, replace(SETTINGS, node_min_lifespan=0.0, retry_first=1.0, **settings))
+    created.start()
     try:
-        yield made
+        yield created
     finally:
-        made.stop()
+        created.stop()

@@ -1,4 +1,4 @@
-"""Small folders to rehearse: machines that are given, or an environment that Terraform makes; jobs, a model, a load test."""
+"""Small folders to rehearse: fixed machines or an environment that Terraform creates; jobs, a model, a load test."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def write(
     service: bool = False,
     duration: str = "4h",
 ) -> Path:
-    """A folder with all that is asked for."""
+    """Write a folder with the requested documents."""
     (folder / "jobs").mkdir(parents=True)
     (folder / "jobs/slow.yaml").write_text(JOB.format(name="slow", priority="low", estimate="1h"))
     (folder / "jobs/urgent.yaml").write_text(JOB.format(name="urgent", priority="very-high", estimate="40m"))
@@ -98,7 +98,7 @@ def write(
         (folder / "model.yaml").write_text(SERVICE)
     if load:
         (folder / "load.yaml").write_text(LOAD)
-    made = "terraform" if terraform else "given"
+    created = "terraform" if terraform else "given"
     (folder / "day.yaml").write_text(
         f"""
 apiVersion: sliceworks.dev/v1alpha1
@@ -108,7 +108,7 @@ spec:
   seed: 5
   start: 2026-11-16T08:00:00Z
   duration: {duration}
-  environment: {made}
+  environment: {created}
   events: {events or "[]"}
   expect: {expect or "[]"}
 """

@@ -1,4 +1,4 @@
-"""Stores for tests: short ways to write, to read back, and to come back after an end or a crash."""
+"""Stores for tests: write, read back, and reopen after a close or a crash."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
     from pathlib import Path
 
-    from sliceworks.twin.store.buckets import Window
-    from sliceworks.twin.store.entries import Change, Entry
-    from sliceworks.twin.store.watches import Watch
+    from sliceworks.twin.store.watch_cache import Change, Entry, HistoryWindow, Watch
 
 PODS, NODES = "/pods", "/nodes"
 
@@ -39,7 +37,7 @@ def put(store: Store, key: str, value: Any = None, resource: str = PODS, **metad
 
 
 def remove(store: Store, key: str, resource: str = PODS) -> int:
-    """Delete an object; returns the revision of that."""
+    """Delete an object; returns the revision of the deletion."""
     namespace, _, name = key.rpartition("/")
     return store.remove(resource, namespace, name, obj(key)).revision
 
@@ -49,28 +47,28 @@ def keys(entries: Iterable[Entry]) -> list[str]:
 
 
 def values(entries: Iterable[Entry]) -> dict[str, Any]:
-    """Keys in their order, with what the objects hold."""
+    """The values of objects by key, in order."""
     return {entry.key: entry.object()["value"] for entry in entries}
 
 
-def told(changes: Iterable[Change]) -> list[tuple[int, str, str]]:
+def events(changes: Iterable[Change]) -> list[tuple[int, str, str]]:
     return [(change.revision, change.type, change.entry.key) for change in changes]
 
 
 def drain(watch: Watch) -> list[tuple[int, str, str]]:
-    """What a watch has to read now."""
-    seen = told(watch.changes)
+    """Remove and return the unread events of a watch."""
+    seen = events(watch.changes)
     watch.changes.clear()
     return seen
 
 
-def durable(folder: Path, window: Window | None = None) -> Store:
+def durable(folder: Path, window: HistoryWindow | None = None) -> Store:
     """A store with its journal in this folder."""
     return Store(Journal(folder / "store.db"), window=window)
 
 
 def crashed(folder: Path, to: Path) -> Path:
-    """A copy of the files as a killed process would leave them."""
+    """Copy the files as a killed process leaves them."""
     to.mkdir()
     for file in folder.glob("store.db*"):
         if not file.name.endswith("-shm"):

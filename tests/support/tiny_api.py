@@ -1,22 +1,22 @@
-"""The least of an API server: objects by path, versions, conflicts. For tests of what writes; the twin is for everything else."""
+"""A minimal API server: objects by path, versions, conflicts. For tests of writers; the twin is for everything else."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from tests.support.scripted import answer, refusal
+from tests.support.scripted_transport import answer, refusal
 
 from sliceworks.base.errors import AlreadyExists, ApiError, Conflict, NotFound, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sliceworks.kube.transport import Request, Response
+    from sliceworks.base.transport import Request, Response
 
 
 class TinyApi:
-    """Use `handle` as an InProcess handler. `broken` says which requests get no answer."""
+    """Use `handle` as an InProcess handler; `broken` selects the requests that get no response."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -34,7 +34,7 @@ class TinyApi:
             return refusal(error)
 
     def only(self) -> dict[str, Any]:
-        """The one object there is."""
+        """The only object."""
         (found,) = self.objects.values()
         return found
 

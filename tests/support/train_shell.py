@@ -1,4 +1,4 @@
-"""`sliceworks train` on a twin in the same process and in virtual time: each command finds a cluster that was made ready for it."""
+"""`sliceworks train` on an embedded twin in virtual time; each command runs against a prepared cluster."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from sliceworks.base import clock
-from sliceworks.cli import main, train_cluster
-from sliceworks.cli.env_sites import read_environment
+from sliceworks.cli import main, train_client
+from sliceworks.cli.env_site import read_environment
 from sliceworks.kube.client import Client
-from sliceworks.rehearsal import submissions
-from sliceworks.training.queues import manifests
+from sliceworks.training import submission
+from sliceworks.training.queues import build_manifests
 from sliceworks.twin.cluster import Cluster
-from sliceworks.twin.nodes.shapes import Shape, create_nodes
+from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
 if TYPE_CHECKING:
     import asyncio
@@ -27,8 +27,8 @@ Object = dict[str, Any]
 T = TypeVar("T")
 
 
-class Said(NamedTuple):
-    """What a command left behind."""
+class CommandResult(NamedTuple):
+    """Exit code, stdout and stderr of a command."""
 
     code: int
     out: str
@@ -36,47 +36,47 @@ class Said(NamedTuple):
 
     @property
     def lines(self) -> list[list[str]]:
-        """The words of each line on stdout."""
+        """The words of each line of stdout."""
         return [line.split() for line in self.out.splitlines()]
 
 
 class Shell:
-    """Runs commands, one after another on one twin. `ready` says how the next twin is made, and ends the one before."""
+    """Runs commands one after another on one twin; `ready` prepares the next twin and stops the previous one."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ready: Callable[[Client], Awaitable[None]] = platform
         self._workloads = True
-        monkeypatch.setattr(train_cluster, "run", self._on_twin)
+        monkeypatch.setattr(train_client, "run", self._on_twin)
 
-    def __call__(self, *arguments: str) -> Said:
+    def __call__(self, *arguments: str) -> CommandResult:
         code = main.run(["train", *arguments])
-        return Said(code, *self._capsys.readouterr())
+        return CommandResult(code, *self._capsys.readouterr())
 
     def ready(self, make: Callable[[Client], Awaitable[None]], *, workloads: bool = True) -> None:
-        """The next command finds a twin that was made so."""
+        """Prepare a new twin for the next commands."""
         self.close()
         self._ready, self._workloads = make, workloads
 
     def on(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Do something else with the twin."""
+        """Run a coroutine with a client of the twin."""
         found: T = self._on_twin(work, "", {})
         return found
 
     def close(self) -> None:
-        """End the twin."""
+        """Stop the twin."""
         if self._loop is not None:
             self._loop.run_until_complete(self._twin.__aexit__(None, None, None))
             self._loop.close()
             self._loop = None
 
     def _on_twin(self, work: Callable[[Client], Awaitable[Any]], namespace: str, where: Object) -> Any:
-        async def whole() -> Any:
+        async def run_main() -> Any:
             return await work(Client(self._twin.transport(), namespace=namespace or TEAM))
 
-        with train_cluster.remedies():
-            return self._open().run_until_complete(whole())
+        with train_client.permission_hints():
+            return self._open().run_until_complete(run_main())
 
     def _open(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:
@@ -89,21 +89,21 @@ class Shell:
 
 
 async def platform(client: Client) -> None:
-    """The training example's queues, and no machines."""
-    for each in manifests(read_environment(ENVIRONMENT)):
+    """The queues of the training example, without nodes."""
+    for each in build_manifests(read_environment(ENVIRONMENT)):
         await client.create(each)
 
 
 async def with_machines(client: Client) -> None:
-    """The same with a pool of CPUs and two v4-32 slices."""
+    """The same with a pool of CPU nodes and two v4-32 slices."""
     from sliceworks import catalog
 
     await platform(client)
-    await create_nodes(client, Shape(pool="cpu-pool", machine="n1-standard-4"), 3)
+    await create_nodes(client, NodeShape(pool="cpu-pool", machine="n1-standard-4"), 3)
     shape = catalog.find("v4-32")
     left = shape.machine.allocatable()
     for number in range(2):
-        pool = Shape(
+        pool = NodeShape(
             f"tpu-node-pool-{number}",
             shape.machine.name,
             cpu=left["cpu"],
@@ -116,13 +116,13 @@ async def with_machines(client: Client) -> None:
 
 
 async def send(client: Client, example: str, **changes: str) -> Object:
-    """Submit an example, with other annotations on its pods, and let a minute pass."""
-    made = submissions.read(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset(TEAM)
+    """Submit an example with other annotations on its pods, and let a minute pass."""
+    made = submission.load(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset(TEAM)
     for each in made["spec"]["replicatedJobs"]:
         if each["name"] == "slice":
             metadata = each["template"]["spec"]["template"].setdefault("metadata", {})
-            told = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in changes.items()}
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), **told}
-    created = await client.create(made, resource=train_cluster.JOBSETS)
+            reported = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in changes.items()}
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **reported}
+    created = await client.create(made, resource=train_client.JOBSETS)
     await clock.sleep(60)
     return created

@@ -1,8 +1,8 @@
-"""Command lines with their recorded output, in files that a person can read, and runs of them on a cluster.
+"""Command lines with their recorded output in readable files, and runs of them on a cluster.
 
-A transcript holds notes (lines that start at the margin), commands (`  $ command`, continued by `  > line`) and what they printed
-(indented by two). A status other than 0 follows as `  [status]`. What changes from run to run is replaced by a word. With
-`SLICEWORKS_RECORD=1` a run on the real cluster rewrites the file and fails once, so that a person reads the difference.
+A transcript holds notes (lines that start at the margin), commands (`  $ command`, continued by `  > line`) and their output
+(indented by two). A status other than 0 follows as `  [status]`. What differs between runs is replaced by a placeholder. With
+`SLICEWORKS_RECORD=1` a run on the real cluster rewrites the file and fails once, so that a person reviews the diff.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 240
-# For commands that go on in the background: wait until something is so, and fail when it does not come.
+# For background commands: wait until a condition holds, and fail at a timeout.
 PRELUDE = """
 soon() {
   local end=$((SECONDS + 90))
@@ -29,7 +29,7 @@ soon() {
   done
 }
 """
-# Shorter than amounts such as 500m and limits such as 600s, which stay.
+# Shorter than quantities such as 500m and limits such as 600s, which stay.
 _AGE = r"((1[01]\d|\d{1,2})s|\d{1,2}m(\d{1,2}s)?|\dh(\d{1,2}m)?)"
 _RULES = tuple(
     (re.compile(pattern, re.MULTILINE), word)
@@ -40,7 +40,7 @@ _RULES = tuple(
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \+0000 UTC", "TIME"),
         (r'(resourceVersion"?): "\d+"', r'\1: "RV"'),
         (r"(Resource Version: +)\d+", r"\1RV"),
-        # What a client's own machinery says of a connection that it gives up depends on the moment.
+        # The messages of client-go about a closed connection depend on timing.
         (r"^[IWE]\d{4} .* reflector\.go:.*\n", ""),
         (r"^[IWE]\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ \S+\] ", "LOG "),
         (r"/\S*/kubectl-(edit-)?\d+\.yaml", "TEMPORARY"),
@@ -57,14 +57,14 @@ _RULES = tuple(
 
 @dataclass
 class Step:
-    """Notes, a command of one or more lines, and what it is known to print."""
+    """Notes, a command of one or more lines, and its expected output."""
 
     notes: list[str] = field(default_factory=list)
     command: list[str] = field(default_factory=list)
     output: list[str] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
-        """The step as it stands in the file."""
+        """The step as it is written in the file."""
         yield from self.notes
         for index, line in enumerate(self.command):
             yield f"  {'>' if index else '$'} {line}".rstrip()
@@ -98,7 +98,7 @@ def _move_blank_lines(step: Step) -> None:
 
 
 def play(path: Path, folder: Path, environment: Mapping[str, str], words: Mapping[str, str], *, recorder: bool) -> None:
-    """Run a transcript in `folder` and compare. `words` maps texts of this run to their stand-ins."""
+    """Run a transcript in `folder` and compare; `words` maps strings of this run to placeholders."""
     recording = recorder and os.environ.get("SLICEWORKS_RECORD") == "1"
     seen = []
     for step in read(path):
@@ -134,7 +134,7 @@ def _run(step: Step, folder: Path, environment: Mapping[str, str], words: Mappin
 
 
 def normalised(text: str, words: Mapping[str, str]) -> str:
-    """The text without what changes from run to run."""
+    """Replace what differs between runs."""
     for this, word in words.items():
         text = text.replace(this, word)
     for pattern, word in _RULES:

@@ -1,4 +1,4 @@
-"""One namespace of a cluster that works: makes objects, plays the kubelet by hand, and describes what became of them."""
+"""A namespace of a cluster with workload controllers: creates objects, acts as the kubelet, and summarizes the results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
-from tests.support.waiting import PATIENCE, eventually
+from tests.support.polling import PATIENCE, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _numbers = itertools.count()
 _AGAIN = {"Suspended", "Resumed", "SawCompletedJob", "FailedDaemonPod"}
-"""Reasons of what a controller says before it writes: one that has not heard yet of its last write says it again."""
+"""Reasons of events that a controller emits before it writes; with a stale cache it emits them again."""
 _SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=$|[ \",])")
 _PATHS = {
     "Pod": "/api/v1",
@@ -38,17 +38,18 @@ _PATHS = {
 
 
 def template(*, labels: Object | None = None, **spec: Any) -> Object:
-    """A pod template with one container; no node will ever run it."""
+    """A pod template with one container; no node runs it."""
     found: Object = {"spec": {"containers": [{"name": "main", "image": "example.com/app:1"}], **spec}}
     return {"metadata": {"labels": labels}, **found} if labels else found
 
 
-class Lab:
-    """A namespace, and hands to work in it."""
+class WorkloadHarness:
+    """A namespace with methods to create, update and observe objects in it."""
 
     def __init__(self, cluster: Cluster, ns: str) -> None:
         self.api, self.ns, self.real = cluster.api, ns, cluster.name == "real"
-        # Each case has its own: on a node that has been missing for 40 s, in however many cases, no pod is left alone.
+        # Unique for each test: the node lifecycle controller evicts pods from a node that has been missing for 40 s, even since an
+        # earlier test.
         self.nowhere = f"nowhere-{ns}"
         self.words: dict[str, str] = {self.nowhere: "nowhere", ns: "NS"}
 
@@ -81,7 +82,7 @@ class Lab:
         return sorted(found, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
 
     def pods(self, count: int | None = None, selector: str = "", **fields: Any) -> list[Object]:
-        """The pods of the namespace, once there are that many that are not being deleted."""
+        """Wait until the namespace has this many pods that are not being deleted."""
 
         def look() -> list[Object] | bool:
             found = [pod for pod in self.items("Pod", selector) if "deletionTimestamp" not in pod["metadata"]]
@@ -92,7 +93,7 @@ class Lab:
         return found if isinstance(found, list) else []
 
     def until(self, kind: str, name: str, look: Callable[[Object], Any], what: str = "", seconds: float = PATIENCE) -> Object:
-        """The object, once `look` likes it."""
+        """Wait until `look` accepts the object."""
 
         def seen() -> Object | None:
             found = self.get(kind, name)
@@ -109,7 +110,7 @@ class Lab:
         return self.until(kind, name, look, f"{kind} {name} to be {condition}={status}", seconds)
 
     def phase(self, pod: Object | str, phase: str, code: int | None = None, *, ready: bool = False, **status: Any) -> None:
-        """Say as a kubelet does what became of a pod."""
+        """Set a pod's phase and conditions, as a kubelet does."""
         name = pod if isinstance(pod, str) else pod["metadata"]["name"]
         now = eventually(lambda: self.get("Pod", name))["metadata"]["creationTimestamp"]
         body: Object = {"phase": phase, **status}
@@ -117,7 +118,7 @@ class Lab:
             ended = {"exitCode": code, "reason": "Error" if code else "Completed", "startedAt": now, "finishedAt": now}
             body["containerStatuses"] = [_container(state={"terminated": ended})]
         if phase != "Pending":
-            # One that ended is not ready any more: the real controllers look at this, not at the phase.
+            # A finished pod is not ready: the real controllers read this condition, not the phase.
             state = "True" if ready else "False"
             body["conditions"] = [{"type": "Ready", "status": state, "lastTransitionTime": now}, *status.get("conditions", ())]
         if phase == "Running":
@@ -125,16 +126,17 @@ class Lab:
         self.patch("Pod", name, {"status": body}, "/status")
 
     def all_ready(self, count: int, selector: str = "") -> list[Object]:
-        """Wait for so many pods and make them ready."""
+        """Wait for this many pods and make them ready."""
         found = self.pods(count, selector)
         for pod in found:
             self.phase(pod, "Running", ready=True)
         return found
 
-    def caught_up(self) -> None:
-        """Wait until the controllers know all pods as they are now: those come to them on a line of their own.
+    def wait_synced(self) -> None:
+        """Wait until the controllers know all pods: pods arrive on a separate watch.
 
-        A pod that is made last is counted last. It goes when the garbage collector knows it, and then that knows all the others.
+        A pod that is created last is counted last. The garbage collector deletes it after it knows it, and then it knows all
+        earlier pods.
         """
         home, mark = "/apis/apps/v1/namespaces/default/replicasets", f"mark-{self.ns}-{next(_numbers)}"
         labels = {"mark": mark}
@@ -143,10 +145,10 @@ class Lab:
         path, query = f"{home}/{mark}", {"labelSelector": f"mark={mark}"}
         eventually(lambda: self.api.get(path).ok(200).json["status"].get("replicas") == 1, what="controllers that know all pods")
         self.api.delete(path, {"propagationPolicy": "Background"}).ok()
-        eventually(lambda: not self.api.get("/api/v1/namespaces/default/pods", query).ok(200).names, what="its pod goes")
+        eventually(lambda: not self.api.get("/api/v1/namespaces/default/pods", query).ok(200).names, what="its pod is deleted")
 
     def allow_pods(self, most: int) -> str:
-        """A quota for pods, once the API server keeps to it, which hears of it on a line of its own: then it takes no Secret."""
+        """Create a quota for pods and wait until the API server enforces it: it then rejects a Secret."""
         quotas, hard = f"/api/v1/namespaces/{self.ns}/resourcequotas", {"pods": str(most), "count/secrets": "0"}
         self.api.post(quotas, {"metadata": {"name": "none"}, "spec": {"hard": hard}}).ok(201)
         secrets, probe = f"/api/v1/namespaces/{self.ns}/secrets", {"metadata": {"name": "probe"}}
@@ -154,12 +156,12 @@ class Lab:
         return f"{quotas}/none"
 
     def remove(self, pod: Object | str) -> None:
-        """End a pod that is being deleted, as a kubelet does."""
+        """Finish the deletion of a pod, as a kubelet does."""
         name = pod if isinstance(pod, str) else pod["metadata"]["name"]
         self.delete("Pod", name, gracePeriodSeconds=0)
 
     def events(self, kind: str, name: str, last: str = "", at_least: int = 1) -> list[Object]:
-        """What was told of an object, once a reason was seen so often."""
+        """The events of an object, once one with this reason was seen this often."""
 
         def look() -> list[Object] | None:
             query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
@@ -168,12 +170,14 @@ class Lab:
             return found if not last or seen >= at_least else None
 
         found = eventually(look, what=f"the event {last} on {kind} {name}")
-        told = [
+        reported = [
             {name: event.get(name) for name in ("type", "reason", "message")}
             | {"count": 1 if event["reason"] in _AGAIN else event["count"], "by": event["source"]["component"]}
             for event in found
         ]
-        return sorted(told, key=lambda event: (event["reason"], self._named(_SUFFIX.sub("", event["message"])), event["message"]))
+        return sorted(
+            reported, key=lambda event: (event["reason"], self._named(_SUFFIX.sub("", event["message"])), event["message"])
+        )
 
     def _named(self, text: str) -> str:
         for own, word in self.words.items():
@@ -181,7 +185,7 @@ class Lab:
         return text
 
     def settles(self, module: str, case: str, look: Callable[[], Any]) -> None:
-        """Compare with where the real cluster came to rest, once this one does."""
+        """Wait until the state equals the recorded final state of the real cluster."""
 
         def same() -> bool:
             self.check(module, case, look())
@@ -190,7 +194,7 @@ class Lab:
         eventually(same, what=case)
 
     def check(self, module: str, case: str, seen: Any) -> None:
-        """Compare with what the real cluster did."""
+        """Compare with the recording of the real cluster."""
         goldens.check(f"workloads_{module}", case, _plain(seen), real=self.real, words=self.words)
 
 
@@ -199,7 +203,7 @@ def _container(**fields: Any) -> Object:
 
 
 def _plain(value: Any) -> Any:
-    """The value without the random ends of names."""
+    """The value without the random suffixes of names."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -208,7 +212,7 @@ def _plain(value: Any) -> Any:
 
 
 def summary(pod: Object) -> Object:
-    """What matters of a pod that a controller made."""
+    """The relevant fields of a pod that a controller created."""
     metadata = pod["metadata"]
     owners = [{key: ref[key] for key in ("kind", "name", "controller")} for ref in metadata.get("ownerReferences", ())]
     return {

@@ -1,6 +1,6 @@
-"""TrainingJobs turned into JobSets: golden files to be read, and what must hold in them.
+"""TrainingJobs compiled to JobSets: golden files, and invariants.
 
-`SLICEWORKS_RECORD=1` rewrites the golden files and fails the run once, so that a person reads the difference.
+`SLICEWORKS_RECORD=1` rewrites the golden files and fails the run once, so that a person reviews the diff.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sliceworks.base import yamls
-from sliceworks.rehearsal import submissions
+from sliceworks.base import yaml_documents
 from sliceworks.specs import documents
 from sliceworks.specs.training import TrainingJob
-from sliceworks.training.compile import jobset
+from sliceworks.training import submission
+from sliceworks.training.jobset import build_jobset
 
 GOLDENS = Path(__file__).parent / "goldens"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "training-jobs"
@@ -42,7 +42,7 @@ JOBS = {
 
 def job(text: str, name: str = "train") -> TrainingJob:
     head = f"apiVersion: sliceworks.dev/v1alpha1\nkind: TrainingJob\nmetadata: {{name: {name}, labels: {{run: first}}}}\n"
-    [document] = yamls.load_all(
+    [document] = yaml_documents.load_all(
         f"{head}spec: {{{'' if 'queue: ' in text else 'queue: queue, '}image: 'train:1', {text}}}", "job.yaml"
     )
     found = documents.read(document)
@@ -51,7 +51,7 @@ def job(text: str, name: str = "train") -> TrainingJob:
 
 
 def workers(text: str) -> Any:
-    return jobset(job(text))["spec"]["replicatedJobs"][0]
+    return build_jobset(job(text))["spec"]["replicatedJobs"][0]
 
 
 def pod(text: str) -> Any:
@@ -60,15 +60,15 @@ def pod(text: str) -> Any:
 
 @pytest.mark.parametrize("case", JOBS)
 def test_golden(case: str) -> None:
-    path, made = GOLDENS / f"{case}.yaml", yamls.dump(jobset(job(JOBS[case]), namespace="team"))
+    path, created = GOLDENS / f"{case}.yaml", yaml_documents.dump(build_jobset(job(JOBS[case]), namespace="team"))
     if os.environ.get("SLICEWORKS_RECORD"):
         before = path.read_text() if path.exists() else ""
-        path.write_text(made)
-        assert before == made, f"{path.name} was rewritten: read the difference"
-    assert path.read_text() == made
+        path.write_text(created)
+        assert before == created, f"{path.name} was rewritten: read the difference"
+    assert path.read_text() == created
 
 
-def test_hosts_and_chips_are_the_catalogues() -> None:
+def test_hosts_and_chips_match_the_catalog() -> None:
     for kind, hosts, chips in (("v4-32", 4, "4"), ("v5litepod-8", 1, "8"), ("v5litepod-1", 1, "1"), ("v5p-8", 1, "4")):
         found = workers(f"slices: {{type: {kind}}}")["template"]["spec"]
         assert (found["parallelism"], found["completions"], found["backoffLimit"]) == (hosts, hosts, 0)
@@ -77,22 +77,22 @@ def test_hosts_and_chips_are_the_catalogues() -> None:
         assert set(resources["requests"]) == {"cpu", "memory", "google.com/tpu"}
 
 
-def test_only_slices_of_several_hosts_have_their_pools_alone() -> None:
-    jobs = {each["name"]: each for each in jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]}
+def test_only_multi_host_slices_have_exclusive_pools() -> None:
+    jobs = {each["name"]: each for each in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]}
     assert list(jobs["slice"]["template"]["metadata"]["annotations"].values()) == ["cloud.google.com/gke-nodepool"]
     assert "metadata" not in jobs["tensorboard"]["template"]
     assert "metadata" not in jobs["janitor"]["template"]
     assert "metadata" not in workers("slices: {type: v5litepod-8}")["template"]
 
 
-def test_two_kinds_of_machines_are_told_apart() -> None:
+def test_two_machine_types_have_different_selectors() -> None:
     assert pod("slices: {type: v5litepod-8}")["nodeSelector"]["cloud.google.com/gke-accelerator-count"] == "8"
     split = workers("slices: {type: v5litepod-8, chipsPerHost: 4}")["template"]["spec"]
     assert split["parallelism"] == 2
     assert split["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-accelerator-count"] == "4"
 
 
-def test_the_host_network_is_for_hosts_that_work_together() -> None:
+def test_host_network_is_for_multi_host_jobs() -> None:
     assert pod("slices: {type: v4-16}")["hostNetwork"] is True
     assert pod("slices: {type: v5litepod-8, count: 2}")["dnsPolicy"] == "ClusterFirstWithHostNet"
     for alone in ("v5litepod-8", "l4-1"):
@@ -100,23 +100,23 @@ def test_the_host_network_is_for_hosts_that_work_together() -> None:
 
 
 def test_nothing_runs_as_root() -> None:
-    for replicated in jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]:
+    for replicated in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]:
         found = replicated["template"]["spec"]["template"]["spec"]
         assert found["securityContext"]["runAsNonRoot"] is True
         assert all(each["securityContext"]["allowPrivilegeEscalation"] is False for each in found["containers"])
 
 
-def test_what_the_document_says_wins_over_what_is_told() -> None:
+def test_document_takes_precedence_over_defaults() -> None:
     env = pod("slices: {type: v4-32, count: 2}, env: {MEGASCALE_NUM_SLICES: '7'}")["containers"][0]["env"]
     assert [each["value"] for each in env if each["name"] == "MEGASCALE_NUM_SLICES"] == ["7"]
 
 
-def test_reserved_slices_are_asked_for_by_the_reservations_name() -> None:
+def test_reservation_is_selected_by_name() -> None:
     found = pod("slices: {type: v4-16, capacity: reservation, reservation: ours}")
     assert found["nodeSelector"]["cloud.google.com/reservation-name"] == "ours"
 
 
-def test_a_script_travels_with_the_job() -> None:
-    made = submissions.read(EXAMPLES / "hello-multi-slice.yaml").jobset()
-    command = made["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["command"]
+def test_script_is_embedded_in_the_job() -> None:
+    created = submission.load(EXAMPLES / "hello-multi-slice.yaml").jobset()
+    command = created["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][0]["command"]
     assert command == ["python3", "-c", (EXAMPLES / "hello.py").read_text()]

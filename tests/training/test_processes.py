@@ -1,4 +1,4 @@
-"""A job whose processes really run: its logs are followed through a restart, and a TensorBoard beside it shows what it wrote."""
+"""A job with real processes: its logs are followed through a restart, and a TensorBoard beside it serves its files."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.real.processes import free_port
 from tests.training.test_compile import job
-from tests.training.test_queues import HEAD, made
+from tests.training.test_queues import HEAD, build_queues
 
 from sliceworks import catalog
 from sliceworks.base import clock
-from sliceworks.cli.log_following import Following
-from sliceworks.cli.log_printing import Printer
-from sliceworks.cli.log_reading import Part
-from sliceworks.cli.train_cluster import JOBSETS, pods_of
-from sliceworks.cli.train_page import Found, page
+from sliceworks.cli.train_client import JOBSETS, list_pods
+from sliceworks.cli.train_description import JobDetails, describe_job
+from sliceworks.cli.train_log_stream import LogFollower, LogPrinter, LogWindow
 from sliceworks.kube.client import Client
-from sliceworks.training.choosing import Choice
-from sliceworks.training.compile import jobset
+from sliceworks.training.jobset import build_jobset
+from sliceworks.training.log_source import PodSelection
 from sliceworks.twin.cluster import Cluster
-from sliceworks.twin.nodes.shapes import Shape, create_nodes
+from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,14 +37,14 @@ CLAIM: Object = {
     "metadata": {"name": "runs", "namespace": TEAM},
     "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
 }
-# Fails once; the second time it leaves a file behind and stays until it is told to go.
+# Fails once; the second time it writes a file and runs until it is stopped.
 PROGRAM = """
 [ -e $DATA/seen ] || { touch $DATA/seen; echo first; exit 1; }
 echo second; echo 0.5 > $DATA/loss
 until [ -e $DATA/go ]; do sleep 0.1; done
 echo done
 """
-# Stands in for TensorBoard: shows a folder on a port.
+# Takes the place of TensorBoard: serves a folder on a port.
 BOARD = """#!/bin/sh
 for each in "$@"; do case $each in --logdir=*) folder=${each#*=};; --port=*) port=${each#*=};; esac; done
 exec python3 -m http.server --directory "$folder" "$port"
@@ -54,7 +52,7 @@ exec python3 -m http.server --directory "$folder" "$port"
 
 
 def with_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the twin's Python lie beside a program that is called tensorboard."""
+    """Put a program named tensorboard next to the twin's Python."""
     folder.mkdir()
     (folder / "tensorboard").write_text(BOARD)
     (folder / "tensorboard").chmod(0o755)
@@ -75,7 +73,7 @@ async def until(look: Callable[[], Any], what: str) -> Any:
 
 
 @pytest.mark.timeout(90)
-def test_logs_go_through_a_restart_and_a_board_shows_what_is_written(
+def test_logs_continue_after_restart_and_tensorboard_serves_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_board(tmp_path / "bin", monkeypatch)
@@ -88,11 +86,15 @@ def test_logs_go_through_a_restart_and_a_board_shows_what_is_written(
             client = Client(twin.transport(), namespace=TEAM)
             await ready(client)
             await client.create(CLAIM)
-            made = await client.create(jobset(job(text), namespace=TEAM, script=PROGRAM), resource=JOBSETS)
-            following = asyncio.create_task(Following(client, made, Choice(), Part(), Printer(one=True)).run())
+            jobset = await client.create(build_jobset(job(text), namespace=TEAM, script=PROGRAM), resource=JOBSETS)
+            following = asyncio.create_task(
+                LogFollower(client, jobset, PodSelection(), LogWindow(), LogPrinter(single_source=True)).run()
+            )
             await until((data / "loss").read_text, "the loss is written")
             seen: str = await until(lambda: fetch(f"http://127.0.0.1:{port}/loss"), "the board shows it")
-            shown = page(Found(await client.get(JOBSETS, "train", TEAM), None, await pods_of(client, "train", TEAM), []))
+            shown = describe_job(
+                JobDetails(await client.get(JOBSETS, "train", TEAM), None, await list_pods(client, "train", TEAM), [])
+            )
             (data / "go").touch()
             await asyncio.wait_for(following, 30)
             assert seen == "0.5\n"
@@ -100,8 +102,8 @@ def test_logs_go_through_a_restart_and_a_board_shows_what_is_written(
 
     shown = clock.run(main())
     assert f":{port}, or kubectl port-forward -n {TEAM} pod/train-tensorboard-0-0-" in shown
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("first\nsecond\ndone\n", "train begins again: attempt 1\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("first\nsecond\ndone\n", "train restarted: attempt 1\n")
 
 
 def fetch(url: str) -> str:
@@ -111,13 +113,13 @@ def fetch(url: str) -> str:
 
 
 async def ready(client: Client) -> None:
-    """Queues, a slice of one host, and a machine for helpers."""
+    """Queues, a slice of one host, and a node for helpers."""
     pools = HEAD.replace("v4-16, count: 4", "v4-8, count: 1").replace(", cheap: {type: v4-16, count: 2, spot: true}", "")
-    for each in made(pools + "  teams:\n    research: {queue: queue}\n"):
+    for each in build_queues(pools + "  teams:\n    research: {queue: queue}\n"):
         await client.create(each)
     shape = catalog.find("v4-8")
     left = shape.machine.allocatable()
-    slice_ = Shape(
+    slice_ = NodeShape(
         "slice",
         shape.machine.name,
         cpu=left["cpu"],
@@ -126,5 +128,5 @@ async def ready(client: Client) -> None:
         labels=shape.node_labels(),
         taints=tuple(shape.node_taints()),
     )
-    await create_nodes(client, Shape(pool="cpu", machine="n1-standard-4"), 1)
+    await create_nodes(client, NodeShape(pool="cpu", machine="n1-standard-4"), 1)
     await create_nodes(client, slice_, 1, first=10)

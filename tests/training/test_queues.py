@@ -1,16 +1,16 @@
-"""Queues from an environment's teams: what they look like, and that work submitted to them is admitted on a twin."""
+"""Queues of an environment's teams: their manifests, and admission on a twin."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sliceworks.base import clock
-from sliceworks.base.yamls import load_all
+from sliceworks.base.yaml_documents import load_all
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
-from sliceworks.training.queues import manifests
+from sliceworks.training.queues import build_manifests
 from sliceworks.twin.cluster import Cluster
 
 WORKLOAD = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads", True)
@@ -30,7 +30,7 @@ spec:
 ONE = (
     HEAD
     + """  teams:
-    research: {identity: trainer-sa, members: ['group:research@example.com'], mostJobs: 5}
+    research: {identity: trainer-sa, members: ['group:research@example.com'], maxJobs: 5}
     product: {queue: jobs}
 """
 )
@@ -44,11 +44,11 @@ COHORT = (
 )
 
 
-def made(text: str) -> list[dict[str, Any]]:
+def build_queues(text: str) -> list[dict[str, Any]]:
     [document] = load_all(text, "environment.yaml")
     found = documents.read(document)
     assert isinstance(found, Environment)
-    return manifests(found)
+    return build_manifests(found)
 
 
 def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
@@ -63,8 +63,8 @@ def quotas(queue: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def test_one_queue_has_all_chips_and_cpu_and_memory_too() -> None:
-    queue = named(made(ONE), "ClusterQueue")["slices"]
+def test_single_queue_has_all_chips_cpu_and_memory() -> None:
+    queue = named(build_queues(ONE), "ClusterQueue")["slices"]
     found = quotas(queue)
     assert found["v4-16"] == {"google.com/tpu": 32}
     assert found["v4-16-spot"] == {"google.com/tpu": 16}
@@ -72,19 +72,19 @@ def test_one_queue_has_all_chips_and_cpu_and_memory_too() -> None:
     assert int(found["machines"]["cpu"]) > 12 * 200
 
 
-def test_the_five_priorities_are_there() -> None:
-    found = {name: each["value"] for name, each in named(made(ONE), "WorkloadPriorityClass").items()}
+def test_five_priorities_exist() -> None:
+    found = {name: each["value"] for name, each in named(build_queues(ONE), "WorkloadPriorityClass").items()}
     assert found == {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
 
 
-def test_spot_slices_are_a_flavor_of_their_own() -> None:
-    found = named(made(ONE), "ResourceFlavor")["v4-16-spot"]["spec"]["nodeLabels"]
+def test_spot_slices_have_a_separate_flavor() -> None:
+    found = named(build_queues(ONE), "ResourceFlavor")["v4-16-spot"]["spec"]["nodeLabels"]
     assert found["cloud.google.com/gke-spot"] == "true"
     assert found["cloud.google.com/gke-tpu-topology"] == "2x2x2"
 
 
-def test_a_team_gets_a_namespace_an_account_a_queue_and_its_members() -> None:
-    objects = [each for each in made(ONE) if each["metadata"].get("namespace") == "research"]
+def test_team_has_namespace_account_queue_and_members() -> None:
+    objects = [each for each in build_queues(ONE) if each["metadata"].get("namespace") == "research"]
     kinds = ["ServiceAccount", "LocalQueue", "ResourceQuota", "Role", "RoleBinding", "RoleBinding"]
     assert [each["kind"] for each in objects] == kinds
     account = objects[0]["metadata"]
@@ -96,11 +96,11 @@ def test_a_team_gets_a_namespace_an_account_a_queue_and_its_members() -> None:
     }
 
 
-def test_members_may_submit_jobs_in_their_namespace_and_nowhere_else() -> None:
+def test_members_may_submit_only_in_their_namespace() -> None:
     async def main() -> dict[tuple[str, str, str], bool]:
         async with Cluster() as twin:
             client, found = Client(twin.transport()), {}
-            for each in made(ONE):
+            for each in build_queues(ONE):
                 await client.create(each)
             for namespace, resource, verb in (
                 ("research", "jobsets", "create"),
@@ -111,12 +111,12 @@ def test_members_may_submit_jobs_in_their_namespace_and_nowhere_else() -> None:
                 ("", "clusterqueues", "update"),
             ):
                 group = "jobset.x-k8s.io" if resource == "jobsets" else "kueue.x-k8s.io"
-                asked = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
+                request = {"namespace": namespace, "verb": verb, "group": group, "resource": resource}
                 review = {
                     "apiVersion": "authorization.k8s.io/v1",
                     "kind": "SubjectAccessReview",
                     "metadata": {},
-                    "spec": {"user": "ada@example.com", "groups": ["research@example.com"], "resourceAttributes": asked},
+                    "spec": {"user": "ada@example.com", "groups": ["research@example.com"], "resourceAttributes": request},
                 }
                 found[namespace, resource, verb] = (await client.create(review))["status"]["allowed"]
             return found
@@ -124,8 +124,8 @@ def test_members_may_submit_jobs_in_their_namespace_and_nowhere_else() -> None:
     assert list(clock.run(main(), virtual=True, seed=1).values()) == [True, True, False, False, True, False]
 
 
-def test_shares_and_what_is_left_make_up_everything() -> None:
-    queues = named(made(COHORT), "ClusterQueue")
+def test_shares_and_remainder_add_up() -> None:
+    queues = named(build_queues(COHORT), "ClusterQueue")
     chips = {name: quotas(queue)["v4-16"]["google.com/tpu"] for name, queue in queues.items()}
     assert chips == {"research": 16, "product": 8, "slices-rest": 8}
     spot = {name: quotas(queue)["v4-16-spot"]["google.com/tpu"] for name, queue in queues.items()}
@@ -146,15 +146,15 @@ def job(namespace: str, chips: int) -> dict[str, Any]:
     }
 
 
-def test_chips_that_are_lent_are_taken_back() -> None:
-    """One team has all chips, its own and lent ones; the other asks for its share of them, and gets it."""
+def test_lent_chips_are_reclaimed() -> None:
+    """One team uses all chips, its own and borrowed ones; the other requests its share and gets it."""
     alone = COHORT.replace(", cheap: {type: v4-16, count: 2, spot: true}", "")
     assert alone != COHORT
 
     async def main() -> dict[str, str]:
         async with Cluster() as twin:
             client = Client(twin.transport())
-            for each in made(alone):
+            for each in build_queues(alone):
                 await client.create(each)
             for name, namespace, chips in (
                 ("own", "research", 16),
@@ -174,16 +174,16 @@ def test_chips_that_are_lent_are_taken_back() -> None:
 
 
 def flavor(workload: dict[str, Any]) -> str:
-    """Of the chips that a workload has, if it has any."""
+    """The flavor of a workload's chips, or None."""
     [assigned] = (workload["status"].get("admission") or {}).get("podSetAssignments") or [{"flavors": {}}]
     return str(assigned["flavors"].get("google.com/tpu", ""))
 
 
-def test_work_is_admitted_within_shares_and_beyond_them() -> None:
+def test_jobs_are_admitted_within_shares_and_by_borrowing() -> None:
     async def main() -> list[dict[str, Any]]:
         async with Cluster() as twin:
             client = Client(twin.transport())
-            for each in made(COHORT):
+            for each in build_queues(COHORT):
                 await client.create(each)
             await client.create(job("research", 24))
             await client.create(job("product", 17))
@@ -194,5 +194,5 @@ def test_work_is_admitted_within_shares_and_beyond_them() -> None:
     admission = found["research"]["status"]["admission"]
     assert admission["clusterQueue"] == "research"
     assert admission["podSetAssignments"][0]["flavors"] == {"cpu": "machines", "google.com/tpu": "v4-16", "memory": "machines"}
-    # 8 of its own and 8 borrowed are the most that this team may have of any flavor.
+    # 8 of its own and 8 borrowed are the maximum of this team for any flavor.
     assert "admission" not in (found["product"].get("status") or {})

@@ -1,6 +1,6 @@
-"""As much of Apache Beam as Sax's tool for quantized checkpoints asks for, one step after the other in this process.
+"""The part of Apache Beam's API that Sax's quantization tool uses, run sequentially in this process.
 
-Beam itself does not go together with Paxml in one image. The tool puts a list of tasks through one function, and nothing else.
+Beam and Paxml cannot be installed in one image. The tool only maps one DoFn over a list of tasks.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
 
 
 class DoFn:
-    """A function with a state that is made once."""
+    """A function object with a setup step."""
 
     def setup(self) -> None:
-        """Make it."""
+        """Prepare the instance; called once before the first element."""
 
     def process(self, element: Any) -> Iterable[Any] | None:
-        """One element, and what becomes of it."""
+        """Process one element and return its results."""
         raise NotImplementedError
 
 
-class Elements:
-    """What has gone through all steps so far."""
+class PCollection:
+    """The results of all steps so far."""
 
-    def __init__(self, found: Iterable[Any] = ()) -> None:
-        self.found = list(found)
+    def __init__(self, elements: Iterable[Any] = ()) -> None:
+        self.elements = list(elements)
 
-    def __or__(self, step: Callable[[list[Any]], Iterable[Any]]) -> Elements:
-        return Elements(step(self.found))
+    def __or__(self, step: Callable[[list[Any]], Iterable[Any]]) -> PCollection:
+        return PCollection(step(self.elements))
 
 
-class Pipeline(Elements):
-    """The beginning of the steps."""
+class Pipeline(PCollection):
+    """An empty collection to start from."""
 
     def __init__(self, options: object = None) -> None:
         super().__init__()
@@ -46,15 +46,15 @@ class Pipeline(Elements):
 
 
 def Create(elements: Iterable[Any]) -> Callable[[list[Any]], Iterable[Any]]:  # noqa: N802 - Beam's name
-    """A step that begins with these."""
+    """Return a step that yields these elements."""
     return lambda _: elements
 
 
 def ParDo(function: DoFn) -> Callable[[list[Any]], Iterable[Any]]:  # noqa: N802 - Beam's name
-    """A step that does the same with each."""
+    """Return a step that applies a DoFn to each element."""
 
-    def each(elements: list[Any]) -> Iterable[Any]:
+    def process_all(elements: list[Any]) -> Iterable[Any]:
         function.setup()
-        return [made for element in elements for made in function.process(element) or ()]
+        return [result for element in elements for result in function.process(element) or ()]
 
-    return each
+    return process_all

@@ -2,9 +2,9 @@
 
     run(main())                      real time, on uvloop where it is installed
     run(main(), speed=60)            a minute passes in a second
-    run(main(), virtual=True)        time jumps to the next timer whenever nothing is ready; the same seed gives the same run
+    run(main(), virtual=True)        time jumps to the next timer whenever no task can run; one seed gives one result
 
-Code that runs on a loop asks `now()`, `timestamp()` and `sleep()` and cannot tell which clock it has.
+Code on a loop calls `now()`, `timestamp()` and `sleep()` and does not know which clock it runs on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop, check_speed, whole_seconds
+from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop, check_speed, format_rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 __all__ = [
     "ScaledLoop",
     "VirtualLoop",
-    "effort",
     "loop_time",
     "micro_timestamp",
     "new_loop",
     "now",
-    "of_the_machine",
-    "randomness",
+    "perf_counter",
+    "real_perf_counter",
+    "real_timestamp",
     "rfc3339",
     "rfc3339_micro",
+    "rng",
     "run",
+    "scale_real_seconds",
     "since",
     "sleep",
-    "stopwatch",
     "timestamp",
     "uid",
     "wait_until",
@@ -44,12 +45,12 @@ __all__ = [
 
 T = TypeVar("T")
 
-_system_randomness = random.Random()
-os.register_at_fork(after_in_child=_system_randomness.seed)
+_system_rng = random.Random()
+os.register_at_fork(after_in_child=_system_rng.seed)
 
-# The wall clock's last second and how it reads: most calls fall into the same one.
-_last_second = 0
-_last_text = "1970-01-01T00:00:00Z"
+# The timestamp of the current second: most calls fall into the same one.
+_cached_second = 0
+_cached_timestamp = "1970-01-01T00:00:00Z"
 
 
 def run(
@@ -60,7 +61,7 @@ def run(
     start: datetime | None = None,
     seed: int | None = None,
 ) -> T:
-    """Run a coroutine to its end on the loop that has the wanted clock."""
+    """Run a coroutine on a new loop with this clock and return its result."""
     with asyncio.Runner(loop_factory=lambda: new_loop(virtual=virtual, speed=speed, start=start, seed=seed)) as runner:
         return runner.run(main)
 
@@ -68,7 +69,7 @@ def run(
 def new_loop(
     *, virtual: bool = False, speed: float = 1.0, start: datetime | None = None, seed: int | None = None
 ) -> asyncio.AbstractEventLoop:
-    """A fresh loop with the wanted clock; the caller closes it."""
+    """A new event loop with this clock; the caller closes it."""
     if virtual:
         return VirtualLoop(start=start, seed=seed)
     check_speed(speed)
@@ -83,7 +84,7 @@ def new_loop(
 
 
 def now() -> datetime:
-    """The time in UTC, of the running loop's clock; the wall clock's where no loop runs."""
+    """The current UTC time on the running loop's clock, or the wall clock if no loop is running."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, TimedLoop):
         return loop.now()
@@ -91,96 +92,101 @@ def now() -> datetime:
 
 
 def timestamp() -> str:
-    """Now, as Kubernetes writes it: `2026-11-15T03:04:05Z`."""
+    """The current time as a `metav1.Time`: `2026-11-15T03:04:05Z`."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, TimedLoop):
         return loop.timestamp()
-    global _last_second, _last_text  # noqa: PLW0603 - a cache of one entry
+    global _cached_second, _cached_timestamp  # noqa: PLW0603 - a cache of one entry
     second = int(time.time())
-    if second != _last_second:
-        _last_text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
-        _last_second = second
-    return _last_text
+    if second != _cached_second:
+        _cached_timestamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
+        _cached_second = second
+    return _cached_timestamp
 
 
 def micro_timestamp() -> str:
-    """Now with microseconds, as leases and events have it: `2026-11-15T03:04:05.000678Z`."""
+    """The current time as a `metav1.MicroTime`, for leases and events: `2026-11-15T03:04:05.000678Z`."""
     return rfc3339_micro(now())
 
 
-def rfc3339(moment: datetime) -> str:
-    """A moment as Kubernetes writes `metav1.Time`."""
-    return whole_seconds(moment)
+def rfc3339(value: datetime) -> str:
+    """A time as a `metav1.Time`."""
+    return format_rfc3339(value)
 
 
-def rfc3339_micro(moment: datetime) -> str:
-    """A moment as Kubernetes writes `metav1.MicroTime`."""
-    return f"{moment.astimezone(UTC).isoformat(timespec='microseconds')[:26]}Z"
+def rfc3339_micro(value: datetime) -> str:
+    """A time as a `metav1.MicroTime`."""
+    return f"{value.astimezone(UTC).isoformat(timespec='microseconds')[:26]}Z"
 
 
-def parse(text: Any) -> datetime | None:
-    """A time as Kubernetes writes it; None where there is none, or something else."""
-    if not isinstance(text, str) or not text:
+def parse(value: Any) -> datetime | None:
+    """The time in a timestamp field; None if the field is empty, missing or not a timestamp."""
+    if not isinstance(value, str) or not value:
         return None
     try:
-        found = datetime.fromisoformat(text)
+        parsed = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def wait_until(true: Callable[[], bool], timeout: float, *, every: float = 0.02) -> bool:
-    """Look again and again, in real time and without a loop, until something outside has happened; False when it has not."""
+def wait_until(condition: Callable[[], bool], timeout: float, *, interval: float = 0.02) -> bool:
+    """Poll a condition in real time, without an event loop; False if it is not met within `timeout` seconds."""
     deadline = time.monotonic() + timeout
-    while not true():
+    while not condition():
         if time.monotonic() > deadline:
             return False
-        time.sleep(every)
+        time.sleep(interval)
     return True
 
 
 async def sleep(seconds: float) -> None:
-    """Wait on the running loop's clock."""
+    """Sleep on the running loop's clock."""
     await asyncio.sleep(seconds)
 
 
-def of_the_machine(seconds: float) -> float:
-    """How long the running loop's clock takes for so many seconds of the machine's: what is outside runs no faster than that."""
+def real_timestamp() -> str:
+    """The wall-clock time as a `metav1.Time`, whatever the running loop's clock shows: for the age of processes only."""
+    return rfc3339(datetime.now(UTC))
+
+
+def scale_real_seconds(seconds: float) -> float:
+    """Real seconds as seconds of the running loop's clock: for timeouts of processes and peers that run in real time."""
     loop = asyncio.get_running_loop()
     return seconds * loop.speed if isinstance(loop, ScaledLoop) else seconds
 
 
 def loop_time() -> float:
-    """Seconds on the running loop's clock: for differences only."""
+    """Seconds on the running loop's clock; only differences are meaningful."""
     return asyncio.get_running_loop().time()
 
 
-def effort() -> float:
-    """Seconds on the machine's own clock, to measure work by: differences only. It stands still where time is virtual, so that
-    how fast the machine is changes nothing there."""
+def perf_counter() -> float:
+    """Seconds on the system's performance counter, for measuring work. Constant in virtual time, so that results do not depend on
+    the speed of the machine."""
     return 0.0 if isinstance(asyncio._get_running_loop(), VirtualLoop) else time.perf_counter()
 
 
-def stopwatch() -> float:
-    """Seconds on the machine's own clock, whatever the loop's: to tell a person how long something took, and to decide nothing."""
+def real_perf_counter() -> float:
+    """Seconds on the system's performance counter, in virtual time too: for messages only, never for decisions."""
     return time.perf_counter()
 
 
-def since(moment: datetime) -> timedelta:
-    """How long ago a moment was."""
-    return now() - moment
+def since(start: datetime) -> timedelta:
+    """The time that has passed since `start`."""
+    return now() - start
 
 
-def randomness() -> random.Random:
-    """The source of chance: seeded by the run when time is virtual, the system's otherwise. Not for secrets."""
+def rng() -> random.Random:
+    """The random number generator: seeded by the run in virtual time, else by the system. Not for secrets."""
     loop = asyncio._get_running_loop()
     if isinstance(loop, VirtualLoop):
-        return loop.randomness
-    return _system_randomness
+        return loop.rng
+    return _system_rng
 
 
 def uid() -> str:
-    """A random UUID (version 4), as the API server gives each object."""
-    bits = randomness().getrandbits(128)
-    text = f"{(bits & ~(0xF << 76) & ~(0x3 << 62)) | (0x4 << 76) | (0x2 << 62):032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    """A random UUID (version 4), as in `metadata.uid`."""
+    bits = rng().getrandbits(128)
+    digits = f"{(bits & ~(0xF << 76) & ~(0x3 << 62)) | (0x4 << 76) | (0x2 << 62):032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -1,4 +1,4 @@
-"""Durations: Go's notation (`1h2m3.5s`) read and written, and the short ages that kubectl shows."""
+"""Go durations (`1h2m3.5s`), parsed and formatted, and the short ages that kubectl shows."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _NANOSECONDS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-_MOST = 2**63
-_piece = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
+_LIMIT = 2**63
+_component = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
 
-_DAY = 24
-_YEAR = 365 * 24
+_HOURS_PER_DAY = 24
+_HOURS_PER_YEAR = 365 * 24
 
 
 def parse(text: str) -> float:
-    """A Go duration in seconds; ValueError in Go's words when it is none."""
+    """A Go duration in seconds; ValueError with Go's message if it is invalid."""
     return parse_nanoseconds(text) / 1e9
 
 
@@ -34,22 +34,22 @@ def parse_nanoseconds(text: str) -> int:
     if rest == "0":
         return 0
     if not rest:
-        raise _wrong("invalid duration", text)
-    total, place = 0, 0
-    while place < len(rest):
-        found = _piece.match(rest, place)
-        if found is None or not (found[1] or found[2]):
-            raise _wrong("invalid duration", text)
-        if not found[3]:
-            raise _wrong("missing unit in duration", text)
-        if found[3] not in _NANOSECONDS:
-            raise _wrong(f"unknown unit {_quoted(found[3])} in duration", text)
-        total += int(Decimal(f"{found[1] or 0}.{found[2] or 0}") * _NANOSECONDS[found[3]])
-        place = found.end()
-        if total > _MOST:
-            raise _wrong("invalid duration", text)
-    if total == _MOST and sign > 0:
-        raise _wrong("invalid duration", text)
+        raise _error("invalid duration", text)
+    total, position = 0, 0
+    while position < len(rest):
+        match = _component.match(rest, position)
+        if match is None or not (match[1] or match[2]):
+            raise _error("invalid duration", text)
+        if not match[3]:
+            raise _error("missing unit in duration", text)
+        if match[3] not in _NANOSECONDS:
+            raise _error(f"unknown unit {_quote(match[3])} in duration", text)
+        total += int(Decimal(f"{match[1] or 0}.{match[2] or 0}") * _NANOSECONDS[match[3]])
+        position = match.end()
+        if total > _LIMIT:
+            raise _error("invalid duration", text)
+    if total == _LIMIT and sign > 0:
+        raise _error("invalid duration", text)
     return sign * total
 
 
@@ -68,14 +68,14 @@ def render_nanoseconds(total: int) -> str:
         return f"{sign}{_decimal(total, _NANOSECONDS[unit])}{unit}"
     minutes, rest = divmod(total, _NANOSECONDS["m"])
     hours, minutes = divmod(minutes, 60)
-    text = f"{_decimal(rest, _NANOSECONDS['s'])}s"
+    seconds = f"{_decimal(rest, _NANOSECONDS['s'])}s"
     if hours:
-        return f"{sign}{hours}h{minutes}m{text}"
-    return f"{sign}{minutes}m{text}" if minutes else sign + text
+        return f"{sign}{hours}h{minutes}m{seconds}"
+    return f"{sign}{minutes}m{seconds}" if minutes else sign + seconds
 
 
 def human(seconds: float) -> str:
-    """An age as kubectl shows it, two or three digits of it: `45s`, `5m30s`, `3d4h`, `2y21d`."""
+    """An age as kubectl shows it: `45s`, `5m30s`, `3d4h`, `2y21d`."""
     whole = _whole(seconds)
     if whole < 120:
         return _seconds(whole)
@@ -86,37 +86,37 @@ def human(seconds: float) -> str:
         return f"{minutes}m"
     if hours < 8:
         return _pair(hours, "h", minutes % 60, "m")
-    if hours < 2 * _DAY:
+    if hours < 2 * _HOURS_PER_DAY:
         return f"{hours}h"
-    if hours < 8 * _DAY:
-        return _pair(hours // _DAY, "d", hours % _DAY, "h")
-    if hours < 2 * _YEAR:
-        return f"{hours // _DAY}d"
-    if hours < 8 * _YEAR:
-        return _pair(hours // _YEAR, "y", hours // _DAY % 365, "d")
-    return f"{hours // _YEAR}y"
+    if hours < 8 * _HOURS_PER_DAY:
+        return _pair(hours // _HOURS_PER_DAY, "d", hours % _HOURS_PER_DAY, "h")
+    if hours < 2 * _HOURS_PER_YEAR:
+        return f"{hours // _HOURS_PER_DAY}d"
+    if hours < 8 * _HOURS_PER_YEAR:
+        return _pair(hours // _HOURS_PER_YEAR, "y", hours // _HOURS_PER_DAY % 365, "d")
+    return f"{hours // _HOURS_PER_YEAR}y"
 
 
 def short(seconds: float) -> str:
-    """An age in its largest unit alone: `45s`, `5m`, `3d`."""
+    """An age in its largest unit: `45s`, `5m`, `3d`."""
     whole = _whole(seconds)
     if whole < 60:
         return _seconds(whole)
     hours = whole // 3600
     if whole < 3600:
         return f"{whole // 60}m"
-    if hours < _DAY:
+    if hours < _HOURS_PER_DAY:
         return f"{hours}h"
-    return f"{hours // _DAY}d" if hours < _YEAR else f"{hours // _YEAR}y"
+    return f"{hours // _HOURS_PER_DAY}d" if hours < _HOURS_PER_YEAR else f"{hours // _HOURS_PER_YEAR}y"
 
 
 def _whole(seconds: float) -> int:
-    # The difference of two moments may miss a whole hour by a millionth of a second.
+    # The difference of two times may be a microsecond short of a whole hour.
     return int(round(seconds, 3))
 
 
 def _seconds(whole: int) -> str:
-    # Clocks of two machines differ a little: a second into the future is now.
+    # Clocks of two machines differ a little: one second into the future counts as now.
     return "<invalid>" if whole < -1 else f"{max(whole, 0)}s"
 
 
@@ -130,14 +130,14 @@ def _decimal(value: int, unit: int) -> str:
     return f"{whole}.{digits}" if rest else str(whole)
 
 
-def _wrong(reason: str, text: str) -> ValueError:
-    return ValueError(f"time: {reason} {_quoted(text)}")
+def _error(reason: str, text: str) -> ValueError:
+    return ValueError(f"time: {reason} {_quote(text)}")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(letter if " " <= letter < "\x7f" else _hexadecimal(letter) for letter in escaped) + '"'
+    return '"' + "".join(letter if " " <= letter < "\x7f" else _escape(letter) for letter in escaped) + '"'
 
 
-def _hexadecimal(letter: str) -> str:
+def _escape(letter: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in letter.encode("utf-8", "surrogatepass"))

@@ -1,13 +1,13 @@
 """Every error that Sliceworks raises on purpose, in one tree.
 
-    SliceworksError                exit 1: one line for a person, with a hint where there is one
-    ├── UsageError                 exit 2: the call itself is wrong
-    ├── InvalidDocument            a document that cannot be used; carries its place
-    ├── UnknownAccelerator         no type of slice, GPU or machine has this name; the hint names the closest
-    ├── WrongShape                 a topology, machine type or number of chips that does not fit the others
-    ├── TimedOut                   exit 3: it did not happen in time
-    ├── Unreachable                no answer from the other side: worth another try
-    ├── ApiError                   an answer of a Kubernetes API other than success; carries its Status
+    SliceworksError                exit 1: a one-line message, with a hint if there is one
+    ├── UsageError                 exit 2: invalid arguments or options
+    ├── InvalidDocument            an invalid document; carries its file and line
+    ├── UnknownAccelerator         unknown slice type, GPU or machine type; the hint names the closest match
+    ├── InvalidShape               topology, machine type and number of chips that do not match
+    ├── TimedOut                   exit 3: the deadline passed
+    ├── Unreachable                no response from a server; worth a retry
+    ├── ApiError                   an error response of a Kubernetes API; carries its Status
     │   ├── BadRequest             400
     │   ├── Unauthorized           401
     │   ├── Forbidden              403
@@ -25,19 +25,20 @@
     │   ├── InternalError          500
     │   ├── ServiceUnavailable     503
     │   └── ServerTimeout          504
-    └── CloudError                an answer of a Google API other than success; carries its code, status and reasons
-        ├── CloudInvalid           400: this request can never work
-        ├── FailedPrecondition     400: not while something else goes on; worth another try
+    └── CloudError                 an error response of a Google API; carries its code, status and reasons
+        ├── CloudInvalid           400: an invalid request
+        ├── FailedPrecondition     400: rejected in the current state; worth a retry
         ├── Unauthenticated        401
         ├── PermissionDenied       403
         ├── QuotaExceeded          403, 429
-        ├── ReservationExhausted   429: a reservation has no machines left
+        ├── ReservationExhausted   429: the reservation has no machines left
         ├── CloudNotFound          404
         ├── CloudAlreadyExists     409
         ├── TooManyOperations      429
-        └── CloudUnavailable       500 and above: worth another try
+        └── CloudUnavailable       500 and above: worth a retry
 
-The client raises the ApiError that a server's Status names; the twin's server answers with the Status of the one it raised.
+The client raises the ApiError that matches a server's Status; the twin's API server responds with the Status of the error it
+raised.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 
 class SliceworksError(Exception):
-    """The root: `str(error)` is one line for a person; `hint` says what to do about it."""
+    """The root: `str(error)` is a one-line message; `hint` says how to fix it."""
 
     exit_code: ClassVar[int] = 1
 
@@ -60,39 +61,39 @@ class SliceworksError(Exception):
 
 
 class UsageError(SliceworksError):
-    """The call itself is wrong."""
+    """Invalid arguments or options."""
 
     exit_code: ClassVar[int] = 2
 
 
 class InvalidDocument(SliceworksError):
-    """A document that cannot be used: `place` is `file:line` or the name of an object."""
+    """An invalid document: `place` is `file:line` or the name of an object, `problem` the message without it."""
 
     def __init__(self, message: str, *, place: str = "", hint: str = "") -> None:
         super().__init__(f"{place}: {message}" if place else message, hint=hint)
-        self.place = place
+        self.place, self.problem = place, message
 
 
 class UnknownAccelerator(SliceworksError):
-    """No type of slice, GPU or machine has this name: the hint names the closest."""
+    """Unknown slice type, GPU or machine type; the hint names the closest match."""
 
 
-class WrongShape(SliceworksError):
-    """A topology, a machine type or a number of chips that does not fit the others."""
+class InvalidShape(SliceworksError):
+    """Topology, machine type and number of chips that do not match."""
 
 
 class TimedOut(SliceworksError):
-    """It did not happen in time."""
+    """The deadline passed."""
 
     exit_code: ClassVar[int] = 3
 
 
 class Unreachable(SliceworksError):
-    """The other side gave no answer: worth another try."""
+    """No response from a server; worth a retry."""
 
 
 class ApiError(SliceworksError):
-    """An answer of a Kubernetes API other than success."""
+    """An error response of a Kubernetes API."""
 
     code: int = 500
     reason: str = "InternalError"
@@ -113,7 +114,7 @@ class ApiError(SliceworksError):
         self.details = dict(details) if details is not None else None
 
     def status(self) -> dict[str, Any]:
-        """The `metav1.Status` that says the same."""
+        """This error as a `metav1.Status`."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -131,7 +132,7 @@ class ApiError(SliceworksError):
 
     @property
     def retry_after(self) -> float | None:
-        """How long the server asks to wait before another try, in seconds."""
+        """Seconds to wait before a retry, if the server gave them."""
         seconds = (self.details or {}).get("retryAfterSeconds")
         return float(seconds) if seconds else None
 
@@ -143,9 +144,9 @@ class BadRequest(ApiError):
 class Unauthorized(ApiError):
     code, reason = 401, "Unauthorized"
 
-    def __init__(self, message: str, **more: Any) -> None:
-        super().__init__(message, **more)
-        self.hint = "your credentials are wrong or have expired: renew them"
+    def __init__(self, message: str, **fields: Any) -> None:
+        super().__init__(message, **fields)
+        self.hint = "your credentials are invalid or have expired; renew them"
 
 
 class Forbidden(ApiError):
@@ -213,17 +214,17 @@ _BY_CODE: dict[int, type[ApiError]] = {cls.code: cls for cls in reversed(ApiErro
 
 
 def from_status(code: int, status: Mapping[str, Any] | None) -> ApiError:
-    """The error that a server's answer names: by reason, else by code."""
+    """The error for a server's Status: by its reason, else by the HTTP code."""
     status = status or {}
     reason = str(status.get("reason") or "")
     cls = _BY_REASON.get(reason) or _BY_CODE.get(code) or ApiError
-    message = str(status.get("message") or f"the server answered {code}")
+    message = str(status.get("message") or f"the server returned HTTP {code}")
     details = status.get("details")
     return cls(message, code=code, reason=reason or None, details=details if isinstance(details, dict) else None)
 
 
 class CloudError(SliceworksError):
-    """An answer of a Google API other than success. `status` is Google's canonical word, `reasons` the codes in its details."""
+    """An error response of a Google API. `status` is the canonical code, `reasons` are the reason codes in its details."""
 
     code: int = 500
     status: str = "UNKNOWN"
@@ -289,3 +290,11 @@ class TooManyOperations(CloudError):
 class CloudUnavailable(CloudError):
     code, status = 503, "UNAVAILABLE"
     temporary: ClassVar[bool] = True
+
+
+def root_error(error: BaseException) -> BaseException:
+    """The error in a group that explains it: the first unexpected one, else the first. Any other error is returned as it is."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    roots = [root_error(inner) for inner in error.exceptions]
+    return next((root for root in roots if not isinstance(root, SliceworksError | OSError)), roots[0])

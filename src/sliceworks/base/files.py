@@ -1,30 +1,46 @@
-"""Files that are whole or not there: who reads one sees what it was or what it has become, never half of it."""
+"""Atomic file writes, and the home directory."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-PRIVATE = 0o600
-"""The mode of a file that nobody else may read."""
+PRIVATE_MODE = 0o600
+"""Readable and writable by the owner only."""
 
 
-def put(file: Path, data: bytes, *, mode: int | None = None, lasting: bool = False) -> None:
-    """Put a file in its place in one step, with this mode or the usual one. What is to be `lasting` is on the disk before that."""
-    beside = file.with_name(f".{file.name}.new")
-    beside.unlink(missing_ok=True)
+def write_atomic(file: Path, data: bytes, *, mode: int | None = None, fsync: bool = False) -> None:
+    """Write a file in one step: readers see the old or the new content. With `fsync`, the data is on disk before it is visible."""
+    temporary = file.with_name(f".{file.name}.new")
+    temporary.unlink(missing_ok=True)
     try:
-        with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode), "wb") as stream:
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode), "wb") as stream:
             if mode is not None:
                 os.fchmod(stream.fileno(), mode)
             stream.write(data)
-            if lasting:
+            if fsync:
                 stream.flush()
                 os.fsync(stream.fileno())
-        beside.replace(file)
+        temporary.replace(file)
+        if fsync:
+            _sync_directory(file.parent)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def _sync_directory(folder: Path) -> None:
+    """Make a rename durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def find_home() -> Path | None:
+    """The home directory; None for a user without one, as in containers that run with an arbitrary user ID."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

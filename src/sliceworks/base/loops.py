@@ -1,7 +1,7 @@
-"""asyncio loops whose time is not the machine's: sped up, or jumping from timer to timer.
+"""asyncio event loops with their own clock: scaled time, and virtual time that jumps from timer to timer.
 
-Both stand on the ordinary selector loop. A loop asks its selector to wait for sockets for so long; here that wait is shortened, or
-replaced by moving the clock.
+Both extend the selector loop. A loop waits in its selector until the next timer is due; here that wait is shortened, or replaced by
+moving the clock.
 """
 
 from __future__ import annotations
@@ -27,71 +27,71 @@ _RESOLUTION = 1e-6
 
 
 class TimedLoop(asyncio.SelectorEventLoop):
-    """A loop with a clock of its own: `time()` counts seconds from `start`."""
+    """A loop with its own clock: `time()` counts seconds from `start`."""
 
     def __init__(self, start: datetime) -> None:
         self.start = start.astimezone(UTC)
         super().__init__(_Selector(self._wait))
-        # Timers that lie within a microsecond fire together: float sums of long times need the room.
+        # Timers within one microsecond fire together: sums of floats are that inexact after a long run.
         self._clock_resolution = _RESOLUTION
-        # What was read last, and how it is written: much happens at one moment of virtual time.
-        self._read_at, self._moment, self._text = 0.0, self.start, whole_seconds(self.start)
+        # Cached, since many tasks run at the same virtual time.
+        self._cached_at, self._now, self._timestamp = 0.0, self.start, format_rfc3339(self.start)
 
     def now(self) -> datetime:
-        """The moment this loop's clock shows."""
-        self._read()
-        return self._moment
+        """The current time of this loop's clock."""
+        self._refresh()
+        return self._now
 
     def timestamp(self) -> str:
-        """The same moment as Kubernetes writes it."""
-        self._read()
-        return self._text
+        """The current time as a `metav1.Time`."""
+        self._refresh()
+        return self._timestamp
 
-    def _read(self) -> None:
+    def _refresh(self) -> None:
         seconds = self.time()
-        if seconds != self._read_at:
-            self._read_at, self._moment = seconds, self.start + timedelta(seconds=seconds)
-            self._text = whole_seconds(self._moment)
+        if seconds != self._cached_at:
+            self._cached_at, self._now = seconds, self.start + timedelta(seconds=seconds)
+            self._timestamp = format_rfc3339(self._now)
 
     def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
         raise NotImplementedError
 
 
 class VirtualLoop(TimedLoop):
-    """Time stands still while anything can run, and then jumps to the next timer. Deterministic for one seed.
+    """Virtual time: stands still while any task can run, then jumps to the next timer. Deterministic for one seed.
 
-    Work for threads runs at once, in the loop's own thread, so that it takes no virtual time and has one order. Sockets work, but
-    waiting for one lets time jump: use transports that stay in the process, or hold the clock meanwhile.
+    `run_in_executor` runs the function at once in the loop's own thread, so it takes no virtual time and has a fixed order. Sockets
+    work, but time jumps while a task waits for one: use in-process transports, or hold the clock.
     """
 
     def __init__(self, *, start: datetime | None = None, seed: int | None = None) -> None:
         self._elapsed = 0.0
         self._held_until: float | None = None
-        self._timers = 0
-        self.randomness = random.Random(0 if seed is None else seed)
+        self._timer_count = 0
+        self.rng = random.Random(0 if seed is None else seed)
         super().__init__(start or _VIRTUAL_START)
 
     def time(self) -> float:
         return self._elapsed
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Time stands still while something real is under way: sockets and threads are waited for, and chance is that of another
-        source, so that what they did, and in which order, leaves no trace in what comes after."""
-        chance, self._held_until = self.randomness, self._elapsed
-        self.randomness = random.Random(0)
+    def hold(self) -> Iterator[None]:
+        """Stop the clock while real I/O runs: sockets and threads are waited for. A separate random number generator is used
+        meanwhile, so that the order of I/O does not affect what follows."""
+        rng, self._held_until = self.rng, self._elapsed
+        self.rng = random.Random(0)
         try:
             yield
         finally:
-            self.randomness, self._held_until = chance, None
+            self.rng, self._held_until = rng, None
 
     @property
     def is_held(self) -> bool:
-        """Whether something real is under way."""
+        """Whether the clock is held."""
         return self._held_until is not None
 
-    def let_pass(self, seconds: float) -> None:
-        """Let so much time pass although it is held."""
+    def advance(self, seconds: float) -> None:
+        """Let the clock advance by up to this many seconds while it is held."""
         if self._held_until is not None:
             self._held_until = max(self._held_until, self._elapsed + seconds)
             self._write_to_self()
@@ -99,14 +99,14 @@ class VirtualLoop(TimedLoop):
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        """Set a timer; of those that are due at one moment, the one that was set first comes first."""
+        """Set a timer. Timers due at the same time fire in the order they were set."""
         self._check_closed()
         if self._elapsed < when < self._elapsed + _RESOLUTION:
-            # It would fire before its moment: who looks at the clock then and waits again would do so for ever.
+            # It would fire early, and a callback that checks the clock and waits again would loop forever.
             when = self._elapsed + _RESOLUTION
         timer = _Timer(when, callback, args, self, context)
-        self._timers += 1
-        timer.turn = self._timers
+        self._timer_count += 1
+        timer.sequence = self._timer_count
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True
         return timer
@@ -123,9 +123,9 @@ class VirtualLoop(TimedLoop):
         if self._held_until is not None:
             return self._wait_held(selector, timeout, self._held_until - self._elapsed)
         if timeout is None:
-            # Only the loop's own wake-up pipe is left: nothing can ever happen again.
+            # Only the loop's own self-pipe is registered: no event can ever arrive.
             if len(selector.get_map()) <= 1:
-                raise RuntimeError("every task waits for something that never comes")
+                raise RuntimeError("deadlock: every task is waiting and no timer is set")
             return selector.select(None)
         ready = selector.select(0)
         if not ready and timeout > 0:
@@ -151,7 +151,7 @@ class VirtualLoop(TimedLoop):
 
 
 class ScaledLoop(TimedLoop):
-    """Time runs `speed` times as fast as the machine's. While it runs the speed may be changed, time moved on, or stopped."""
+    """Time runs `speed` times as fast as real time. The speed can be changed, and time advanced or paused, while the loop runs."""
 
     def __init__(self, *, speed: float = 1.0, start: datetime | None = None) -> None:
         self._speed = speed
@@ -173,35 +173,35 @@ class ScaledLoop(TimedLoop):
         return self._base if self._paused else self._base + (time.monotonic() - self._origin) * self._speed
 
     def pause(self, paused: bool = True) -> None:
-        """Let time stand still, or run again. What waits for sockets goes on; timers wait. It can be moved on meanwhile."""
+        """Pause or resume the clock. While it is paused, sockets are served, timers wait, and `advance` still works."""
         self._rebase(0.0)
         self._paused = paused
         self._write_to_self()
 
     def set_speed(self, speed: float) -> None:
-        """Go on at another speed from this moment."""
+        """Change the speed from now on."""
         check_speed(speed)
         self._rebase(0.0)
         self._speed = speed
         self._write_to_self()
 
     def advance(self, seconds: float) -> None:
-        """Let time jump from timer to timer until so many seconds have passed: each fires at its own moment, none is waited for."""
+        """Jump from timer to timer until this many seconds have passed; each timer fires at its own time."""
         if seconds < 0:
-            raise ValueError("time does not run backwards")
+            raise ValueError(f"seconds: must not be negative, got {seconds}")
         self._until = max(self._until, self.time()) + seconds
         self._write_to_self()
 
     def _rebase(self, jump: float) -> None:
-        moment = time.monotonic()
-        self._base += jump if self._paused else (moment - self._origin) * self._speed + jump
-        self._origin = moment
+        real = time.monotonic()
+        self._base += jump if self._paused else (real - self._origin) * self._speed + jump
+        self._origin = real
 
     def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
         left = self._until - self.time()
         if left <= 0:
-            waits_for_time = self._paused and timeout != 0
-            return selector.select(None if timeout is None or waits_for_time else timeout / self._speed)
+            timers_wait = self._paused and timeout != 0
+            return selector.select(None if timeout is None or timers_wait else timeout / self._speed)
         ready = selector.select(0)
         if not ready:
             self._rebase(left if timeout is None else min(timeout, left))
@@ -213,23 +213,23 @@ class ScaledLoop(TimedLoop):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer that knows its turn. asyncio's own order of equal moments depends on every other timer that there is."""
+    """A timer with a sequence number: asyncio's own order of timers due at the same time depends on all other timers."""
 
-    __slots__ = ("turn",)
+    __slots__ = ("sequence",)
 
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, _Timer):
             return NotImplemented
-        return self._when < other._when or (self._when == other._when and self.turn < other.turn)
+        return self._when < other._when or (self._when == other._when and self.sequence < other.sequence)
 
     if TYPE_CHECKING:
-        turn: int
+        sequence: int
         _when: float
         _scheduled: bool
 
 
 class _Selector(selectors.BaseSelector):
-    """The system's selector, with the wait handed to the loop."""
+    """The system's selector; the loop decides how long to wait in it."""
 
     def __init__(self, wait: Callable[[selectors.BaseSelector, float | None], Ready]) -> None:
         self._real = selectors.DefaultSelector()
@@ -257,12 +257,12 @@ class _Selector(selectors.BaseSelector):
         return self._real.get_key(fileobj)
 
 
-def whole_seconds(moment: datetime) -> str:
-    """A moment as Kubernetes writes it: `2026-11-15T03:04:05Z`."""
-    return f"{moment.astimezone(UTC).isoformat(timespec='seconds')[:19]}Z"
+def format_rfc3339(value: datetime) -> str:
+    """A time as a `metav1.Time`: `2026-11-15T03:04:05Z`."""
+    return f"{value.astimezone(UTC).isoformat(timespec='seconds')[:19]}Z"
 
 
 def check_speed(speed: float) -> None:
-    """ValueError when time cannot run so fast. A loop that fails half made cannot be closed: this comes first."""
+    """Raise ValueError for an invalid speed. Call it before creating the loop: a half-initialized loop cannot be closed."""
     if not 0 < speed < float("inf"):
-        raise ValueError(f"a speed is a number above 0, not {speed}")
+        raise ValueError(f"speed: must be a finite number greater than 0, got {speed}")

@@ -1,27 +1,84 @@
-"""What the C library does with memory that is free again.
-
-It gives the end of its heap back at once and asks for it anew with the next large body: every page of it is then cleared by the
-kernel, which costs more than the body itself. A server that has handled many large bodies will handle more of them.
-"""
+"""Memory tuning of a process: Python's garbage collector and the C allocator."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
-_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_KEPT = 64 * 1024 * 1024
-_APART = 4 * 1024 * 1024
-"""What is larger than this is mapped apart from the heap and goes back as soon as it is free."""
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+_REDUCED_THRESHOLD = (20_000, 50, 100)
 
 
-def keep_freed() -> bool:
-    """Keep some of what was freed for what comes next; tells whether this C library can be told so."""
+@contextmanager
+def reduced_gc() -> Iterator[None]:
+    """Collect garbage rarely inside the block, and exempt the objects that exist now."""
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(*_REDUCED_THRESHOLD)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+
+
+def reduce_gc_until_exit() -> None:
+    """Like `reduced_gc` for the rest of the process; also skips the collection at interpreter shutdown."""
+    freeze_gc()
+    gc.set_threshold(*_REDUCED_THRESHOLD)
+    atexit.register(_disable_gc)
+
+
+def freeze_gc() -> None:
+    """Exempt the objects that exist now from garbage collection: for processes that loaded data they keep."""
+    gc.freeze()
+
+
+def collect_garbage() -> None:
+    """Run a full collection of objects that are not frozen: for long-running processes while they are idle."""
+    gc.collect()
+
+
+def call_without_gc(function: Callable[[A], R], argument: A) -> R:
+    """Call a function that only creates objects, with automatic garbage collection off meanwhile."""
+    if not gc.isenabled():
+        return function(argument)
+    gc.disable()
+    try:
+        return function(argument)
+    finally:
+        gc.enable()
+
+
+def _disable_gc() -> None:
+    gc.disable()
+    gc.freeze()
+
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
+_RETAINED_BYTES = 64 * 1024 * 1024
+_MMAP_BYTES = 4 * 1024 * 1024
+"""Larger blocks are mapped outside the heap and returned to the system when freed."""
+
+
+def retain_freed_memory() -> bool:
+    """Let the C allocator keep freed memory for reuse; False if the C library does not support it."""
     if not sys.platform.startswith("linux"):
         return False
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
-        tell = ctypes.CDLL(None).mallopt
-        return all([tell(_TRIM_THRESHOLD, _KEPT), tell(_MMAP_THRESHOLD, _APART), tell(_TOP_PAD, 1024 * 1024)])
+        mallopt = ctypes.CDLL(None).mallopt
+        settings = ((_M_TRIM_THRESHOLD, _RETAINED_BYTES), (_M_MMAP_THRESHOLD, _MMAP_BYTES), (_M_TOP_PAD, 1024 * 1024))
+        results = [mallopt(*setting) for setting in settings]
+        return all(results)
     return False

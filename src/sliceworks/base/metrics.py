@@ -1,4 +1,4 @@
-"""Numbers that a program counts, in the text that Prometheus reads."""
+"""Prometheus metrics: counters, gauges and histograms, rendered in the text format."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 Labels = tuple[str, ...]
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class About(NamedTuple):
-    """What a number is, for people."""
+class MetricDescription(NamedTuple):
+    """Name, type, help text and label names of a metric."""
 
     name: str
     kind: str
-    words: str
+    help: str
     labels: Labels
 
 
 class Metric(Protocol):
-    """Something with a name that can be written down."""
+    """A metric of any type."""
 
-    def about(self) -> About:
-        """What it is."""
-        ...
+    description: MetricDescription
 
-    def lines(self) -> Iterator[str]:
-        """How it reads now."""
+    def samples(self) -> Iterator[str]:
+        """The current samples, one line each."""
         ...
 
 
@@ -37,132 +35,112 @@ T = TypeVar("T", bound=Metric)
 
 
 class Registry:
-    """Everything one process counts."""
+    """The metrics of one process."""
 
     def __init__(self) -> None:
         self._metrics: list[Metric] = []
 
-    def counter(self, name: str, about: str, *labels: str) -> Counter:
-        """A number that only grows."""
-        return self._keep(Counter(name, about, labels))
+    def counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        """Register a counter."""
+        return self._register(Counter(MetricDescription(name, "counter", help_text, labels)))
 
-    def histogram(self, name: str, about: str, *labels: str, buckets: Sequence[float] = BUCKETS) -> Histogram:
-        """How often something took how long."""
-        return self._keep(Histogram(name, about, labels, buckets))
+    def histogram(self, name: str, help_text: str, *labels: str, buckets: Sequence[float] = DEFAULT_BUCKETS) -> Histogram:
+        """Register a histogram."""
+        return self._register(Histogram(MetricDescription(name, "histogram", help_text, labels), buckets))
 
-    def gauge(self, name: str, about: str, read: Callable[[], float]) -> None:
-        """A number that is asked for when it is read."""
-        self._keep(Gauge(name, about, read))
+    def gauge(self, name: str, help_text: str, read: Callable[[], float]) -> None:
+        """Register a gauge; `read` is called on every scrape."""
+        self._register(GaugeFunc(MetricDescription(name, "gauge", help_text, ()), lambda: {(): read()}))
 
-    def gauges(self, name: str, about: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
-        """A number for each value of a label, asked for when it is read."""
-        self._keep(Gauges(name, about, label, read))
+    def gauge_vec(self, name: str, help_text: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
+        """Register a gauge with one label; `read` is called on every scrape and returns the value for each label value."""
+        by_label = GaugeFunc(
+            MetricDescription(name, "gauge", help_text, (label,)),
+            lambda: {(value,): number for value, number in read().items()},
+        )
+        self._register(by_label)
 
-    def about(self) -> list[About]:
-        """What is counted here."""
-        return [metric.about() for metric in self._metrics]
+    def describe(self) -> list[MetricDescription]:
+        """The descriptions of all metrics, in the order of registration."""
+        return [metric.description for metric in self._metrics]
 
-    def text(self) -> str:
-        """All of it."""
-        return "".join(f"{line}\n" for metric in self._metrics for line in metric.lines())
+    def render(self) -> str:
+        """All metrics in Prometheus' text format."""
+        return "".join(f"{line}\n" for metric in self._metrics for line in _lines(metric))
 
-    def _keep(self, metric: T) -> T:
+    def _register(self, metric: T) -> T:
         self._metrics.append(metric)
         return metric
 
 
 class Counter:
-    """A number for each combination of labels."""
+    """A value that only grows, for each combination of label values."""
 
-    def __init__(self, name: str, about: str, labels: Labels) -> None:
-        self._name, self._about, self._labels = name, about, labels
-        self._values: dict[Labels, float] = {} if labels else {(): 0.0}
+    def __init__(self, description: MetricDescription) -> None:
+        self.description = description
+        self._values: dict[Labels, float] = {} if description.labels else {(): 0.0}
 
-    def add(self, *labels: str, by: float = 1.0) -> None:
-        """Count."""
+    def inc(self, *labels: str, by: float = 1.0) -> None:
+        """Increment the counter for these label values."""
         self._values[labels] = self._values.get(labels, 0.0) + by
 
-    def about(self) -> About:
-        """What it is."""
-        return About(self._name, "counter", self._about, self._labels)
-
-    def lines(self) -> Iterator[str]:
-        """How it reads now."""
-        yield from _head(self.about())
-        for labels, value in sorted(self._values.items()):
-            yield f"{self._name}{_pairs(self._labels, labels)} {_number(value)}"
+    def samples(self) -> Iterator[str]:
+        """The current samples, one line each."""
+        return _samples(self.description, self._values)
 
 
-class Gauge:
-    """One number, read when asked."""
+class GaugeFunc:
+    """A gauge whose values, by label values, are read on every scrape."""
 
-    def __init__(self, name: str, about: str, read: Callable[[], float]) -> None:
-        self._name, self._about, self._read = name, about, read
+    def __init__(self, description: MetricDescription, read: Callable[[], Mapping[Labels, float]]) -> None:
+        self.description = description
+        self._read = read
 
-    def about(self) -> About:
-        """What it is."""
-        return About(self._name, "gauge", self._about, ())
-
-    def lines(self) -> Iterator[str]:
-        """How it reads now."""
-        yield from _head(self.about())
-        yield f"{self._name} {_number(self._read())}"
-
-
-class Gauges:
-    """A number for each value of one label, read when asked."""
-
-    def __init__(self, name: str, about: str, label: str, read: Callable[[], Mapping[str, float]]) -> None:
-        self._name, self._about, self._label, self._read = name, about, label, read
-
-    def about(self) -> About:
-        """What it is."""
-        return About(self._name, "gauge", self._about, (self._label,))
-
-    def lines(self) -> Iterator[str]:
-        """How it reads now."""
-        yield from _head(self.about())
-        for value, number in sorted(self._read().items()):
-            yield f"{self._name}{_pairs((self._label,), (value,))} {_number(number)}"
+    def samples(self) -> Iterator[str]:
+        """The current samples, one line each."""
+        return _samples(self.description, self._read())
 
 
 class Histogram:
-    """Counts by upper bounds, for each combination of labels."""
+    """Observations counted by upper bound, for each combination of label values."""
 
-    def __init__(self, name: str, about: str, labels: Labels, buckets: Sequence[float]) -> None:
-        self._name, self._about, self._labels, self._bounds = name, about, labels, tuple(buckets)
+    def __init__(self, description: MetricDescription, buckets: Sequence[float]) -> None:
+        self.description, self._bounds = description, tuple(buckets)
         self._counts: dict[Labels, list[int]] = {}
         self._sums: dict[Labels, float] = {}
 
     def observe(self, value: float, *labels: str) -> None:
-        """It took so long."""
+        """Count one observation."""
         counts = self._counts.setdefault(labels, [0] * (len(self._bounds) + 1))
         counts[bisect_left(self._bounds, value)] += 1
         self._sums[labels] = self._sums.get(labels, 0.0) + value
 
-    def about(self) -> About:
-        """What it is."""
-        return About(self._name, "histogram", self._about, self._labels)
-
-    def lines(self) -> Iterator[str]:
-        """How it reads now."""
-        yield from _head(self.about())
+    def samples(self) -> Iterator[str]:
+        """The current samples, one line each."""
+        name, label_names = self.description.name, self.description.labels
         for labels, counts in sorted(self._counts.items()):
             total = 0
             for bound, count in zip((*map(_number, self._bounds), "+Inf"), counts, strict=True):
                 total += count
-                yield f"{self._name}_bucket{_pairs((*self._labels, 'le'), (*labels, bound))} {total}"
-            yield f"{self._name}_sum{_pairs(self._labels, labels)} {_number(self._sums[labels])}"
-            yield f"{self._name}_count{_pairs(self._labels, labels)} {total}"
+                yield f"{name}_bucket{_pairs((*label_names, 'le'), (*labels, bound))} {total}"
+            yield f"{name}_sum{_pairs(label_names, labels)} {_number(self._sums[labels])}"
+            yield f"{name}_count{_pairs(label_names, labels)} {total}"
 
 
-def _head(about: About) -> Iterator[str]:
-    yield f"# HELP {about.name} {about.words}"
-    yield f"# TYPE {about.name} {about.kind}"
+def _lines(metric: Metric) -> Iterator[str]:
+    name, kind, help_text, _ = metric.description
+    yield f"# HELP {name} {help_text}"
+    yield f"# TYPE {name} {kind}"
+    yield from metric.samples()
+
+
+def _samples(description: MetricDescription, values: Mapping[Labels, float]) -> Iterator[str]:
+    for labels, value in sorted(values.items()):
+        yield f"{description.name}{_pairs(description.labels, labels)} {_number(value)}"
 
 
 def _number(value: float) -> str:
-    """A number to its last digit: one that grows by ones must be seen to, however large it is."""
+    """A number with all digits, so that increments of large counters are visible."""
     exact = float(value)
     return str(int(exact)) if exact.is_integer() else repr(exact)
 

@@ -1,10 +1,10 @@
-"""What is going on, told to a person: on stderr, moving only on a terminal, silent when asked.
+"""Progress messages on stderr: a spinner on a terminal, plain lines in a log, nothing with --quiet.
 
-    with progress.working("Starting the twin") as step:
-        step("waiting for its first answer")
+    with progress.task("Starting the twin") as step:
+        step("waiting for the API server")
 
-On a terminal this is a spinner that leaves one line behind; in a pipe or a log it is that one line alone, or a line for each
-long step where the work is long. Data never goes this way.
+On a terminal this is a spinner that leaves one line behind. In a pipe or a log it is that line alone, or with `logged=True` also a
+line for each long step. Data goes to stdout, never here.
 """
 
 from __future__ import annotations
@@ -18,59 +18,60 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_PACE = 1.0  # seconds between two lines of a log
+_LOG_INTERVAL = 1.0  # seconds
 _quiet = False
 
 
 def set_quiet(quiet: bool) -> None:
-    """Say nothing from now on, but for errors."""
-    global _quiet  # noqa: PLW0603 - one switch for one process, set by the command line
+    """Suppress all messages but errors from now on."""
+    global _quiet  # noqa: PLW0603 - a setting of the process, set by the command line
     _quiet = quiet
 
 
 def is_quiet() -> bool:
-    """Whether nothing is to be said: what is only told need not be found out."""
+    """Whether messages are suppressed, so that callers can skip work done only for messages."""
     return _quiet
 
 
 def say(text: str) -> None:
-    """One line for a person."""
+    """Print one line on stderr unless --quiet is set."""
     if not _quiet:
         print(text, file=sys.stderr, flush=True)
 
 
 @contextmanager
-def working(title: str, *, logged: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show that something goes on; call what it yields with the step it has come to. If `logged`, a log has lines for them."""
-    began = time.monotonic()
+def task(title: str, *, logged: bool = False) -> Iterator[Callable[[str], None]]:
+    """Show that a task is running. Yields a function that reports the current step; with `logged`, steps are logged as lines
+    too."""
+    start = time.monotonic()
     if _quiet:
         yield lambda _step: None
         return
-    if not lively():
-        yield _logging(title) if logged else lambda _step: None
-        say(f"{title}: done in {_seconds(began)}")
+    if not is_interactive():
+        yield _step_logger(title) if logged else lambda _step: None
+        say(f"{title}: done in {_elapsed(start)}")
         return
     with _spinner(title) as show:
         yield show
-    say(f"{mark()} {title} {dim('(' + _seconds(began) + ')')}")
+    say(f"{check_mark()} {title} {dim('(' + _elapsed(start) + ')')}")
 
 
-def _logging(title: str) -> Callable[[str], None]:
-    """Steps that follow each other at once are passed over: a log is for those that somebody waits for."""
-    last, since = "", time.monotonic()
+def _step_logger(title: str) -> Callable[[str], None]:
+    """Logs at most one step per interval: short steps are skipped."""
+    last_step, last_time = "", time.monotonic()
 
-    def tell(step: str) -> None:
-        nonlocal last, since
-        if step != last and time.monotonic() - since >= _PACE:
+    def log_step(step: str) -> None:
+        nonlocal last_step, last_time
+        if step != last_step and time.monotonic() - last_time >= _LOG_INTERVAL:
             say(f"{title}: {step}")
-            last, since = step, time.monotonic()
+            last_step, last_time = step, time.monotonic()
 
-    return tell
+    return log_step
 
 
 @contextmanager
-def leaving(text: str) -> Iterator[None]:
-    """Say what stays as it is when somebody interrupts what goes on."""
+def on_interrupt(text: str) -> Iterator[None]:
+    """Print a message if the user interrupts the block: what is left running or unchanged."""
     import asyncio
 
     try:
@@ -80,23 +81,23 @@ def leaving(text: str) -> Iterator[None]:
         raise
 
 
-def lively(stream: object = None) -> bool:
-    """Whether a stream (stderr) is a terminal that may be drawn on."""
+def is_interactive(stream: object = None) -> bool:
+    """Whether a stream (default stderr) is a terminal that supports redrawing."""
     isatty = getattr(stream or sys.stderr, "isatty", None)
     return bool(isatty and isatty()) and os.environ.get("TERM") != "dumb"
 
 
-def coloured(stream: object = None) -> bool:
-    """Whether colours are wanted there: a terminal, and no NO_COLOR."""
-    return lively(stream) and not os.environ.get("NO_COLOR")
+def is_colored(stream: object = None) -> bool:
+    """Whether to use colors: on a terminal, unless NO_COLOR is set."""
+    return is_interactive(stream) and not os.environ.get("NO_COLOR")
 
 
-def mark() -> str:
-    return "\x1b[32m✓\x1b[0m" if coloured() else "✓"
+def check_mark() -> str:
+    return "\x1b[32m✓\x1b[0m" if is_colored() else "✓"
 
 
 def dim(text: str) -> str:
-    return f"\x1b[2m{text}\x1b[0m" if coloured() else text
+    return f"\x1b[2m{text}\x1b[0m" if is_colored() else text
 
 
 @contextmanager
@@ -109,5 +110,5 @@ def _spinner(title: str) -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(f"{escape(title)}: {escape(step)}")
 
 
-def _seconds(began: float) -> str:
-    return f"{time.monotonic() - began:.1f} s"
+def _elapsed(start: float) -> str:
+    return f"{time.monotonic() - start:.1f} s"

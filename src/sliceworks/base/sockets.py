@@ -1,4 +1,4 @@
-"""Sockets of servers and load generators: how many a process may hold, and how bytes get out without delay."""
+"""Sockets of servers and load generators: the limit of open files, and writes that bypass the event loop's buffering."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
 
-_MOST = 65_536
+_MAX_OPEN_FILES = 65_536
 
 
-def allow_many() -> None:
-    """Raise the limit of open files, often 1,024, as far as the system lets us."""
+def raise_open_files_limit() -> None:
+    """Raise the soft limit of open files (often 1,024) towards the hard limit."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST if hard == resource.RLIM_INFINITY else min(hard, _MOST)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = _MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
 
 
-def number_of(transport: asyncio.BaseTransport) -> int:
-    """The number of a transport's socket, for `put`; -1 where what is written must be encrypted first."""
-    plain = transport.get_extra_info("sslcontext") is None and transport.get_extra_info("socket")
-    return int(plain.fileno()) if plain else -1
+def find_fileno(transport: asyncio.BaseTransport) -> int:
+    """The file descriptor for `write_now`; -1 if the transport encrypts its data."""
+    sock = transport.get_extra_info("sslcontext") is None and transport.get_extra_info("socket")
+    return int(sock.fileno()) if sock else -1
 
 
-def put(transport: asyncio.WriteTransport, number: int, data: bytes | memoryview) -> None:
-    """Write at once, while uvloop would gather what is written until everything that came has been read.
+def write_now(transport: asyncio.WriteTransport, fileno: int, data: bytes | memoryview) -> None:
+    """Write directly to the socket: uvloop would buffer the data until it has handled all readable sockets.
 
-    The socket is the transport's own until that is closing. What does not fit, and what goes wrong, is left to the transport.
+    The transport writes what the socket does not accept, and handles errors.
     """
     if transport.is_closing():
         return
-    if number >= 0 and not transport.get_write_buffer_size():
+    if fileno >= 0 and not transport.get_write_buffer_size():
         try:
-            sent = os.write(number, data)
+            sent = os.write(fileno, data)
         except OSError:
             sent = 0
         if sent == len(data):
@@ -47,14 +47,14 @@ def put(transport: asyncio.WriteTransport, number: int, data: bytes | memoryview
     transport.write(data)
 
 
-def put_both(transport: asyncio.WriteTransport, number: int, head: bytes, body: bytes) -> None:
-    """The same for two pieces that are too long to be joined first."""
+def write_pair_now(transport: asyncio.WriteTransport, fileno: int, head: bytes, body: bytes) -> None:
+    """Write two buffers without joining them first."""
     if transport.is_closing():
         return
     sent = 0
-    if number >= 0 and not transport.get_write_buffer_size():
+    if fileno >= 0 and not transport.get_write_buffer_size():
         with contextlib.suppress(OSError):
-            sent = os.writev(number, (head, body))
+            sent = os.writev(fileno, (head, body))
     if sent < len(head):
         transport.writelines((head[sent:], body))
     elif sent < len(head) + len(body):

@@ -12,33 +12,41 @@ _GAP = "   "
 
 
 def render(columns: Sequence[str], rows: Iterable[Sequence[object]], *, header: bool = True) -> str:
-    """The table as text, each line ended; nothing at all when there is nothing to show."""
-    texts = [[cell(value) for value in row] for row in rows]
+    """The table, each line ended with a newline; empty if there are neither rows nor a header."""
+    cells = [[cell(value) for value in row] for row in rows]
     if header and columns:
-        texts.insert(0, [name.upper() for name in columns])
-    if not texts:
+        cells.insert(0, [name.upper() for name in columns])
+    if not cells:
         return ""
-    widths = [max(width(text) for text in column) for column in zip(*texts, strict=True)]
-    return "".join(_line(row, widths) + "\n" for row in texts)
+    widths = [max(width(text) for text in column) for column in zip(*cells, strict=True)]
+    return "".join(_line(row, widths) + "\n" for row in cells)
 
 
 def cell(value: object) -> str:
-    """One value in one line: what is missing is `<none>`, control characters are shown, not obeyed."""
+    """A value on one line: `<none>` if it is empty; control characters are escaped."""
     if value is None or value == "":
         return "<none>"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(cell(item) for item in value) or "<none>"
-    text = str(value)
-    return text if text.isprintable() else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return printable(str(value))
+
+
+def printable(text: str) -> str:
+    """A string whose control characters are escaped: a terminal would obey them, and show a line in another direction."""
+    if text.isprintable():
+        return text
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def width(text: str) -> int:
-    """The number of terminal cells a text takes."""
+    """The number of terminal columns that a string takes."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(letter) else 2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in text)
+    return sum(
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text
+    )
 
 
 def _line(row: Sequence[str], widths: Sequence[int]) -> str:

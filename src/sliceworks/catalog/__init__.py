@@ -1,12 +1,22 @@
-"""The accelerator catalogue: TPU and GPU types, machines and topologies, derived from a few rules.
+"""The accelerator catalog: TPU and GPU types, machine types, topologies, zones and prices.
 
-One source for everything that must agree about them: node pools, quotas, jobs and what the twin's cloud offers. `prices` and
-`zones` are dated data beside the rules.
+Node pools, quotas, jobs and the twin's cloud all read it. In reading order:
+
+- `labels`: labels, annotations, taints and condition types
+- `machine_types`: machine types, and what GKE leaves allocatable on a node
+- `tpus`: TPU generations, topologies and slices
+- `gpus`: GPUs and the machine types that have them
+- `lookup`: an accelerator or machine type by name, label or node selector
+- `availability`: zones that offer an accelerator, and the quotas that a machine uses
+- `gke_rules`: what Google Cloud refuses, and the conditions that a document or a request can show
+- `prices`: on-demand and spot prices per hour
+- `description`: an accelerator as plain data, and as a drawing for terminals
+- `data`: the dated YAML files behind `availability`, `gke_rules` and `prices`
 """
 
-from sliceworks.catalog.finding import Accelerator, find, gpu_for, machine, slice_for, slices, type_names
 from sliceworks.catalog.gpus import Gpu, GpuShape
-from sliceworks.catalog.machines import Machine
+from sliceworks.catalog.lookup import Accelerator, find, find_gpu, find_machine, find_slice, list_slices, list_type_names
+from sliceworks.catalog.machine_types import Machine
 from sliceworks.catalog.tpus import Generation, Placement, Slice
 
 __all__ = [
@@ -18,9 +28,9 @@ __all__ = [
     "Placement",
     "Slice",
     "find",
-    "gpu_for",
-    "machine",
-    "slice_for",
-    "slices",
-    "type_names",
+    "find_gpu",
+    "find_machine",
+    "find_slice",
+    "list_slices",
+    "list_type_names",
 ]

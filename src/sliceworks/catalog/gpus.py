@@ -1,7 +1,7 @@
 """GPU machines: types that come with GPUs, and N1 machines to which GPUs are attached.
 
-A shape's type name is the GPU and their number, `l4-1` or `h100-80gb-8`; where several machine types have as many it means the
-first here. The machine type itself is a name too.
+A type name is the GPU and the number of them: `l4-1`, `h100-80gb-8`. Where several machine types match, it means the first one
+listed here; the machine type's own name selects another.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from sliceworks.base.errors import WrongShape
-from sliceworks.catalog import cpus, labels
-from sliceworks.catalog.machines import Machine
+from sliceworks.base.errors import InvalidShape
+from sliceworks.catalog import labels, machine_types
+from sliceworks.catalog.machine_types import Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ DRIVERS = {
     "latest": "LATEST",
     "disabled": "INSTALLATION_DISABLED",
 }
-"""Which driver GKE installs: the word on the command line, and the container API's."""
+"""The driver that GKE installs: our value, and the container API's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,17 @@ class Gpu:
 
     name: str
     label: str  # the value of cloud.google.com/gke-accelerator
-    memory: int  # GiB in one
-    attached: tuple[tuple[int, int, float], ...] = ()  # where attached to N1: how many, to at most so many vCPUs and GiB
+    memory: int  # GiB per GPU
+    attached: tuple[tuple[int, int, float], ...] = ()  # if attached to N1: (GPUs, max vCPUs, max GiB)
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """What the GPUs of one machine reach those of another by."""
+    """The network between GPUs of different machines."""
 
     nics: int
     mtu: int
-    direct: str  # the kind of GPUDirect
+    direct: str  # GPUDirect variant
     strategy: str = ""
 
 
@@ -83,7 +83,7 @@ class GpuShape:
 
     @property
     def attached(self) -> bool:
-        """Whether the GPUs are attached to a machine type that comes without."""
+        """Whether the GPUs are attached to a machine type without built-in ones."""
         return self.machine.chips == 0
 
     @property
@@ -93,7 +93,7 @@ class GpuShape:
 
     @property
     def memory(self) -> int:
-        """GiB in all its GPUs."""
+        """GiB of all GPUs together."""
         return self.chips * self.gpu.memory
 
     @property
@@ -106,11 +106,11 @@ class GpuShape:
 
     @property
     def network(self) -> Network | None:
-        """The extra network between machines; None where there is only the ordinary one."""
+        """The additional network between machines, if any."""
         return NETWORKS.get(self.machine.name)
 
     def guest_accelerators(self, driver: str = "default") -> list[dict[str, object]]:
-        """The node pool's `accelerators`, with the driver that GKE shall install."""
+        """The node pool's `accelerators`, with the driver that GKE installs."""
         return [
             {
                 "acceleratorCount": str(self.chips),
@@ -120,11 +120,11 @@ class GpuShape:
         ]
 
     def node_labels(self) -> dict[str, str]:
-        """What GKE writes on the node, and a pod selects it by."""
+        """The labels that GKE sets on the node and that pods select."""
         return {labels.GPU_ACCELERATOR: self.gpu.label, labels.ACCELERATOR_COUNT: str(self.chips)}
 
     def node_taints(self) -> list[dict[str, str]]:
-        """What GKE keeps other pods away with."""
+        """The taints that GKE sets on the node."""
         return [labels.taint(labels.GPU)]
 
 
@@ -144,7 +144,7 @@ B200 = Gpu("b200", "nvidia-b200", 180)
 GB200 = Gpu("gb200", "nvidia-gb200", 186)
 
 GPUS = (T4, P4, V100, P100, L4, RTX_PRO_6000, A100_40, A100_80, H100, H100_MEGA, H200, B200, GB200)
-_ATTACHED_CPUS = 4  # vCPUs to each attached GPU, where nothing else is asked for
+_ATTACHED_CPUS = 4  # default vCPUs per attached GPU
 _PD = ("pd-standard", "pd-balanced", "pd-ssd")
 _PD_BALANCED = ("pd-balanced", "pd-ssd")
 _HYPERDISK = ("hyperdisk-balanced",)
@@ -162,8 +162,8 @@ NETWORKS = {
 }
 
 
-def _fixed() -> Iterator[GpuShape]:
-    """The machine types that come with GPUs. Of those with as many of one GPU the usual one is first."""
+def _builtin_shapes() -> Iterator[GpuShape]:
+    """Machine types with built-in GPUs; of several with the same GPUs, the default one first."""
     for cpu in (4, 8, 12, 16, 32):
         yield _shape(L4, Machine(f"g2-standard-{cpu}", cpu, 4 * cpu, 1, _PD_BALANCED))
     for count in (2, 4, 8):
@@ -189,48 +189,48 @@ def _shape(gpu: Gpu, machine: Machine) -> GpuShape:
 
 
 @lru_cache(maxsize=1)
-def machines() -> dict[str, GpuShape]:
-    """Every machine type that comes with GPUs, by name."""
-    return {shape.machine.name: shape for shape in _fixed()}
+def gpu_machines() -> dict[str, GpuShape]:
+    """Every machine type with built-in GPUs, by name."""
+    return {shape.machine.name: shape for shape in _builtin_shapes()}
 
 
 def shapes() -> Iterator[GpuShape]:
-    """Every shape: attached GPUs on their usual N1 type, then the machine types that come with GPUs."""
+    """Every shape: attached GPUs on their default N1 type, then machine types with built-in GPUs."""
     for gpu in GPUS:
         for count, _, _ in gpu.attached:
-            yield attached(gpu, count)
-    yield from machines().values()
+            yield attach_gpus(gpu, count)
+    yield from gpu_machines().values()
 
 
-def attached(gpu: Gpu, count: int, machine_name: str = "") -> GpuShape:
-    """So many GPUs on an N1 machine type; WrongShape where that many cannot be attached to it."""
+def attach_gpus(gpu: Gpu, count: int, machine_name: str = "") -> GpuShape:
+    """GPUs attached to an N1 machine type; raises InvalidShape if that is not offered."""
     limits = {number: (cpu, memory) for number, cpu, memory in gpu.attached}
     if count not in limits:
-        offered = ", ".join(map(str, limits)) or "none: they come with a machine type of their own"
-        raise WrongShape(f"{count} × {gpu.label} cannot be attached", hint=f"offered: {offered}")
+        offered = ", ".join(map(str, limits)) or "none; this GPU is built into its own machine types"
+        raise InvalidShape(f"{count} × {gpu.label} cannot be attached", hint=f"offered: {offered}")
     name = machine_name or f"n1-standard-{_ATTACHED_CPUS * count}"
-    machine = cpus.machines().get(name)
+    machine = machine_types.cpu_machines().get(name)
     if machine is None or machine.family != "n1":
-        raise WrongShape(f"{gpu.label} cannot be attached to {name}", hint="an N1 machine type, such as n1-standard-4")
+        raise InvalidShape(f"{gpu.label} cannot be attached to {name}", hint="use an N1 machine type, such as n1-standard-4")
     cpu, memory = limits[count]
     if machine.cpu > cpu or machine.memory > memory:
-        raise WrongShape(f"{count} × {gpu.label} cannot be attached to {name}", hint=f"at most {cpu} vCPUs and {memory:g} GiB")
+        raise InvalidShape(f"{count} × {gpu.label} cannot be attached to {name}", hint=f"at most {cpu} vCPUs and {memory:g} GiB")
     return GpuShape(gpu, machine, count)
 
 
-def by_label(label: str) -> Gpu | None:
-    """The GPU of this name or node label."""
+def find_by_label(label: str) -> Gpu | None:
+    """The GPU with this name or node label."""
     return next((gpu for gpu in GPUS if label in (gpu.label, gpu.name)), None)
 
 
 @lru_cache(maxsize=1)
 def _defaults() -> dict[str, GpuShape]:
-    found: dict[str, GpuShape] = {}
+    defaults: dict[str, GpuShape] = {}
     for shape in shapes():
-        found.setdefault(shape.type_name, shape)
-    return found
+        defaults.setdefault(shape.type_name, shape)
+    return defaults
 
 
-def by_type_name(name: str) -> GpuShape | None:
-    """The shape that a name such as `l4-1` means."""
+def find_by_type_name(name: str) -> GpuShape | None:
+    """The default shape of a type name such as `l4-1`."""
     return _defaults().get(name)

@@ -1,4 +1,4 @@
-"""Names on nodes, pods and JobSets that several rooms must spell alike: of GKE, of JobSet and Kueue, and our own."""
+"""Labels, annotations, taints and condition types of GKE, JobSet, Kueue and Sliceworks."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ GPU = "nvidia.com/gpu"
 GPU_ACCELERATOR = "cloud.google.com/gke-accelerator"
 
 ACCELERATOR_COUNT = "cloud.google.com/gke-accelerator-count"
-"""How many chips or GPUs one node has."""
+"""The number of chips or GPUs of a node."""
 NODE_POOL = "cloud.google.com/gke-nodepool"
 
 
 def taint(resource: str) -> dict[str, str]:
-    """The taint that keeps pods which do not ask for the resource away from its nodes."""
+    """The taint of nodes that have the resource."""
     return {"key": resource, "value": "present", "effect": "NoSchedule"}
 
 
-# Names by which the slice controller tells how a JobSet's slices stand, and by which pods say how they may be had.
+# Conditions, annotations and reasons of the slices controller.
 SLICE_READY = "sliceworks.dev/SliceReady"
-"""Condition of a pod that leads a slice."""
+"""Condition of the leader pod of a slice."""
 SLICES_READY = "sliceworks.dev/SlicesReady"
 """Condition of a JobSet."""
+RELEASED = "Released"
+"""Its reason after the node pools were deleted."""
 SLICES_CHECK = "sliceworks.dev/slices"
-"""The controller that an AdmissionCheck of Kueue names."""
+"""`controllerName` of the AdmissionCheck."""
 HELD_UNTIL = "slices.sliceworks.dev/held-until"
 CAPACITY = "slices.sliceworks.dev/capacity"
 ATTEMPTS = "slices.sliceworks.dev/attempts"
-SLICES_GIVEN_BACK = "SlicesGivenBack"
+SLICES_RELEASED = "SlicesGivenBack"
 CREATION_STARTED = "NodePoolCreationStarted"
 CREATION_FAILED = "NodePoolCreationFailed"
 POOL_JOBSET_NAME = "google.com/tpu-provisioner-jobset-name"
@@ -38,10 +40,21 @@ POOL_JOBSET_NAMESPACE = "google.com/tpu-provisioner-jobset-namespace"
 RESERVATION_NAME = "cloud.google.com/reservation-name"
 SPOT = "cloud.google.com/gke-spot"
 ZONE = "topology.kubernetes.io/zone"
+NODE_RUNTIME = "sliceworks.dev/node"
+"""On Nodes that a twin runs."""
+SIMULATED = "simulated"
+"""Value of NODE_RUNTIME for Nodes whose kubelet is simulated."""
 
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 """On Jobs and pods of a JobSet."""
 JOB_UID = "kueue.x-k8s.io/job-uid"
 """On the Workload of a JobSet."""
+MODEL_SERVICE = "sliceworks.dev/model-service"
+"""On the pods of a model service."""
 RUN_SECONDS = "sliceworks.dev/run-seconds"
-"""How long the containers of a pod are expected to run: a twin takes them to run for so long."""
+DEFAULT_RUN_SECONDS = 60.0  # of a Job's pods on simulated nodes without this annotation
+"""How long the containers of a pod run on a twin's simulated nodes."""
+READS, WRITES = "sliceworks.dev/reads", "sliceworks.dev/writes"
+"""Cloud Storage URLs, separated by commas, that a pod reads and writes on a twin's simulated nodes."""
+STORAGE_EXIT_CODE = "sliceworks.dev/storage-exit-code"
+"""Exit code of its containers if it may not, or if what it reads does not exist."""

@@ -1,4 +1,4 @@
-"""Declared types as protobuf descriptors, the only form in which the engine takes types with fields."""
+"""Declared types as protobuf descriptors, the only message types that the engine supports."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ _VALUE, _STRUCT, _LIST = (f".google.protobuf.{name}" for name in ("Value", "Stru
 _IMPORTS = (timestamp_pb2, duration_pb2, struct_pb2)
 
 
-def pool(declarations: Declarations) -> descriptor_pool.DescriptorPool:
+def build_pool(declarations: Declarations) -> descriptor_pool.DescriptorPool:
     """A pool with every declared message."""
-    made = descriptor_pool.DescriptorPool()
+    pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(name="types.proto", package=PACKAGE)
     for imported in _IMPORTS:
-        made.AddSerializedFile(imported.DESCRIPTOR.serialized_pb)
+        pool.AddSerializedFile(imported.DESCRIPTOR.serialized_pb)
         file.dependency.append(imported.DESCRIPTOR.name)
     for message in declarations.messages.values():
         _add_message(file, message)
-    made.AddSerializedFile(file.SerializeToString())
-    return made
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool
 
 
 def _add_message(file: Any, message: Message) -> None:
-    described = file.message_type.add(name=message.name.removeprefix(f"{PACKAGE}."))
-    # Fields whose names differ only in their underscores are fine: nothing is ever read from JSON through these types.
-    described.options.deprecated_legacy_json_field_conflicts = True
+    descriptor = file.message_type.add(name=message.name.removeprefix(f"{PACKAGE}."))
+    # JSON names may collide (`a_b`, `aB`): nothing is parsed from JSON through these types.
+    descriptor.options.deprecated_legacy_json_field_conflicts = True
     entries: set[str] = set()
     for name, kind in message.fields.items():
         if kind.kind == "map" and not _nested(kind.element) and _entry_name(name) not in entries:
             entries.add(_entry_name(name))
-            _add_map(described, message.name, name, kind.element)
+            _add_map(descriptor, message.name, name, kind.element)
         elif kind.kind == "list" and not _nested(kind.element):
-            _add_field(described, name, _Field.LABEL_REPEATED, kind.element)
+            _add_field(descriptor, name, _Field.LABEL_REPEATED, kind.element)
         else:
-            _add_field(described, name, _Field.LABEL_OPTIONAL, kind)
+            _add_field(descriptor, name, _Field.LABEL_OPTIONAL, kind)
 
 
 def _nested(element: CelType | None) -> bool:
-    """Whether it is a list or map inside a list or map, which descriptors cannot express: they are checked when they run."""
+    """Whether the element is itself a list or map: descriptors cannot express it, so it is checked at run time."""
     return element is None or element.kind in ("list", "map")
 
 
-def _add_field(described: Any, name: str, label: Any, kind: CelType | None) -> None:
-    number = len(described.field) + 1
-    field = described.field.add(name=name, number=number, label=label, json_name=f"f{number}")
+def _add_field(descriptor: Any, name: str, label: Any, kind: CelType | None) -> None:
+    number = len(descriptor.field) + 1
+    field = descriptor.field.add(name=name, number=number, label=label, json_name=f"f{number}")
     if kind is not None and kind.kind in _SCALARS:
         field.type = _SCALARS[kind.kind]
     else:
@@ -73,15 +73,15 @@ def _message_name(kind: CelType | None) -> str:
     return {"list": _LIST, "map": _STRUCT}.get(kind.kind) or f".{kind.message}"
 
 
-def _add_map(described: Any, owner: str, name: str, element: CelType | None) -> None:
-    entry = described.nested_type.add(name=_entry_name(name))
+def _add_map(descriptor: Any, owner: str, name: str, element: CelType | None) -> None:
+    entry = descriptor.nested_type.add(name=_entry_name(name))
     entry.options.map_entry = True
     _add_field(entry, "key", _Field.LABEL_OPTIONAL, STRING)
     _add_field(entry, "value", _Field.LABEL_OPTIONAL, element)
     for field, json_name in zip(entry.field, ("key", "value"), strict=True):
         field.json_name = json_name
-    number = len(described.field) + 1
-    described.field.add(
+    number = len(descriptor.field) + 1
+    descriptor.field.add(
         name=name,
         number=number,
         json_name=f"f{number}",
@@ -92,5 +92,5 @@ def _add_map(described: Any, owner: str, name: str, element: CelType | None) -> 
 
 
 def _entry_name(field: str) -> str:
-    """The name that protobuf demands of the entries of a map field."""
+    """The entry message name that protobuf requires for a map field."""
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"

@@ -1,6 +1,6 @@
-"""Which libraries expressions may use, as configuration of the engine: once for checking types, once for running.
+"""Function libraries of an expression, as engine configuration for type checking and for evaluation.
 
-Expressions are checked where every type is known and run where none is: there, plain dicts and lists are the values.
+Expressions are checked with full types and evaluated without types, on plain dicts and lists.
 """
 
 from __future__ import annotations
@@ -9,23 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.cel import equality, ordering
-from sliceworks.cel.engine import engine
-from sliceworks.cel.libraries import (
-    addresses,
-    conditions,
-    formats,
-    graphs,
-    lists,
-    maps,
-    order,
-    patterns,
-    quantities,
-    standard,
-    urls,
-    versions,
-)
-from sliceworks.cel.libraries.functions import top_level
+from sliceworks.cel import ast_transform
+from sliceworks.cel.engine import load_engine
+from sliceworks.cel.libraries import addresses, aggregates, formats, kro, quantities, regex, semver, standard, urls
+from sliceworks.cel.libraries.functions import split_types
 from sliceworks.cel.types import DYN
 from sliceworks.cel.values import to_engine
 
@@ -35,7 +22,7 @@ if TYPE_CHECKING:
     from sliceworks.cel.libraries.functions import Function
     from sliceworks.cel.types import CelType
 
-_KINDS = {
+_ENGINE_TYPES = {
     "bool": "BOOL",
     "int": "INT",
     "uint": "UINT",
@@ -55,44 +42,44 @@ _RUN_EXTENSIONS = ("optional", "lists", "sets", "strings", "encoders")
 
 @dataclass(frozen=True, eq=False)
 class Dialect:
-    """A choice of libraries. `checked` functions may be called; `run_only` ones stand in for calls that were rewritten."""
+    """A set of libraries. Expressions may call `checked` functions; `run_only` functions implement rewritten calls."""
 
     checked: tuple[Function, ...]
     run_only: tuple[Function, ...]
     extensions: tuple[str, ...] = _CHECKED_EXTENSIONS
 
     def checker(self, pool: Any, variables: Mapping[str, CelType], optional: Mapping[str, CelType]) -> Any:
-        """An environment that checks types. Only the engine's configuration can declare `optional` variables, and takes longer."""
-        cel = engine()
-        config = cel.NewEnvConfigFromYaml(self._checked_text + _optional_variables(optional)) if optional else self._configuration
+        """An environment for type checking. `optional` variables require the engine's slower YAML configuration."""
+        cel = load_engine()
+        config = cel.NewEnvConfigFromYaml(self._checked_config + _optional_variables(optional)) if optional else self._base_config
         return cel.NewEnv(pool, config=config, variables={name: _engine_type(cel, kind) for name, kind in variables.items()})
 
     @cached_property
-    def _configuration(self) -> Any:
-        return engine().NewEnvConfigFromYaml(self._checked_text)
+    def _base_config(self) -> Any:
+        return load_engine().NewEnvConfigFromYaml(self._checked_config)
 
     @cached_property
-    def _checked_text(self) -> str:
+    def _checked_config(self) -> str:
         by_name: dict[str, list[Function]] = {}
         for function in self.checked:
             by_name.setdefault(function.name, []).append(function)
         replaced = "stdlib:\n  exclude_functions:\n" + "".join(f'    - name: "{name}"\n' for name in standard.REPLACED)
-        functions = "".join(_declared(name, overloads) for name, overloads in by_name.items())
+        functions = "".join(_declare_function(name, overloads) for name, overloads in by_name.items())
         return _extensions(self.extensions) + replaced + "functions:\n" + functions
 
     @cached_property
     def runtime(self) -> Any:
-        """The environment in which checked expressions run."""
-        cel = engine()
+        """An environment for evaluation of checked expressions."""
+        cel = load_engine()
         overloads: dict[tuple[str, bool], dict[tuple[str, ...], Callable[..., Any]]] = {}
         for function in (*self.checked, *self.run_only):
             if function.run is not None:
-                found = overloads.setdefault((function.name, function.member), {})
-                for kinds in _kinds(function.parameters):
-                    found.setdefault(kinds, function.run)
+                implementations = overloads.setdefault((function.name, function.member), {})
+                for kinds in _runtime_signatures(function.parameters):
+                    implementations.setdefault(kinds, function.run)
         declared = [
-            cel.FunctionDecl(name, [_overload(cel, name, kinds, member, run) for kinds, run in found.items()])
-            for (name, member), found in overloads.items()
+            cel.FunctionDecl(name, [_overload(cel, name, kinds, member, run) for kinds, run in implementations.items()])
+            for (name, member), implementations in overloads.items()
         ]
         return cel.NewEnv(config=cel.NewEnvConfigFromYaml(_extensions(_RUN_EXTENSIONS)), functions=declared)
 
@@ -113,40 +100,43 @@ def _engine_type(cel: Any, kind: CelType) -> Any:
         return cel.Type.Map(cel.Type.STRING, _engine_type(cel, kind.element or DYN))
     if kind.kind == "message":
         return cel.Type(kind.message)
-    if kind.kind == "dyn" or kind.kind in _KINDS:
-        return getattr(cel.Type, _KINDS.get(kind.kind, "DYN"))
+    if kind.kind == "dyn" or kind.kind in _ENGINE_TYPES:
+        return getattr(cel.Type, _ENGINE_TYPES.get(kind.kind, "DYN"))
     return cel.Type(kind.kind)
 
 
-def _declared(name: str, overloads: Iterable[Function]) -> str:
-    texts = (f'      - id: "{one.id}"\n{_taken(one)}        return: "{one.result}"\n' for one in overloads)
-    return f'  - name: "{name}"\n    overloads:\n' + "".join(texts)
+def _declare_function(name: str, overloads: Iterable[Function]) -> str:
+    declarations = (
+        f'      - id: "{overload.id}"\n{_declare_parameters(overload)}        return: "{overload.result}"\n'
+        for overload in overloads
+    )
+    return f'  - name: "{name}"\n    overloads:\n' + "".join(declarations)
 
 
-def _taken(function: Function) -> str:
-    if not function.name.isidentifier():  # a signature cannot name operators or functions in a namespace
+def _declare_parameters(function: Function) -> str:
+    if not function.name.isidentifier():  # signatures support neither operators nor namespaced functions
         arguments = "".join(_argument(kind, "          ") for kind in function.parameters)
         return "        args:\n" + arguments if arguments else ""
     return f'        signature: "{function.signature}"\n'
 
 
 def _argument(kind: str, indent: str) -> str:
-    """A type with its parameters written out; `~A` is itself a parameter."""
+    """A type expression with type parameters; `~A` is a parameter."""
     name, _, inner = kind.removesuffix(">").partition("<")
     if name.startswith("~"):
         return f'{indent}- type_name: "{name[1:]}"\n{indent}  is_type_param: true\n'
-    below = "".join(_argument(part, indent + "    ") for part in top_level(inner) if part)
+    below = "".join(_argument(part, indent + "    ") for part in split_types(inner) if part)
     return f'{indent}- type_name: "{name}"\n' + (f"{indent}  params:\n{below}" if below else "")
 
 
-def _kinds(parameters: list[str]) -> list[tuple[str, ...]]:
-    """The kinds of values that an overload takes when it runs: any where the type is a parameter, a map where it is opaque."""
-    found: list[tuple[str, ...]] = [()]
+def _runtime_signatures(parameters: list[str]) -> list[tuple[str, ...]]:
+    """Run-time argument types of an overload: `dyn` for a type parameter, a map for an opaque type."""
+    signatures: list[tuple[str, ...]] = [()]
     for parameter in parameters:
         name = parameter.partition("<")[0]
-        options = list(_KINDS.values()) if name.startswith("~") else [_KINDS.get(name, "MAP")]
-        found = [(*one, option) for one in found for option in options]
-    return found
+        options = list(_ENGINE_TYPES.values()) if name.startswith("~") else [_ENGINE_TYPES.get(name, "MAP")]
+        signatures = [(*signature, option) for signature in signatures for option in options]
+    return signatures
 
 
 def _overload(cel: Any, name: str, kinds: tuple[str, ...], member: bool, run: Callable[..., Any]) -> Any:
@@ -155,17 +145,30 @@ def _overload(cel: Any, name: str, kinds: tuple[str, ...], member: bool, run: Ca
     return cel.Overload(identity, cel.Type.DYN, parameters, is_member=member, impl=lambda *values: to_engine(run(*values)))
 
 
-_LIBRARIES = (standard, lists, patterns, urls, quantities, versions, order, addresses, formats)
-KUBERNETES = Dialect(
-    tuple(function for library in _LIBRARIES for function in library.FUNCTIONS),
-    (*lists.RUN_ONLY, *maps.RUN_ONLY, *equality.RUN_ONLY),
+_COMMON = (
+    *aggregates.FUNCTIONS,
+    *regex.FUNCTIONS,
+    *urls.FUNCTIONS,
+    *quantities.FUNCTIONS,
+    *semver.FUNCTIONS,
+    *standard.ORDER_FUNCTIONS,
+    *addresses.FUNCTIONS,
 )
-"""What rules in custom resource definitions may use."""
+KUBERNETES = Dialect(
+    (*standard.FUNCTIONS, *_COMMON, *formats.FUNCTIONS),
+    (*aggregates.LIST_RUN_ONLY, *aggregates.MAP_FUNCTIONS, *ast_transform.LIST_TYPE_FUNCTIONS),
+)
+"""For validation rules in CustomResourceDefinitions."""
 
-_GRAPH_LIBRARIES = (lists, patterns, urls, quantities, versions, order, addresses, graphs, conditions)
-GRAPHS = Dialect(
-    (*standard.GRAPH_FUNCTIONS, *(function for library in _GRAPH_LIBRARIES for function in library.FUNCTIONS)),
-    (*lists.RUN_ONLY, *maps.RUN_ONLY, *equality.RUN_ONLY, *graphs.RUN_ONLY, *ordering.RUN_ONLY),
+KRO = Dialect(
+    (*standard.GRAPH_FUNCTIONS, *_COMMON, *kro.CONDITION_FUNCTIONS, *kro.FUNCTIONS),
+    (
+        *aggregates.LIST_RUN_ONLY,
+        *aggregates.MAP_FUNCTIONS,
+        *ast_transform.LIST_TYPE_FUNCTIONS,
+        *kro.RUN_ONLY,
+        *ast_transform.MAP_ORDER_FUNCTIONS,
+    ),
     _GRAPH_EXTENSIONS,
 )
-"""What expressions in resource graphs may use."""
+"""For expressions in resource graphs."""

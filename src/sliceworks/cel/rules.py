@@ -1,107 +1,171 @@
-"""`x-kubernetes-validations`: the rules of a custom resource's schema, checked when it is defined and run when objects are written.
-
-This module loads nothing heavy: the engine comes in with the first schema that has a rule.
-"""
+"""x-kubernetes-validations: compiles the rules of a schema and evaluates them on objects, with ratcheting on updates."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.cel.correlation import Correlation
-from sliceworks.schemas.structural import MISSING
+from sliceworks.schemas import MISSING
+from sliceworks.schemas.values import correlate_items
 
 if TYPE_CHECKING:
-    from sliceworks.cel.rule_programs import RulePrograms
+    from sliceworks.cel.rule_compilation import RulePrograms
+    from sliceworks.schemas import Schema
     from sliceworks.schemas.field_errors import FieldError
-    from sliceworks.schemas.structural import Schema
-
-_TOPIC = "cel"
 
 
-class _Place:
-    """A node of the schema with rules at it or below it."""
+class CorrelatedValue:
+    """A value with its old value, or, if it cannot be correlated, the nearest correlated ancestor."""
+
+    __slots__ = ("_equal", "_items", "_root", "above", "known", "old", "schema", "value")
+
+    def __init__(
+        self, schema: Schema | None, value: Any, old: Any, *, above: CorrelatedValue | None = None, root: bool = True
+    ) -> None:
+        self.schema, self.value, self.old, self.above = schema, value, old, above
+        self.known = schema is not None and old is not MISSING
+        self._root = root
+        self._equal: bool | None = None
+        self._items: list[Any] | None = None
+
+    def unchanged(self) -> bool:
+        """Whether the value is unchanged, so that ratcheting ignores its errors."""
+        if not self.known:
+            return self.above is not None and self.above.unchanged()
+        if self._equal is None:
+            self._equal = _equal(self.schema, self.value, self.old)
+        return self._equal
+
+    def key(self, name: str) -> CorrelatedValue:
+        if self._root and name in ("apiVersion", "kind"):
+            return CorrelatedValue(None, None, MISSING, root=False)
+        if not self.known:
+            return self
+        assert self.schema is not None
+        child = self.schema.properties.get(name, self.schema.additional)
+        before = self.old.get(name, MISSING) if isinstance(self.old, dict) else MISSING
+        return CorrelatedValue(child, self.value.get(name), before, above=self, root=False)
+
+    def index(self, position: int) -> CorrelatedValue:
+        if not self.known:
+            return self
+        assert self.schema is not None
+        if self._items is None:
+            self._items = correlate_items(self.schema, self.value, self.old)
+        return CorrelatedValue(self.schema.items, self.value[position], self._items[position], above=self, root=False)
+
+
+def _equal(schema: Schema | None, value: Any, old: Any) -> bool:
+    """Deep equality; items of list type map are matched by their keys."""
+    if schema is None or type(value) is not type(old):
+        return bool(value == old) and type(value) is type(old)
+    if isinstance(value, dict):
+        known = schema.properties
+        return value.keys() == old.keys() and all(
+            _equal(known.get(name, schema.additional), item, old[name]) for name, item in value.items()
+        )
+    if isinstance(value, list) and schema.list_type == "map":
+        return len(value) == len(old) and all(
+            before is not MISSING and _equal(schema.items, item, before)
+            for item, before in zip(value, correlate_items(schema, value, old), strict=True)
+        )
+    return bool(value == old)
+
+
+_CACHE_KEY = "cel"
+
+
+class _RuleNode:
+    """A schema node with rules on it or below it."""
 
     __slots__ = ("_programs", "_resource", "fields", "items", "schema", "values")
 
     def __init__(self, schema: Schema, *, resource: bool) -> None:
         self.schema, self._resource = schema, resource
         self._programs: RulePrograms | None = None
-        below = {name: _place(child) for name, child in schema.properties.items()}
+        below = {name: _rule_node(child) for name, child in schema.properties.items()}
         self.fields = {name: child for name, child in below.items() if child is not None}
-        self.values = _place(schema.additional)
-        self.items = _place(schema.items)
+        self.values = _rule_node(schema.additional)
+        self.items = _rule_node(schema.items)
 
     def __bool__(self) -> bool:
         return bool(self.schema.rules or self.fields or self.values or self.items)
 
     def programs(self) -> RulePrograms:
-        """The rules of this very node, compiled on first use."""
+        """The rules of this node, compiled on first use."""
         if self._programs is None:
-            from sliceworks.cel.rule_programs import RulePrograms
+            from sliceworks.cel.rule_compilation import RulePrograms
 
             self._programs = RulePrograms(self.schema.rules, self.schema, resource=self._resource)
         return self._programs
 
 
-def _place(schema: Schema | None) -> _Place | None:
-    return _Place(schema, resource=schema.embedded_resource) or None if schema is not None else None
+def _rule_node(schema: Schema | None) -> _RuleNode | None:
+    return _RuleNode(schema, resource=schema.embedded_resource) or None if schema is not None else None
 
 
-def _root(schema: Schema) -> _Place | None:
-    """The places with rules, kept on the schema itself."""
-    if _TOPIC not in schema.planned:
-        schema.planned[_TOPIC] = _Place(schema, resource=True) or None
-    found: _Place | None = schema.planned[_TOPIC]
-    return found
+def _root(schema: Schema) -> _RuleNode | None:
+    """The tree of nodes with rules, cached on the schema."""
+    if _CACHE_KEY not in schema.planned:
+        schema.planned[_CACHE_KEY] = _RuleNode(schema, resource=True) or None
+    root: _RuleNode | None = schema.planned[_CACHE_KEY]
+    return root
 
 
 def compile_rules(schema: Schema, path: str) -> list[FieldError]:
-    """What is wrong with the rules in the schema of a custom resource; `path` is where the definition has the schema."""
-    place = _root(schema)
-    if place is None:
+    """Errors in the validation rules of a custom resource's schema; `path` is the schema's field path in the CRD."""
+    root_node = _root(schema)
+    if root_node is None:
         return []
-    from sliceworks.cel.rule_checks import rule_errors
+    from sliceworks.cel.rule_compilation import find_rule_errors
 
-    return rule_errors(schema, path, {id(one.schema): one.programs for one in _all(place)})
+    return find_rule_errors(schema, path, {id(node.schema): node.programs for node in _all_nodes(root_node)})
 
 
-def _all(place: _Place) -> list[_Place]:
-    below = [*place.fields.values(), *(one for one in (place.values, place.items) if one is not None)]
-    return [place, *(one for child in below for one in _all(child))]
+def _all_nodes(node: _RuleNode) -> list[_RuleNode]:
+    children = [*node.fields.values(), *(child for child in (node.values, node.items) if child is not None)]
+    return [node, *(descendant for child in children for descendant in _all_nodes(child))]
 
 
 def evaluate_rules(schema: Schema, value: Any, old: Any = MISSING, path: str = "") -> list[FieldError]:
-    """What the rules of a custom resource's schema say of an object, the whole of it. `old` is what an update replaces."""
-    place = _root(schema)
-    if place is None:
+    """Errors of an object by its schema's validation rules. `old` is the previous object of an update."""
+    root = _root(schema)
+    if root is None:
         return []
-    walk = _Walk()
-    walk.visit(place, value, old, path, Correlation(schema, value, MISSING if old is None else old))
+    walk = _RuleEvaluation()
+    walk.visit(root, value, old, path, CorrelatedValue(schema, value, MISSING if old is None else old))
     return walk.errors
 
 
-class _Walk:
-    """One pass over an object, collecting what the rules say."""
+class _RuleEvaluation:
+    """One pass over an object that collects errors of rules."""
 
     def __init__(self) -> None:
         self.errors: list[FieldError] = []
 
-    def visit(self, place: _Place, value: Any, old: Any, path: str, correlation: Correlation) -> None:
+    def visit(self, node: _RuleNode, value: Any, old: Any, path: str, correlation: CorrelatedValue) -> None:
         if value is None:
             return
-        if place.schema.rules:
-            self.errors += place.programs().evaluate(value, old, path, correlation)
+        if node.schema.rules:
+            self.errors += node.programs().evaluate(value, old, path, correlation)
         if isinstance(value, dict):
-            self._visit_fields(place, value, old if isinstance(old, dict) else {}, path, correlation)
-        elif isinstance(value, list) and place.items is not None:
+            self._visit_fields(node, value, old if isinstance(old, dict) else {}, path, correlation)
+        elif isinstance(value, list) and node.items is not None:
             for index, item in enumerate(value):
-                below = correlation.index(index)
-                self.visit(place.items, item, below.old if below.known else MISSING, f"{path}[{index}]", below)
+                item_correlation = correlation.index(index)
+                self.visit(
+                    node.items,
+                    item,
+                    item_correlation.old if item_correlation.known else MISSING,
+                    f"{path}[{index}]",
+                    item_correlation,
+                )
 
-    def _visit_fields(self, place: _Place, value: dict[str, Any], old: dict[str, Any], path: str, correlation: Correlation) -> None:
-        if place.values is not None:
+    def _visit_fields(
+        self, node: _RuleNode, value: dict[str, Any], old: dict[str, Any], path: str, correlation: CorrelatedValue
+    ) -> None:
+        if node.values is not None:
             for key, item in value.items():
-                self.visit(place.values, item, old.get(key, MISSING), f"{path}[{key}]", correlation.key(key))
-        for name, child in place.fields.items():
+                self.visit(node.values, item, old.get(key, MISSING), f"{path}[{key}]", correlation.key(key))
+        for name, child in node.fields.items():
             if name in value:
                 self.visit(child, value[name], old.get(name, MISSING), f"{path}.{name}" if path else name, correlation.key(name))

@@ -1,4 +1,4 @@
-"""Typed scopes: what the expressions at one place of a resource graph may refer to."""
+"""Typed scopes: the variables that expressions at one place of a resource graph may use."""
 
 from __future__ import annotations
 
@@ -6,138 +6,168 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel import descriptors, syntax
-from sliceworks.cel.complaints import Complaint, Known, complaints
-from sliceworks.cel.dialect import GRAPHS
-from sliceworks.cel.environment import LONGEST, CompileError
+from sliceworks.cel.ast_transform import AstTransformer, order_map_iteration
+from sliceworks.cel.dialect import KRO
+from sliceworks.cel.environment import MAX_LENGTH, CompileError
 from sliceworks.cel.environment import Variable as SchemaVariable
-from sliceworks.cel.formulas import Formula
-from sliceworks.cel.libraries.conditions import CONDITION, RUNTIME
+from sliceworks.cel.expressions import CompiledExpression
+from sliceworks.cel.issues import CompileIssue, IssueKind, KnownNames, parse_issues
+from sliceworks.cel.libraries.kro import CONDITION, CONDITION_FIELDS, RUNTIME
 from sliceworks.cel.libraries.standard import REVERSE
-from sliceworks.cel.open_types import OpenDeclarations
-from sliceworks.cel.ordering import settle
-from sliceworks.cel.preparation import Preparation
-from sliceworks.cel.reads import feeds, lone_path, reads
-from sliceworks.cel.results import result_type
-from sliceworks.cel.rewriting import NAMES_OF_TYPES, WrongCall, engine_name, graph_name, rewritten, with_names_of_types
-from sliceworks.cel.types import DYN, CelType
+from sliceworks.cel.references import build_projections, find_references, find_single_reference
+from sliceworks.cel.source_rewrite import TYPE_NAMES, InvalidCall, engine_name, graph_name, rename_type_variables, rewrite
+from sliceworks.cel.types import DYN, STRING, CelType, Declarations, Message, result_type
 from sliceworks.cel.values import converter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sliceworks.schemas.structural import Schema
+    from sliceworks.schemas import Schema
 
-_OF_THE_ENGINE = """
+
+class GraphDeclarations(Declarations):
+    """Message types of one graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages[CONDITION] = Message(CONDITION, "Condition", None, fields=dict.fromkeys(CONDITION_FIELDS, STRING))
+
+    def declare(self, schema: Schema, shown: str, *, resource: bool = False) -> CelType | None:
+        if schema.type == "object" and not schema.int_or_string and not schema.properties:
+            if schema.additional_allowed:
+                return CelType("map", DYN)
+            if schema.additional is not None:
+                return CelType("map", self._child(schema.additional, f"{shown}.@elem") or DYN)
+        return super().declare(schema, shown, resource=False)
+
+    def allow_unknown_field(self, message: str, name: str) -> bool:
+        """Add a field of any type to a message; False if its schema does not preserve unknown fields."""
+        declared = self.messages.get(message)
+        if declared is None or declared.schema is None or not declared.schema.preserve_unknown or name in declared.fields:
+            return False
+        declared.fields[name] = DYN
+        return True
+
+
+_ENGINE_FUNCTIONS = """
 all base64.decode base64.encode bool bytes cel.bind contains distinct double duration dyn endsWith exists existsOne exists_one
 filter first flatten getDate getDayOfMonth getDayOfWeek getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth
 getSeconds has hasValue int last lists.range map matches optional.none optional.of optional.ofNonZeroValue or orValue reverse
 size slice sort sortBy startsWith timestamp transformList transformMap transformMapEntry type uint value
 """
-_FUNCTIONS = (*{one.name: None for one in GRAPHS.checked if one.name[0].isalpha() and one.name != REVERSE}, *_OF_THE_ENGINE.split())
-_MOST_OPENED = 64
+
+_FUNCTIONS = (
+    *{function.name: None for function in KRO.checked if function.name[0].isalpha() and function.name != REVERSE},
+    *_ENGINE_FUNCTIONS.split(),
+)
+_MAX_OPENED_FIELDS = 64
 
 
-class WrongExpression(CompileError):
-    """An expression that cannot be used; `complaints` say why."""
+class InvalidExpression(CompileError):
+    """An invalid expression, with its `issues`."""
 
-    def __init__(self, found: list[Complaint]) -> None:
-        super().__init__("; ".join(one.message for one in found))
-        self.complaints = tuple(found)
+    def __init__(self, issues: list[CompileIssue]) -> None:
+        super().__init__("; ".join(issue.message for issue in issues))
+        self.issues = tuple(issues)
 
 
 class Types:
-    """The types of one graph's variables, shared by all of its scopes."""
+    """Types of one graph's variables, shared by its scopes."""
 
     def __init__(self, schemas: Mapping[str, Schema | None]) -> None:
-        self.declarations = OpenDeclarations()
+        self.declarations = GraphDeclarations()
         self.schemas = dict(schemas)
-        self.variables = {name: self.of(schema, name) for name, schema in schemas.items()}
+        self.variables = {name: self.type_of(schema, name) for name, schema in schemas.items()}
         self._pool: Any = None
 
-    def of(self, schema: Schema | None, shown: str) -> CelType:
-        """The type of a schema; any type where there is none."""
+    def type_of(self, schema: Schema | None, shown: str) -> CelType:
+        """The type of a schema; `dyn` without a schema."""
         return self.declarations.declare(schema, shown) or DYN if schema is not None else DYN
 
     def pool(self) -> Any:
-        """The engine's descriptors of all types that variables reach."""
+        """The engine's descriptors of all types of the variables."""
         if self._pool is None:
-            self._pool = descriptors.pool(self.declarations)
+            self._pool = descriptors.build_pool(self.declarations)
         return self._pool
 
-    def open_up(self, found: list[Complaint]) -> bool:
-        """Open objects that keep unknown fields for those that an expression asked for. Tells whether anything changed."""
-        opened = [self.declarations.open_up(one.owner, one.field) for one in found if one.field]
-        if any(opened):
+    def allow_unknown_fields(self, issues: list[CompileIssue]) -> bool:
+        """Add unknown fields that expressions read to objects that preserve them; returns whether anything changed."""
+        allowed = [
+            self.declarations.allow_unknown_field(issue.owner, issue.name)
+            for issue in issues
+            if issue.kind is IssueKind.UNKNOWN_FIELD
+        ]
+        if any(allowed):
             self._pool = None
-        return any(opened)
+        return any(allowed)
 
 
 class Scope:
-    """All variables of a graph, and `more` of this place alone: their types, and their schemas where those are known."""
+    """Variables of a graph plus `extra_variables` of this position, with types and known schemas."""
 
-    def __init__(self, types: Types, more: Mapping[str, tuple[CelType, Schema | None]] | None = None) -> None:
+    def __init__(self, types: Types, extra_variables: Mapping[str, tuple[CelType, Schema | None]] | None = None) -> None:
         self._types = types
-        self._variables = types.variables | {name: kind for name, (kind, _) in (more or {}).items()}
-        self._schemas = types.schemas | {name: schema for name, (_, schema) in (more or {}).items()}
+        self._variables = types.variables | {name: kind for name, (kind, _) in (extra_variables or {}).items()}
+        self._schemas = types.schemas | {name: schema for name, (_, schema) in (extra_variables or {}).items()}
         self._checker: tuple[Any, Any] | None = None
-        self._compiled: dict[str, Formula] = {}
+        self._compiled: dict[str, CompiledExpression] = {}
 
     @property
     def names(self) -> frozenset[str]:
-        """The variables that expressions may use."""
+        """Names of the variables."""
         return frozenset(self._variables)
 
-    def compile(self, text: str) -> Formula:
-        """The formula of an expression; WrongExpression where it breaks the language or the types."""
+    def compile(self, text: str) -> CompiledExpression:
+        """The compiled expression; InvalidExpression if its syntax or types are invalid."""
         if text not in self._compiled:
             self._compiled[text] = self._compile(text)
         return self._compiled[text]
 
-    def schema_at(self, formula: Formula) -> Schema | None:
-        """The schema of what a formula gives, where it only reads a field."""
-        return self._schema_at(formula.path.root, formula.path.steps) if formula.path is not None else None
+    def schema_at(self, expression: CompiledExpression) -> Schema | None:
+        """The schema of the result if the expression only reads a field."""
+        return self._schema_at(expression.path.root, expression.path.steps) if expression.path is not None else None
 
     def tree(self, text: str) -> syntax.Tree:
-        """The checked tree of an expression, to look into."""
-        return syntax.parse(self._checked(self._written(text)))
+        """The checked syntax tree of an expression."""
+        return syntax.parse(self._checked(self._rewrite(text)))
 
-    def _compile(self, text: str) -> Formula:
-        if len(text) > LONGEST:
-            raise WrongExpression([Complaint(f"the expression has {len(text)} characters; {LONGEST} is the most")])
+    def _compile(self, text: str) -> CompiledExpression:
+        if len(text) > MAX_LENGTH:
+            raise InvalidExpression([CompileIssue(f"the expression has {len(text)} characters; the maximum is {MAX_LENGTH}")])
         if not text.strip():
-            raise WrongExpression([Complaint("the expression is empty")])
+            raise InvalidExpression([CompileIssue("the expression is empty")])
         if "\x00" in text:
-            raise WrongExpression([Complaint("the expression has a NUL character")])
+            raise InvalidExpression([CompileIssue("the expression contains a NUL character")])
         try:
-            written = self._written(text)
-        except WrongCall as error:
-            raise WrongExpression([Complaint(str(error))]) from error
-        return self._formula(text, syntax.parse(self._checked(written)))
+            written = self._rewrite(text)
+        except InvalidCall as error:
+            raise InvalidExpression([CompileIssue(str(error))]) from error
+        return self._build(text, syntax.parse(self._checked(written)))
 
-    def _written(self, text: str) -> str:
-        """The expression as the engine takes it."""
-        hiding = NAMES_OF_TYPES & self._variables.keys()
-        return with_names_of_types(rewritten(text), hiding) if hiding else rewritten(text)
+    def _rewrite(self, text: str) -> str:
+        """The expression rewritten for the engine."""
+        shadowed = TYPE_NAMES & self._variables.keys()
+        return rename_type_variables(rewrite(text), shadowed) if shadowed else rewrite(text)
 
     def _checked(self, text: str) -> bytes:
-        known = Known(self._types.declarations, tuple(self._variables), _FUNCTIONS)
-        for _ in range(_MOST_OPENED):
+        known = KnownNames(self._types.declarations, tuple(self._variables), _FUNCTIONS)
+        for _ in range(_MAX_OPENED_FIELDS):
             try:
                 return bytes(self._environment().compile(text).serialize())
             except RuntimeError as error:
-                found = complaints(str(error), text, known)
-                if not self._types.open_up(found):
-                    raise WrongExpression(found) from error
-        raise WrongExpression([Complaint("the expression asks for too many unknown fields")])
+                issues = parse_issues(str(error), text, known)
+                if not self._types.allow_unknown_fields(issues):
+                    raise InvalidExpression(issues) from error
+        raise InvalidExpression([CompileIssue("the expression reads too many unknown fields")])
 
     def _environment(self) -> Any:
         pool = self._types.pool()
         if self._checker is None or self._checker[0] is not pool:
             variables = {engine_name(name): kind for name, kind in self._variables.items()}
-            self._checker = (pool, GRAPHS.checker(pool, variables, {}))
+            self._checker = (pool, KRO.checker(pool, variables, {}))
         return self._checker[1]
 
-    def _formula(self, text: str, tree: syntax.Tree) -> Formula:
+    def _build(self, text: str, tree: syntax.Tree) -> CompiledExpression:
         root = tree.checked.expr
         result = result_type(tree.types.get(root.id))
         functions = {node.call.function for node in syntax.walk(root) if syntax.kind(node) == "call"}
@@ -145,28 +175,28 @@ class Scope:
             if syntax.kind(node) == "call" and node.call.function == REVERSE:
                 tree.rename(node, "reverse")
         variables = {engine_name(name): SchemaVariable(schema) for name, schema in self._schemas.items() if schema is not None}
-        Preparation(tree, self._types.declarations, variables).run()
-        settle(tree)
+        AstTransformer(tree, self._types.declarations, variables).run()
+        order_map_iteration(tree)
         if result.kind == "optional":
             tree.wrap_member(root, "orValue", "optional_orValue_value")
         names = {engine_name(name) for name in self._variables}
-        found = [replace(read, root=graph_name(read.root)) for read in reads(root, names)]
-        lone = lone_path(root, names)
-        path = replace(lone, root=graph_name(lone.root)) if lone is not None else None
+        references = [replace(reference, root=graph_name(reference.root)) for reference in find_references(root, names)]
+        single = find_single_reference(root, names)
+        path = replace(single, root=graph_name(single.root)) if single is not None else None
         schema = self._schema_at(path.root, path.steps) if path is not None else None
         if schema is not None:
-            # The engine does not know what lists in lists hold; the schema does.
-            result = self._types.of(schema, text)
+            # The engine loses the element type of nested lists; the schema has it.
+            result = self._types.type_of(schema, text)
             path = path if converter(schema) is None else None
-        return Formula(
+        return CompiledExpression(
             text,
             result,
-            frozenset(read.root for read in found),
-            tuple(found),
+            frozenset(reference.root for reference in references),
+            tuple(references),
             path,
             "omit" in functions,
-            feeds(found, self._schemas),
-            GRAPHS.runtime.deserialize(syntax.serialize(tree)),
+            build_projections(references, self._schemas),
+            KRO.runtime.deserialize(syntax.serialize(tree)),
         )
 
     def _schema_at(self, name: str, steps: tuple[str | int, ...]) -> Schema | None:
@@ -180,5 +210,6 @@ class Scope:
 
 RUNTIME_TYPE = CelType(RUNTIME)
 """The type of the `runtime` variable."""
+
 CONDITION_TYPE = CelType("message", message=CONDITION)
-"""What `runtime.newCondition` gives."""
+"""The result type of `runtime.newCondition`."""

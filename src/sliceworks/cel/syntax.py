@@ -1,8 +1,4 @@
-"""The checked syntax tree that the engine serializes, as protobuf messages.
-
-The engine hands out trees in the wire form of `cel.expr.CheckedExpr`, wrapped in an `Any`. Only the parts that are read or
-changed here are declared; what is left out travels along as unknown fields.
-"""
+"""The checked syntax tree that the engine serializes, as protobuf messages, and node positions in the source."""
 
 from __future__ import annotations
 
@@ -12,6 +8,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _Field = descriptor_pb2.FieldDescriptorProto
+
 _SCALARS = {
     "int64": _Field.TYPE_INT64,
     "int32": _Field.TYPE_INT32,
@@ -21,7 +18,9 @@ _SCALARS = {
     "bytes": _Field.TYPE_BYTES,
     "bool": _Field.TYPE_BOOL,
 }
+
 _PACKAGE = "sliceworks.cel.tree"
+
 # message → "number name type", with * for repeated fields. Map fields are repeated entries, which have the same wire form.
 _MESSAGES = {
     "Any": "1 type_url string, 2 value bytes",
@@ -49,6 +48,7 @@ _MESSAGES = {
     "Source": "2 location string, 3 lines int32*, 4 positions PositionEntry*",
     "PositionEntry": "1 key int64, 2 value int32",
 }
+
 _CHILDREN = {
     "select": ("operand",),
     "call": ("target", "args"),
@@ -63,14 +63,14 @@ def _classes() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="tree.proto", package=_PACKAGE)
     for message, fields in _MESSAGES.items():
         described = file.message_type.add(name=message)
-        for text in filter(None, fields.split(", ")):
-            _declare(described, text)
+        for declaration in filter(None, fields.split(", ")):
+            _declare(described, declaration)
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
 
 
-def _declare(message: Any, text: str) -> None:
-    number, name, kind = text.split(" ")
+def _declare(message: Any, declaration: str) -> None:
+    number, name, kind = declaration.split(" ")
     repeated, kind = kind.endswith("*"), kind.rstrip("*")
     field = message.field.add(name=name, number=int(number), label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL)
     if kind in _SCALARS:
@@ -91,68 +91,68 @@ def serialize(tree: Tree) -> bytes:
 
 
 class Tree:
-    """A checked tree that can be changed: every new node gets an id, and what the checker knew of a node goes where it goes."""
+    """A mutable checked tree: new nodes get ids, and type information moves with its node."""
 
     def __init__(self, checked: Any) -> None:
         self.checked = checked
         self.types = {entry.key: entry.value for entry in checked.types}
         self._references = {entry.key: entry.value for entry in checked.references}
-        self._last = max((node.id for node in walk(checked.expr)), default=0)
+        self._last_id = max((node.id for node in walk(checked.expr)), default=0)
 
     def names(self) -> frozenset[str]:
-        """Every variable and function that the tree refers to."""
+        """Every variable and function in the tree."""
         return frozenset(entry.value.name for entry in self.checked.references)
 
     def overloads(self, node: Any) -> list[str]:
-        """The overloads that a call may resolve to."""
+        """Overload candidates of a call."""
         known = self._references.get(node.id)
         return list(known.overloads) if known is not None else []
 
     def wrap(self, node: Any, function: str, overload: str) -> Any:
-        """Put a call around a node; the node where it is now, as the call's first argument."""
+        """Wrap a node in a call; returns the node as the call's first argument."""
         inner = _classes()["Expr"]()
         inner.CopyFrom(node)
         inner.id = self._new_id()
         if node.id in self._references:
             known = self._references[node.id]
-            self._refer(inner.id, known.name, *known.overloads)
+            self._set_reference(inner.id, known.name, *known.overloads)
         if node.id in self.types:
             self.types[inner.id] = self.types[node.id]
         node.ClearField(kind(node))
         node.call.function = function
         node.call.args.append(inner)
-        self._refer(node.id, function, overload)
+        self._set_reference(node.id, function, overload)
         return node.call.args[0]
 
     def wrap_member(self, node: Any, function: str, overload: str) -> None:
-        """Call a function on a node, with null as its argument."""
+        """Wrap a node in a member call with a null argument."""
         self.wrap(node, function, overload)
         node.call.target.CopyFrom(node.call.args.pop())
         node.call.args.add(id=self._new_id()).const.null = 0
 
-    def add_text(self, node: Any, text: str) -> None:
-        """Give a call one more argument: a text."""
+    def add_string(self, node: Any, text: str) -> None:
+        """Append a string argument to a call."""
         argument = node.call.args.add(id=self._new_id())
         argument.const.string = text
 
     def add_number(self, node: Any, number: int) -> None:
-        """Give a call one more argument: a whole number."""
+        """Append an integer argument to a call."""
         node.call.args.add(id=self._new_id()).const.int = number
 
     def refer(self, node: Any, name: str) -> None:
-        """Say which variable a node means."""
-        self._refer(node.id, name)
+        """Resolve a node to a variable."""
+        self._set_reference(node.id, name)
 
     def rename(self, node: Any, function: str) -> None:
-        """Let a call call another function."""
+        """Change the function of a call."""
         node.call.function = function
-        self._refer(node.id, function, function)
+        self._set_reference(node.id, function, function)
 
     def _new_id(self) -> int:
-        self._last += 1
-        return self._last
+        self._last_id += 1
+        return self._last_id
 
-    def _refer(self, key: int, name: str, *overloads: str) -> None:
+    def _set_reference(self, key: int, name: str, *overloads: str) -> None:
         if key not in self._references:
             entry = self.checked.references.add(key=key)
             self._references[key] = entry.value
@@ -162,29 +162,45 @@ class Tree:
 
 
 def kind(node: Any) -> str:
-    """Which kind of node it is: `const`, `ident`, `select`, `call`, `list`, `struct`, `comprehension`, or `` for none."""
+    """The kind of a node: `const`, `ident`, `select`, `call`, `list`, `struct`, `comprehension`, or an empty string."""
     fields = node.ListFields()
     return str(fields[-1][0].name) if fields and fields[-1][0].name != "id" else ""
 
 
 def children(node: Any) -> list[Any]:
-    """The nodes directly below."""
-    what = kind(node)
-    if what == "struct":
+    """Direct children of a node."""
+    node_kind = kind(node)
+    if node_kind == "struct":
         return [part for entry in node.struct.entries for part in (entry.key, entry.value) if kind(part)]
-    found: list[Any] = []
-    inner = getattr(node, what) if what in _CHILDREN else None
-    for name in _CHILDREN.get(what, ()):
+    nodes: list[Any] = []
+    inner = getattr(node, node_kind) if node_kind in _CHILDREN else None
+    for name in _CHILDREN.get(node_kind, ()):
         part = getattr(inner, name)
-        found.extend(part if name in ("args", "elements") else [part] if kind(part) else [])
-    return found
+        nodes.extend(part if name in ("args", "elements") else [part] if kind(part) else [])
+    return nodes
 
 
 def walk(node: Any) -> list[Any]:
-    """Every node of a tree, parents before their children, left to right."""
-    found, waiting = [], [node]
-    while waiting:
-        one = waiting.pop()
-        found.append(one)
-        waiting.extend(reversed(children(one)))
-    return found
+    """Every node in pre-order."""
+    nodes, stack = [], [node]
+    while stack:
+        current = stack.pop()
+        nodes.append(current)
+        stack.extend(reversed(children(current)))
+    return nodes
+
+
+class Positions:
+    """Source positions of a tree's nodes."""
+
+    def __init__(self, checked: Any, text: str) -> None:
+        self._offsets = {entry.key: entry.value for entry in checked.source.positions}
+        self._text = text
+
+    def issue(self, node: Any, message: str) -> tuple[int, str]:
+        """The offset for sorting, and the issue with its source line and a caret."""
+        offset = self._offsets.get(node.id, 0)
+        before = self._text[:offset]
+        line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1)
+        shown = self._text.split("\n")[line - 1]
+        return offset, f"ERROR: <input>:{line}:{column + 1}: {message}\n | {shown}\n | {'.' * column}^"

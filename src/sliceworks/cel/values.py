@@ -1,25 +1,29 @@
-"""Documents as the engine takes them: times, durations and bytes are values of their own, whole numbers may be doubles."""
+"""Converts document values for the engine, and results of expressions back into document values."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import duration
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sliceworks.schemas.structural import Schema
+    from sliceworks.schemas import Schema
 
     Convert = Callable[[Any], Any]
 
-_STANDS_FOR_NUL = "\ue000"
+_NUL_SUBSTITUTE = "\ue000"
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)")
+
 _UNITS = {
     "ns us µs ms": (1, 1_000, 1_000, 1_000_000),
     "s sec secs second seconds": (10**9,) * 5,
@@ -28,11 +32,12 @@ _UNITS = {
     "d day days": (86400 * 10**9,) * 3,
     "w wk wks week weeks": (7 * 86400 * 10**9,) * 5,
 }
+
 _NANOS = {unit: size for units, sizes in _UNITS.items() for unit, size in zip(units.split(), sizes, strict=True)}
 
 
 def to_engine(value: Any) -> Any:
-    """A result of one of our functions; the engine takes times and durations only as messages, and cuts `bytes` off at a NUL."""
+    """Convert a function's result: the engine needs timestamps and durations as messages, and truncates `bytes` at NUL."""
     if isinstance(value, list):
         return [to_engine(item) for item in value]
     if isinstance(value, dict):
@@ -42,28 +47,28 @@ def to_engine(value: Any) -> Any:
     if isinstance(value, timedelta):
         return _duration_message((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000)
     if isinstance(value, datetime):
-        return timestamp(value.isoformat())
+        return parse_timestamp(value.isoformat())
     return value
 
 
-def without_nul(value: Any) -> Any:
-    """The value with another letter for NUL, at which the engine would cut a text off and so judge only a part of it."""
-    return _replaced(value) if b"\\u0000" in orjson.dumps(value) else value
+def replace_nul(value: Any) -> Any:
+    """Replace NUL characters, at which the engine truncates strings."""
+    return _replace_in(value) if b"\\u0000" in orjson.dumps(value) else value
 
 
-def with_nul_kept(data: dict[str, Any]) -> dict[str, Any]:
-    """Values for the engine in which texts with NUL are messages: of a plain text it would take only what comes before."""
+def wrap_nul_strings(data: dict[str, Any]) -> dict[str, Any]:
+    """Wrap strings that contain NUL as messages, because the engine truncates plain strings at NUL."""
     if b"\\u0000" not in orjson.dumps(data, default=lambda _: None):
         return data
-    kept: dict[str, Any] = _wrapped(data)
-    return kept
+    wrapped: dict[str, Any] = _wrap_strings(data)
+    return wrapped
 
 
-def _wrapped(value: Any) -> Any:
+def _wrap_strings(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _wrapped(item) for key, item in value.items()}
+        return {key: _wrap_strings(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_wrapped(item) for item in value]
+        return [_wrap_strings(item) for item in value]
     if isinstance(value, str) and "\x00" in value:
         from google.protobuf.wrappers_pb2 import StringValue
 
@@ -71,16 +76,16 @@ def _wrapped(value: Any) -> Any:
     return value
 
 
-def _replaced(value: Any) -> Any:
+def _replace_in(value: Any) -> Any:
     if isinstance(value, str):
-        return value.replace("\x00", _STANDS_FOR_NUL)
+        return value.replace("\x00", _NUL_SUBSTITUTE)
     if isinstance(value, dict):
-        return {_replaced(key): _replaced(item) for key, item in value.items()}
-    return [_replaced(item) for item in value] if isinstance(value, list) else value
+        return {_replace_in(key): _replace_in(item) for key, item in value.items()}
+    return [_replace_in(item) for item in value] if isinstance(value, list) else value
 
 
 def converter(schema: Schema | None, *, resource: bool = False) -> Convert | None:
-    """What turns a document's value into the engine's, or None where they are the same. A resource's metadata stays as it is."""
+    """Conversion of document values for the engine, or None if they are identical. Metadata of a resource is not converted."""
     return _converter(schema, frozenset(), resource=resource)
 
 
@@ -99,7 +104,7 @@ def _converter(schema: Schema | None, above: frozenset[int], *, resource: bool =
         return None
     if schema.properties:
         known = {name: child for name, child in schema.properties.items() if not (resource and name == "metadata")}
-        fields = {name: found for name, child in known.items() if (found := _converter(child, above))}
+        fields = {name: convert for name, child in known.items() if (convert := _converter(child, above))}
         nullable = frozenset(name for name, child in known.items() if child.nullable)
         return _object_converter(fields, nullable) if fields or nullable else None
     value = _converter(schema.additional, above)
@@ -107,29 +112,29 @@ def _converter(schema: Schema | None, above: frozenset[int], *, resource: bool =
 
 
 def _list_converter(item: Convert) -> Convert:
-    return lambda value: [None if one is None else item(one) for one in value] if isinstance(value, list) else value
+    return lambda value: [None if element is None else item(element) for element in value] if isinstance(value, list) else value
 
 
 def _map_converter(convert: Convert) -> Convert:
     def converted(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {key: None if one is None else convert(one) for key, one in value.items()}
+        return {key: None if item is None else convert(item) for key, item in value.items()}
 
     return converted
 
 
 def _object_converter(fields: dict[str, Convert], nullable: frozenset[str]) -> Convert:
-    """A field that is null is as good as absent."""
+    """Conversion of an object; null fields are dropped."""
 
     def converted(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        found = {key: one for key, one in value.items() if one is not None or key not in nullable}
+        result = {key: item for key, item in value.items() if item is not None or key not in nullable}
         for name, convert in fields.items():
-            if found.get(name) is not None:
-                found[name] = convert(found[name])
-        return found
+            if result.get(name) is not None:
+                result[name] = convert(result[name])
+        return result
 
     return converted
 
@@ -146,13 +151,13 @@ def _bytes(value: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def duration(text: str) -> Any:
-    """A duration's message, or the text itself where it is none. Go's form and `3 days` are understood."""
-    found = _DURATION_PART.findall(text)
+def parse_duration(text: str) -> Any:
+    """A duration message, or the string itself if it is invalid. Accepts Go's format and `3 days`."""
+    parts = _DURATION_PART.findall(text)
     sign = -1 if text.startswith("-") else 1
-    if not found or any(unit.lower() not in _NANOS for _, unit in found):
+    if not parts or any(unit.lower() not in _NANOS for _, unit in parts):
         return _duration_message(0) if text == "0" else text
-    return _duration_message(sign * sum(round(float(number) * _NANOS[unit.lower()]) for number, unit in found))
+    return _duration_message(sign * sum(round(float(number) * _NANOS[unit.lower()]) for number, unit in parts))
 
 
 def _duration_message(nanos: int) -> Any:
@@ -164,8 +169,8 @@ def _duration_message(nanos: int) -> Any:
 
 
 @lru_cache(maxsize=256)
-def timestamp(text: str) -> Any:
-    """A time's message, or the text itself where it is none."""
+def parse_timestamp(text: str) -> Any:
+    """A timestamp message, or the string itself if it is invalid."""
     from google.protobuf.timestamp_pb2 import Timestamp
 
     message = Timestamp()
@@ -176,4 +181,30 @@ def timestamp(text: str) -> Any:
     return message
 
 
-_FORMATS: dict[str, Convert] = {"byte": _bytes, "duration": duration, "date": timestamp, "date-time": timestamp}
+_FORMATS: dict[str, Convert] = {"byte": _bytes, "duration": parse_duration, "date": parse_timestamp, "date-time": parse_timestamp}
+_MAX_WHOLE_FLOAT = 1e21
+
+
+def to_document(value: Any) -> Any:
+    """The value in JSON types; ValueError if JSON cannot represent it."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, dict):
+        invalid_key = next((key for key in value if not isinstance(key, str)), None)
+        if invalid_key is not None:
+            raise ValueError(f"the keys of a map must be strings, not {invalid_key!r}")
+        # The engine's maps are unordered: sort keys so that written objects are stable.
+        return {key: to_document(value[key]) for key in sorted(value)}
+    if isinstance(value, list | tuple):
+        return [to_document(item) for item in value]
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{value} is not a valid JSON number")
+        return int(value) if value.is_integer() and abs(value) < _MAX_WHOLE_FLOAT else value
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    if isinstance(value, timedelta):
+        return duration.render_nanoseconds((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000)
+    return value

@@ -1,4 +1,4 @@
-"""`sliceworks completion`: scripts that let a shell complete our commands."""
+"""`sliceworks completion`: print shell completion scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSTALL = {
 @click.argument("shell", type=click.Choice(list(_INSTALL)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell."""
+    """Print a shell completion script."""
     root = ctx.find_root()
     program = root.info_name or "sliceworks"
     script = get_completion_class(shell)

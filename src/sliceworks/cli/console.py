@@ -1,4 +1,4 @@
-"""`sliceworks console`: web pages over a cluster, on this machine."""
+"""`sliceworks console`: serve the web console on this machine."""
 
 from __future__ import annotations
 
@@ -8,89 +8,92 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sliceworks.base import extras, progress
+from sliceworks.base import imports, progress
 from sliceworks.base.errors import SliceworksError
-from sliceworks.cli import browsing, options
+from sliceworks.cli import options, terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sliceworks.cli.env_cluster import Inside
-    from sliceworks.console.app import Door
+    from sliceworks.cli.env_site import EnvironmentCluster
+    from sliceworks.console.app import Listener
     from sliceworks.specs.environment import Environment
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @click.command()
-@click.option("--port", type=click.IntRange(0, 65535), default=8710, show_default=True, help="Port; 0 takes any free one.")
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address of this machine to listen on.")
-@click.option("--name", "names", metavar="NAME", multiple=True, help="A name that a proxy before it answers to; may be said again.")
-@click.option("--open", "browser", is_flag=True, help="Open it in a browser.")
-@click.option("--allow-changes", is_flag=True, help="Let pages change the cluster: cancel, restart, drain, publish.")
-@click.option("-n", "--namespace", metavar="NAME", default="", help="Show this namespace alone, if you may not see all.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8710, show_default=True, help="Port; 0 for any free port.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--name", "names", metavar="NAME", multiple=True, help="Host name of a proxy in front of the console; repeatable.")
+@click.option("--open", "browser", is_flag=True, help="Open the console in a browser.")
+@click.option("--allow-changes", is_flag=True, help="Allow changes to the cluster: cancel, restart, drain, publish.")
+@click.option(
+    "-n", "--namespace", metavar="NAME", default="", help="Show only this namespace, for users who cannot read all of them."
+)
 @options.cluster
 @options.quiet
 def console(
     *, port: int, host: str, names: tuple[str, ...], browser: bool, allow_changes: bool, namespace: str, **where: Any
 ) -> int:
-    """Show a cluster as web pages: chips, queues, jobs, slices, graphs, models, load tests; live, until Ctrl-C.
+    """Serve the web console of a cluster until Ctrl-C: chips, queues, jobs, slices, graphs, models and load tests, live.
 
-    The address that is printed lets whoever has it look, and with --allow-changes change: it is good until this command ends.
+    The printed URL holds a token: anyone who has it can view the console and, with --allow-changes, change the cluster. The
+    token expires when this command ends.
     """
-    extras.check({"the console needs": "console"})
-    from sliceworks.base import clock, collector
-    from sliceworks.cli import clouds, connections
-    from sliceworks.console.app import open_door, serve
-    from sliceworks.console.clocks import clock_of
+    imports.require_extras({"the console needs": "console"})
+    from sliceworks.base import clock, memory
+    from sliceworks.cli import connections
+    from sliceworks.console.app import listen, serve
+    from sliceworks.console.recorder import follow_twin_clock
 
     client = connections.open_cluster(where["kubeconfig"], where["context"], where["twin"])
-    door = open_door(host, port)
+    door = listen(host, port)
 
     async def main() -> None:
-        from sliceworks.console.here import Console
-        from sliceworks.console.looking import looking_only
-        from sliceworks.console.world import World
+        from sliceworks.console.auth import read_only
+        from sliceworks.console.cluster_cache import ClusterCache
+        from sliceworks.console.page import Console
 
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(client)
-            twin = connections.twin_meant(where["kubeconfig"], where["twin"])
-            now = await stack.enter_async_context(clock_of(client)) if twin else clock.now
-            seen = client if allow_changes else looking_only(client)
-            world = await stack.enter_async_context(World(seen, name=_name(where), namespace=namespace, now=now))
-            container = await clouds.container_of(stack, where)
-            found = Console(world, allow_changes, container, Path.cwd(), _made(where))
-            await serve(found, door, names=names, ready=lambda: _tell(door, browser))
+            twin = connections.find_twin(where["kubeconfig"], where["twin"])
+            now = await stack.enter_async_context(follow_twin_clock(client)) if twin else clock.now
+            seen = client if allow_changes else read_only(client)
+            world = await stack.enter_async_context(ClusterCache(seen, name=_name(where), namespace=namespace, now=now))
+            container = await connections.try_open_container(stack, where)
+            web_console = Console(world, allow_changes, container, Path.cwd(), _made(where))
+            await serve(web_console, door, names=names, ready=lambda: _print_url(door, browser))
 
-    collector.rest_until_the_end()
+    memory.reduce_gc_until_exit()
     clock.run(main())
     return 0
 
 
-def _made(where: dict[str, Any]) -> Callable[[Environment, Path], Inside]:
-    """How to find where an environment is made: on the twin that is looked at, or in Google Cloud."""
-    from sliceworks.cli import env_sites
+def _made(where: dict[str, Any]) -> Callable[[Environment, Path], EnvironmentCluster]:
+    """Return a function that finds the site of an environment: the twin's cloud or Google Cloud."""
+    from sliceworks.cli import env_site
 
-    return lambda environment, file: env_sites.inside_of(environment, file, twin=where["twin"])
+    return lambda environment, file: env_site.open_environment(environment, file, twin=where["twin"])
 
 
-def _tell(door: Door, browser: bool) -> None:
+def _print_url(door: Listener, browser: bool) -> None:
     if door.host not in _LOOPBACK:
-        progress.say("What goes over the network to this address is not encrypted; through an ssh tunnel to loopback it is.")
-    progress.say("The console answers at this address, until Ctrl-C:")
+        progress.say("Traffic to this address is not encrypted; use an SSH tunnel to loopback instead.")
+    progress.say("Serving the console until Ctrl-C at:")
     click.echo(door.url)
-    if browser and not browsing.browse(door.url):
-        progress.say("There is no browser to open: open the address yourself.")
+    if browser and not terminal.open_browser(door.url):
+        progress.say("No browser found; open the URL yourself.")
 
 
 def _name(where: dict[str, Any]) -> str:
-    """What people call the cluster."""
-    from sliceworks.cli import connections
+    """Return a display name for the cluster."""
     from sliceworks.kube import kubeconfig
+    from sliceworks.platform import twin_home
 
     if where["twin"]:
-        return f"twin {connections.running_twin().name}"
+        return f"twin {twin_home.running_twin().name}"
     try:
         return where["context"] or kubeconfig.load(where["kubeconfig"]).current_context
     except SliceworksError:
-        return "this cluster"  # in a pod there is no kubeconfig
+        return "this cluster"  # no kubeconfig in a pod

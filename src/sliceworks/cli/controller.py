@@ -1,4 +1,4 @@
-"""`sliceworks controller`: what runs in a cluster, in front of you or in a pod."""
+"""`sliceworks controller`: run the Sliceworks controllers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from sliceworks.base.metrics import Registry
     from sliceworks.controllers.graphs import Options
-    from sliceworks.controllers.running import Runs, Settings
+    from sliceworks.controllers.manager import ManagerOptions, Runnable
     from sliceworks.controllers.slices.settings import Settings as SliceSettings
     from sliceworks.kube.client import Client
 
@@ -25,66 +25,81 @@ _GATES = {"InstanceConditionEvents", "InstanceConditionMetrics"}
 
 @click.group(cls=Group)
 def controller() -> None:
-    """Run what works in a cluster: the controllers of graphs and slices."""
+    """Run the Sliceworks controllers: graphs and slices."""
 
 
 def _seconds(name: str, default: str, text: str) -> Callable[[Any], Any]:
     return click.option(name, type=options.DURATION, default=default, show_default=True, help=text)
 
 
-def _count(name: str, default: int, text: str, least: int = 1) -> Callable[[Any], Any]:
-    return click.option(name, type=click.IntRange(least), default=default, show_default=True, help=text)
+def _count(name: str, default: int, help_text: str, minimum: int = 1) -> Callable[[Any], Any]:
+    return click.option(name, type=click.IntRange(minimum), default=default, show_default=True, help=help_text)
 
 
 @controller.command()
 @click.argument("which", nargs=-1, type=click.Choice(NAMES))
 @options.cluster
 @click.option(
-    "--metrics-bind-address", default="127.0.0.1:8078", show_default=True, help="Where numbers are served; 0 for nowhere."
+    "--metrics-bind-address", default="127.0.0.1:8078", show_default=True, help="Address of the metrics endpoint; 0 disables it."
 )
 @click.option(
-    "--health-probe-bind-address", default="127.0.0.1:8079", show_default=True, help="Where probes are answered; 0 for nowhere."
+    "--health-probe-bind-address",
+    default="127.0.0.1:8079",
+    show_default=True,
+    help="Address of the health probes; 0 disables them.",
 )
-@click.option("--leader-elect", is_flag=True, help="Of several copies, let one work.")
-@click.option("--leader-election-namespace", default="", help="Where the lease lives.  [default: the namespace of the pod]")
-@_seconds("--leader-election-lease-duration", "15s", "How long a lease lasts.")
-@_seconds("--leader-election-renew-deadline", "10s", "When the leader gives up renewing it.")
-@_seconds("--leader-election-retry-period", "2s", "How often it is renewed.")
+@_seconds("--stall-timeout", "10m", "Fail the health probes when one reconcile runs for longer; 0s for no limit.")
+@options.watchdog_timeout()
+@click.option("--leader-elect", is_flag=True, help="Elect a leader, so that only one replica is active.")
+@click.option("--leader-election-namespace", default="", help="Namespace of the Lease.  [default: the namespace of the pod]")
+@_seconds("--leader-election-lease-duration", "15s", "Duration of the Lease.")
+@_seconds("--leader-election-renew-deadline", "10s", "How long the leader retries a renewal before it stops.")
+@_seconds("--leader-election-retry-period", "2s", "Time between attempts to acquire or renew the Lease.")
 @click.option(
-    "--client-qps", type=click.FloatRange(0), default=0.0, show_default=True, help="Most requests a second; 0 for no bound."
+    "--client-qps",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Maximum requests per second to the API server; 0 for no limit.",
 )
-@_count("--client-burst", 150, "Most requests at once after a quiet time.")
-@click.option("--install-crds/--no-install-crds", default=True, help="Bring the kinds of graphs to the cluster.  [default: yes]")
-@click.option("--allow-crd-deletion", is_flag=True, help="Delete the generated definition with its graph.")
-@_count("--resource-graph-definition-concurrent-reconciles", 1, "Definitions looked at together.")
-@_count("--dynamic-controller-concurrent-reconciles", 32, "Instances looked at together.")
-@_seconds("--dynamic-controller-rate-limiter-min-delay", "200ms", "First wait after a failure.")
-@_seconds("--dynamic-controller-rate-limiter-max-delay", "60s", "Longest wait after failures.")
-@_count("--dynamic-controller-default-resync-period", 36000, "Seconds after which every instance is looked at anew.", 0)
-@_count("--rgd-max-collection-size", 1000, "Most objects of one forEach.")
+@_count("--client-burst", 150, "Maximum burst of requests to the API server.")
+@click.option("--install-crds/--no-install-crds", default=True, help="Install the CRDs of graphs.  [default: yes]")
+@click.option("--allow-crd-deletion", is_flag=True, help="Delete the generated CRD when its ResourceGraphDefinition is deleted.")
+@_count("--resource-graph-definition-concurrent-reconciles", 1, "ResourceGraphDefinitions reconciled concurrently.")
+@_count("--dynamic-controller-concurrent-reconciles", 32, "Instances reconciled concurrently.")
+@_seconds("--dynamic-controller-rate-limiter-min-delay", "200ms", "Initial retry delay after a failure.")
+@_seconds("--dynamic-controller-rate-limiter-max-delay", "60s", "Maximum retry delay after failures.")
+@_count("--dynamic-controller-default-resync-period", 36000, "Seconds between full resyncs of all instances.", 0)
+@_count("--rgd-max-collection-size", 1000, "Maximum number of objects of one forEach.")
 @click.option(
     "--rgd-max-collection-dimension-size",
     type=click.IntRange(1, 10),
     default=10,
     show_default=True,
-    help="Most iterators of one forEach.",
+    help="Maximum number of iterators of one forEach.",
 )
-@_count("--rgd-max-graph-revisions", 5, "Revisions kept of each definition.", 0)
-@click.option("--feature-gates", default="", help="InstanceConditionEvents=true tells every change of a condition as an event.")
+@_count("--rgd-max-graph-revisions", 5, "Revisions kept of each ResourceGraphDefinition.", 0)
+@click.option(
+    "--feature-gates",
+    default="",
+    help="Comma-separated gates; InstanceConditionEvents=true emits an event for every condition change.",
+)
 @click.option("--config", type=click.Path(exists=True, dir_okay=False), help="YAML file with settings of the slices controller.")
 @click.option("--project", metavar="NAME", help="Project of the cluster.  [default: $GCP_PROJECT_ID, or the pod's own]")
 @click.option("--location", metavar="NAME", help="Region or zone of the cluster.  [default: $GCP_CLUSTER_LOCATION, or the pod's]")
 @click.option("--cluster", metavar="NAME", help="Name of the cluster.  [default: $GCP_CLUSTER, or the pod's own]")
-@click.option("--zones", metavar="ZONES", help="Zones for slices, best first, with commas between.  [default: $GCP_ZONE]")
+@click.option("--zones", metavar="ZONES", help="Comma-separated zones for slices, in order of preference.  [default: $GCP_ZONE]")
 @click.option(
-    "--capacity", metavar="KINDS", help="Capacity to try, best first: reservation=NAME,spot,on-demand.  [default: on-demand]"
+    "--capacity",
+    metavar="KINDS",
+    help="Capacity types in order of preference: reservation=NAME,spot,on-demand.  [default: on-demand]",
 )
-@click.option("--drain/--no-drain", default=None, help="Give slices back, and make none.")
+@click.option("--drain/--no-drain", default=None, help="Delete all slices and create no new ones.")
 def run(*, which: tuple[str, ...], **given: Any) -> None:
-    """Run controllers until interrupted: all of them, or those that are named.
+    """Run controllers until interrupted: all of them, or those named.
 
-    Flags that kro has too are named as there and mean the same. Settings of slices are read from a file, from the environment and
-    from flags, each over the one before.
+    Flags shared with kro have the same names and meaning. Settings of the slices controller come from a file, the environment and
+    flags; later sources override earlier ones.
     """
     import logging
 
@@ -95,58 +110,60 @@ def run(*, which: tuple[str, ...], **given: Any) -> None:
 
 async def _run(which: tuple[str, ...], given: dict[str, Any]) -> None:
     from sliceworks.base.metrics import Registry
-    from sliceworks.controllers import running
+    from sliceworks.base.watchdog import Watchdog
+    from sliceworks.controllers import manager
 
     registry = Registry()
     async with connections.open_cluster(given["kubeconfig"], given["context"], given["twin"]) as client:
         if given["client_qps"]:
-            from sliceworks.controllers.limits import Limited
+            from sliceworks.controllers.manager import RateLimitedTransport
 
-            client.transport = Limited(client.transport, given["client_qps"], given["client_burst"])
-        made = [_CONTROLLERS[name](client, registry, given) for name in dict.fromkeys(which)]
-        if given["twin"] and "slices" in which:
-            from sliceworks.cli import clouds
+            client.transport = RateLimitedTransport(client.transport, given["client_qps"], given["client_burst"])
+        if "slices" in which:
+            settings = _slice_settings(given)
+            given["slice_settings"] = await connections.choose_twin_cluster(client, settings) if given["twin"] else settings
+        controllers = [_CONTROLLERS[name](client, registry, given) for name in dict.fromkeys(which)]
+        with Watchdog(timeout=given["watchdog_timeout"]):
+            await manager.run(client, controllers, registry, _settings(which, given))
 
-            await clouds.adopt(client, _slice_settings(given))
-        await running.run(client, made, registry, _settings(which, given))
 
-
-def _graphs(client: Client, registry: Registry, given: dict[str, Any]) -> Runs:
+def _graphs(client: Client, registry: Registry, given: dict[str, Any]) -> Runnable:
     from sliceworks.controllers.graphs import GraphController
 
     return GraphController(client, _graph_options(given), registry)
 
 
-def _slices(client: Client, registry: Registry, given: dict[str, Any]) -> Runs:
-    from sliceworks.controllers.slices.program import SlicesProgram
+def _slices(client: Client, registry: Registry, given: dict[str, Any]) -> Runnable:
+    from sliceworks.controllers.slices.controller import SlicesRunnable
 
-    return SlicesProgram(client, _slice_settings(given), registry)
+    return SlicesRunnable(client, given["slice_settings"], registry)
 
 
-_CONTROLLERS: dict[str, Callable[[Client, Registry, dict[str, Any]], Runs]] = {"graphs": _graphs, "slices": _slices}
+_CONTROLLERS: dict[str, Callable[[Client, Registry, dict[str, Any]], Runnable]] = {"graphs": _graphs, "slices": _slices}
 _SLICE_FLAGS = ("project", "location", "cluster", "zones", "capacity", "drain")
 
 
 def _slice_settings(given: dict[str, Any]) -> SliceSettings:
-    from sliceworks.cli.clouds import settings_for
+    from sliceworks.cli.connections import resolve_settings
 
     flags = {name: given[name] for name in _SLICE_FLAGS}
     where = {"kubeconfig": given["kubeconfig"], "context": given["context"], "file": given["config"]}
-    return settings_for(flags, twin=given["twin"], **where)
+    return resolve_settings(flags, twin=given["twin"], **where)
 
 
-def _settings(which: tuple[str, ...], given: dict[str, Any]) -> Settings:
-    from sliceworks.controllers.running import Settings
-    from sliceworks.kube.leader import Timing
+def _settings(which: tuple[str, ...], given: dict[str, Any]) -> ManagerOptions:
+    from sliceworks.controllers.manager import ManagerOptions
+    from sliceworks.kube.leader_election import LeaseTiming
 
     lease, renew, retry = (given[f"leader_election_{name}"] for name in ("lease_duration", "renew_deadline", "retry_period"))
     try:
-        timing = Timing(int(lease), renew, retry)
+        timing = LeaseTiming(int(lease), renew, retry)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    return Settings(
+    return ManagerOptions(
         metrics_address=given["metrics_bind_address"],
         probe_address=given["health_probe_bind_address"],
+        stall_timeout=given["stall_timeout"],
         elect=given["leader_elect"],
         lease_name=_lease(which),
         lease_namespace=given["leader_election_namespace"],
@@ -155,11 +172,11 @@ def _settings(which: tuple[str, ...], given: dict[str, Any]) -> Settings:
 
 
 def _lease(which: tuple[str, ...]) -> str:
-    """The Lease that copies contend for: the one of the program whose place is taken, so that it never works beside it."""
-    from sliceworks.controllers.running import Settings
-    from sliceworks.controllers.slices import words
+    """Return the Lease of leader election: the replaced program's own, so that both are never active together."""
+    from sliceworks.controllers.manager import ManagerOptions
+    from sliceworks.controllers.slices import well_known
 
-    return words.LEASE if which == ("slices",) else Settings().lease_name
+    return well_known.LEASE if which == ("slices",) else ManagerOptions().lease_name
 
 
 def _graph_options(given: dict[str, Any]) -> Options:
@@ -172,11 +189,11 @@ def _graph_options(given: dict[str, Any]) -> Options:
         graph_workers=given["resource_graph_definition_concurrent_reconciles"],
         instance_workers=given["dynamic_controller_concurrent_reconciles"],
         retry_first=given["dynamic_controller_rate_limiter_min_delay"],
-        retry_longest=given["dynamic_controller_rate_limiter_max_delay"],
+        retry_max=given["dynamic_controller_rate_limiter_max_delay"],
         resync=float(given["dynamic_controller_default_resync_period"]),
-        largest_collection=given["rgd_max_collection_size"],
-        most_dimensions=given["rgd_max_collection_dimension_size"],
-        revisions_kept=given["rgd_max_graph_revisions"],
+        max_collection_size=given["rgd_max_collection_size"],
+        max_dimensions=given["rgd_max_collection_dimension_size"],
+        revision_history_limit=given["rgd_max_graph_revisions"],
         condition_events=gates.get("InstanceConditionEvents", False),
     )
 
@@ -186,6 +203,8 @@ def _gates(text: str) -> dict[str, bool]:
     for entry in filter(None, text.split(",")):
         name, _, value = entry.partition("=")
         if name not in _GATES or value not in ("true", "false"):
-            raise UsageError(f"{entry!r} is no feature gate", hint=f"{' or '.join(sorted(_GATES))}, each with =true or =false")
+            raise UsageError(
+                f"unknown feature gate {entry!r}", hint=f"known gates: {', '.join(sorted(_GATES))}; append =true or =false"
+            )
         gates[name] = value == "true"
     return gates

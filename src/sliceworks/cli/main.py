@@ -1,6 +1,6 @@
-"""`sliceworks`: the root of all commands, and the one place where an error becomes a line and an exit code.
+"""`sliceworks`: the root command; turns every error into one line and an exit code.
 
-Exit 0 done, 1 failed, 2 wrong usage, 3 timed out.
+Exit codes: 0 success, 1 failure, 2 usage error, 3 timeout, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,33 +10,38 @@ import os
 import re
 import signal
 import sys
-from typing import NoReturn
+from itertools import pairwise
+from typing import Any, NoReturn
 
 import click
 
 import sliceworks
 from sliceworks.base import progress
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import SliceworksError, UsageError, root_error
 from sliceworks.cli.groups import Entry, LazyGroup
 
 PROGRAM = "sliceworks"
-_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+_TWIN_OPTION, _TWIN = "--twin", "SLICEWORKS_TWIN"
+_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 ENTRIES = {
     "rehearse": Entry("sliceworks.cli.rehearse:rehearse", "Run a folder of documents on a fresh twin, from start to finish."),
     "twin": Entry("sliceworks.cli.twin:twin", "Run an embedded Kubernetes cluster on this machine."),
-    "env": Entry("sliceworks.cli.env:env", "Plan, make, look at and remove an environment."),
+    "env": Entry("sliceworks.cli.env:env", "Plan, apply, inspect and destroy an environment."),
     "graph": Entry("sliceworks.cli.graph:graph", "Check, render, compare and draw resource graphs."),
-    "accelerators": Entry("sliceworks.cli.accelerators:accelerators", "Look up TPU slices and GPU machines."),
-    "controller": Entry("sliceworks.cli.controller:controller", "Run what works in a cluster: the controllers."),
-    "queues": Entry("sliceworks.cli.queues:queues", "Give teams their queues, and see who waits."),
-    "train": Entry("sliceworks.cli.train:train", "Submit training jobs, and see how they stand."),
-    "slices": Entry("sliceworks.cli.slices:slices", "See and drain the slices of a cluster."),
-    "models": Entry("sliceworks.cli.models:models", "Deploy, publish and call models."),
-    "gateway": Entry("sliceworks.cli.gateway:gateway", "Serve models of every kind at one address."),
-    "load": Entry("sliceworks.cli.load:load", "Run load tests, and read, compare and query their results."),
-    "console": Entry("sliceworks.cli.console:console", "Show a cluster as web pages."),
-    "completion": Entry("sliceworks.cli.completion:completion", "Print the completion script of a shell."),
+    "accelerators": Entry("sliceworks.cli.accelerators:accelerators", "List and describe TPU slices and GPU machines."),
+    "controller": Entry("sliceworks.cli.controller:controller", "Run the Sliceworks controllers."),
+    "queues": Entry("sliceworks.cli.queues:queues", "Manage team queues and show pending workloads."),
+    "train": Entry("sliceworks.cli.train:train", "Submit, inspect and manage training jobs."),
+    "slices": Entry("sliceworks.cli.slices:slices", "List, show and drain slices."),
+    "models": Entry("sliceworks.cli.models:models", "Deploy, publish and invoke models."),
+    "gateway": Entry("sliceworks.cli.gateway:gateway", "Serve all models at one address."),
+    "load": Entry("sliceworks.cli.load:load", "Run load tests; report, compare and query their results."),
+    "console": Entry("sliceworks.cli.console:console", "Serve the web console of a cluster."),
+    "version": Entry("sliceworks.cli.doctor:version", "Print the versions of this program and of a cluster."),
+    "doctor": Entry("sliceworks.cli.doctor:doctor", "Check the installation in a cluster, and print how to repair it."),
+    "examples": Entry("sliceworks.cli.examples:examples", "List and copy the examples."),
+    "completion": Entry("sliceworks.cli.completion:completion", "Print a shell completion script."),
 }
 
 
@@ -47,25 +52,29 @@ def cli() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line and leave the process."""
-    _have_streams()
+    """Run the command line and exit the process."""
+    _open_missing_streams()
     code = run()
-    if code == _INTERRUPTED:  # impatient fingers must not break off what Python does at its end
+    if code == _INTERRUPTED:  # a second Ctrl-C must not interrupt the interpreter's cleanup
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.exit(code)
 
 
-def _have_streams() -> None:
-    """Where a shell has closed one of them (`>&-`), what is said there goes nowhere."""
+def _open_missing_streams() -> None:
+    """Send stdout or stderr to the null device if the shell closed it (`>&-`)."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command line; what it returns is the exit code."""
+    """Run one command line and return its exit code."""
+    before, twin = os.environ.get(_TWIN), ""
     try:
-        result = cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+        arguments, twin = _split_twin_name(sys.argv[1:] if arguments is None else arguments)
+        if twin:
+            os.environ[_TWIN] = twin
+        result = _call(arguments)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except click.exceptions.Exit as error:
@@ -74,7 +83,7 @@ def run(arguments: list[str] | None = None) -> int:
         print(error.format_message(), file=sys.stderr)
         return 2
     except click.UsageError as error:
-        return _usage(error)
+        return _usage(error, arguments or [])
     except click.ClickException as error:
         return _fail(error.format_message())
     except (click.Abort, KeyboardInterrupt):
@@ -83,47 +92,82 @@ def run(arguments: list[str] | None = None) -> int:
     except SliceworksError as error:
         return _fail(error.message, error.hint, error.exit_code)
     except BrokenPipeError:
-        _give_up_output()  # whoever read it has gone: there is nobody left to tell
+        _discard_output()  # the reader of the pipe has exited
         return 1
     except OSError as error:
-        return _fail(*_of_the_system(error))
+        return _fail(*_describe_os_error(error))
     except Exception as error:
         if os.environ.get("SLICEWORKS_DEBUG"):
             raise
-        return _fail(f"unexpected {type(error).__name__}: {error}", "set SLICEWORKS_DEBUG=1 to see where, and report it please")
+        return _fail(
+            f"unexpected {type(error).__name__}: {error}", "set SLICEWORKS_DEBUG=1 for a traceback, and please report this bug"
+        )
     finally:
         progress.set_quiet(False)
+        if twin:
+            os.environ.pop(_TWIN)
+            os.environ.update({_TWIN: before} if before is not None else {})
 
 
-def _usage(error: click.UsageError) -> int:
+def _call(arguments: list[str]) -> Any:
+    try:
+        return cli.main(arguments, prog_name=PROGRAM, standalone_mode=False)
+    except BaseExceptionGroup as group:
+        raise root_error(group) from group
+
+
+def _split_twin_name(arguments: list[str]) -> tuple[list[str], str]:
+    """Replace `--twin=NAME` by `--twin`; returns the name too.
+
+    click would take the next argument as the value of an option whose value is optional.
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    prefix = f"{_TWIN_OPTION}="
+    names = [argument.removeprefix(prefix) for argument in arguments[:end] if argument.startswith(prefix)]
+    if "" in names:
+        raise UsageError(f"{prefix}: the name of the twin is missing", hint=f"use {prefix}NAME, or {_TWIN_OPTION} for the default")
+    plain = [_TWIN_OPTION if argument.startswith(prefix) else argument for argument in arguments[:end]]
+    return [*plain, *arguments[end:]], names[-1] if names else ""
+
+
+def _usage(error: click.UsageError, arguments: list[str]) -> int:
+    from sliceworks.platform import twin_home
+
     hint = f"{error.ctx.command_path} --help" if error.ctx else ""
+    names = {home.name for home in twin_home.list_homes()} if _TWIN_OPTION in arguments else set()
+    for option, name in pairwise(arguments):
+        if option == _TWIN_OPTION and name in names:
+            hint = f"to use the twin {name}, write {_TWIN_OPTION}={name}"
     return _fail(error.format_message(), hint, 2)
 
 
-def _of_the_system(error: OSError) -> tuple[str, str]:
-    """An error of the operating system in words, and what to do about it."""
-    place_of = re.search(r"\('(.+?)', (\d+)", str(error))
-    where = f"port {place_of[2]} of {place_of[1]}" if place_of else "the port"
+def _describe_os_error(error: OSError) -> tuple[str, str]:
+    """Return the message and the hint for an error of the operating system."""
+    address = re.search(r"\('(.+?)', (\d+)", str(error))
+    where = f"{address[1]}:{address[2]}" if address else "the port"
     if error.errno == errno.EADDRINUSE:
-        return f"{where} is in use", "choose another one, or end what listens there"
-    if place_of and error.errno == errno.EADDRNOTAVAIL:
-        return f"{place_of[1]} is no address of this machine", "127.0.0.1 is one, and 0.0.0.0 stands for all"
-    if place_of and error.errno == errno.EACCES:
-        return f"you may not listen at {where}", "choose one from 1024 on"
-    said, place = error.strerror or str(error), error.filename2 or error.filename  # of two files, the one that was to be written
-    return (f"{place}: {said}" if place else said), ""
+        return f"{where}: address already in use", "choose another port, or stop the process that uses it"
+    if address and error.errno == errno.EADDRNOTAVAIL:
+        return f"{address[1]} is not an address of this machine", "use 127.0.0.1, or 0.0.0.0 for all interfaces"
+    if address and error.errno == errno.EACCES:
+        return f"{where}: permission denied", "choose a port of at least 1024"
+    # filename2 is the file to be written, where there are two
+    reason, path = error.strerror or str(error), error.filename2 or error.filename
+    return (f"{path}: {reason}" if path else reason), ""
 
 
-def _give_up_output() -> None:
+def _discard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _fail(message: str, hint: str = "", code: int = 1) -> int:
     try:
         sys.stdout.flush()
-    except OSError:  # a full disk takes no more, now or when Python ends
-        _give_up_output()
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    except OSError:  # the disk is full: a later flush would fail too
+        _discard_output()
+    from sliceworks.base.tables import printable
+
+    print(f"error: {printable(' '.join(message.split()))}", file=sys.stderr)
     if hint:
-        print(f"hint: {' '.join(hint.split())}", file=sys.stderr)
+        print(f"hint: {printable(' '.join(hint.split()))}", file=sys.stderr)
     return code

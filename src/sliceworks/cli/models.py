@@ -1,91 +1,194 @@
-"""`sliceworks models`: list model services, see how they stand, and remove them. The other commands are in modules of their own."""
+"""`sliceworks models`: the command group, `sample`, `list`, `show` and `delete`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from sliceworks.base import progress
+from sliceworks.base import progress, tables
+from sliceworks.base.errors import SliceworksError
 from sliceworks.cli import options
 from sliceworks.cli.groups import Group
 from sliceworks.cli.models_deploy import deploy
 from sliceworks.cli.models_invoke import invoke
 from sliceworks.cli.models_publish import publish, unpublish, update
-from sliceworks.cli.output import Report, show, show_one
+from sliceworks.cli.output import Report, print_object, print_report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sliceworks.kube import Client
-    from sliceworks.serving.cluster import Seen
+    from sliceworks.kube.pod_diagnosis import Cause
+    from sliceworks.serving.cluster import ServiceDetails
     from sliceworks.serving.record import Record
-    from sliceworks.serving.standing import Standing
+    from sliceworks.serving.service_status import ServiceStatus
 
 Object = dict[str, Any]
+
+
+def describe_service(details: ServiceDetails) -> str:
+    """Describe one model service."""
+    from sliceworks.serving.compiler import plan
+
+    service = details.record.service
+    deployment_plan = plan(service)
+    facts = [
+        ("name", service.metadata.name),
+        ("namespace", details.record.namespace),
+        ("engine", service.spec.engine),
+        ("models", ", ".join(model.name for model in service.spec.models)),
+        ("on", deployment_plan.summary),
+        ("usd/hour", str(deployment_plan.price or "unknown")),
+        ("state", details.status.state),
+    ]
+    parts = [(str(part), f"{part.ready}/{part.desired}", part.state) for part in details.status.workloads]
+    parts += [(name, "-", "missing") for name in details.status.missing]
+    pages = [
+        "".join(f"{name + ':':<11}{value}\n" for name, value in facts),
+        tables.render(("part", "ready", "state"), parts),
+        tables.render(("service", "port", "address"), list(_endpoints(details))),
+    ]
+    if details.autoscalers:
+        rows = [(item.name, item.replicas, item.state) for item in details.autoscalers]
+        pages.append(tables.render(("autoscaler", "replicas", "state"), rows))
+    causes = [_describe_cause("not ready", cause) for cause in details.causes]
+    causes += [_describe_cause("not scaled", autoscaler.cause) for autoscaler in details.autoscalers if autoscaler.cause]
+    causes += _describe_pending(details)
+    return "\n".join([*pages, *(["".join(causes)] if causes else [])])
+
+
+def _describe_cause(what: str, cause: Cause) -> str:
+    remedy = f"{'':{len(what) + 2}}{cause.hint}\n" if cause.hint else ""
+    return f"{what}: {cause}\n{remedy}"
+
+
+def _describe_pending(seen: ServiceDetails) -> list[str]:
+    finish = f"run `sliceworks models deploy -f FILE -n {seen.record.namespace}` to finish"
+    return [f"pending: {', '.join(seen.record.pending_steps)}\n            {finish}\n"] if seen.record.pending_steps else []
+
+
+def service_summary(record: Record, stands: ServiceStatus) -> Object:
+    """Return the summary of a service as data, for lists."""
+    return {
+        "name": record.service.metadata.name,
+        "namespace": record.namespace,
+        "engine": record.service.spec.engine,
+        "models": [model.name for model in record.service.spec.models],
+        "state": stands.state,
+        "parts": [
+            {"kind": part.kind, "name": part.name, "ready": part.ready, "wanted": part.desired, "state": part.state}
+            for part in stands.workloads
+        ],
+        "left": list(record.pending_steps),
+    }
+
+
+def service_data(seen: ServiceDetails) -> Object:
+    """Return all of a service as data."""
+    return {
+        **service_summary(seen.record, seen.status),
+        "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(seen)],
+        "causes": [asdict(cause) for cause in seen.causes],
+        "autoscalers": [asdict(autoscaler) for autoscaler in seen.autoscalers],
+        "document": seen.record.document,
+    }
+
+
+def _endpoints(seen: ServiceDetails) -> Iterator[tuple[str, str, str]]:
+    for service in seen.services:
+        name, place = service["metadata"]["name"], service["metadata"]["namespace"]
+        for port in service["spec"].get("ports") or ():
+            yield name, port.get("name", ""), f"{name}.{place}.svc:{port['port']}"
+
+
 _COLUMNS = ("name", "engine", "models", "on", "ready", "state", "gateway", "age")
 
 
 @click.group(cls=Group)
 def models() -> None:
-    """Deploy models, publish them, call them, and see how they stand."""
+    """Deploy, publish and invoke models."""
 
 
 for command in (deploy, publish, unpublish, update, invoke):
     models.add_command(command)
 
 
-@models.command("list", short_help="List model services, and how they stand.")
+@models.command(short_help="Write a sample model for Triton.")
+@click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--name", default="densenet_onnx", show_default=True, help="Name of the model.")
+@options.quiet
+def sample(*, folder: Path, name: str) -> None:
+    """Write a model repository for Triton with a small ONNX classifier, and an image to classify.
+
+    The classifier tells eight colors apart.
+    """
+    from sliceworks.serving import sample_model
+
+    files = {**sample_model.repository(name), "red.png": sample_model.image((230, 20, 30))}
+    if existing := next((path for path in files if (folder / path).exists()), None):
+        raise SliceworksError(f"{folder / existing} exists", hint="choose another folder")
+    for path, data in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+        click.echo(folder / path)
+
+
+@models.command("list", short_help="List model services and their status.")
 @options.namespace
 @options.all_namespaces
 @options.cluster
 @options.output("table", "json", "yaml", "name")
 @options.quiet
 def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int:
-    """List the model services of a namespace, or of all: what they serve, on what, and how they stand."""
+    """List the model services of a namespace, or of all: models, accelerators and status."""
     from sliceworks.cli import connections
 
     async def work(client: Client) -> None:
         from sliceworks.serving import cluster
-        from sliceworks.serving.standing import standing
+        from sliceworks.serving.service_status import compute_status
 
         place = None if everywhere else client.namespace
-        records = await cluster.all_records(client, place)
+        records = await cluster.list_records(client, place)
         if not records and output == "table":
-            progress.say(f"There are no model services in {place or 'the cluster'}.")
+            progress.say(f"No model services found in {place or 'the cluster'}.")
             return
         by_place: dict[str, list[Object]] = {}
-        for each in await cluster.workloads(client, place) if records else []:
-            by_place.setdefault(each["metadata"]["namespace"], []).append(each)
-        stands = [(each, standing(each, by_place.get(each.namespace, ()))) for each in records]
-        show(_report(stands, everywhere=everywhere), output)
+        for item in await cluster.list_workloads(client, place) if records else []:
+            by_place.setdefault(item["metadata"]["namespace"], []).append(item)
+        stands = [(record, compute_status(record, by_place.get(record.namespace, ()))) for record in records]
+        print_report(_report(stands, everywhere=everywhere), output)
 
-    connections.on_cluster(work, where, namespace)
+    connections.run_on_cluster(work, where, namespace)
     return 0
 
 
-@models.command("show", short_help="Show one, and why it is not ready.")
+@models.command("show", short_help="Show a model service, and why it is not ready.")
 @click.argument("name")
 @options.namespace
 @options.cluster
 @options.output("table", "json", "yaml")
 @options.quiet
 def show_(*, name: str, namespace: str, output: str, **where: Any) -> int:
-    """Show one model service: its models and addresses, each part of it, and why it is not ready where it is not."""
-    from sliceworks.cli import connections, model_page
+    """Show a model service: its models, addresses and components, and why it is not ready."""
+    from sliceworks.cli import connections
 
-    async def look(client: Client) -> Seen:
+    async def look(client: Client) -> ServiceDetails:
         from sliceworks.serving import cluster
 
-        return await cluster.look(client, await cluster.one_record(client, name, client.namespace), client.namespace)
+        return await cluster.describe(client, await cluster.get_record(client, name, client.namespace), client.namespace)
 
-    seen = connections.on_cluster(look, where, namespace)
+    seen = connections.run_on_cluster(look, where, namespace)
     if output == "table":
-        click.echo(model_page.render(seen), nl=False)
+        click.echo(describe_service(seen), nl=False)
     else:
-        show_one(model_page.data(seen), output)
+        print_object(service_data(seen), output)
     return 0
 
 
-@models.command(short_help="Remove a model service.")
+@models.command(short_help="Delete a model service.")
 @click.argument("name")
 @options.namespace
 @options.cluster
@@ -93,48 +196,47 @@ def show_(*, name: str, namespace: str, output: str, **where: Any) -> int:
 @options.yes
 @options.quiet
 def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any) -> int:
-    """Remove a model service with everything that belongs to it. A gateway that others share stays."""
+    """Delete a model service and all of its objects. A gateway shared with other services is kept."""
     from sliceworks.cli import connections
 
     async def remove(client: Client) -> None:
-        from sliceworks.serving import cluster, removing
+        from sliceworks.serving import cluster, ownership
 
-        record = await cluster.one_record(client, name, client.namespace)
+        record = await cluster.get_record(client, name, client.namespace)
         options.confirm(f"Delete {name} in {client.namespace} with {len(record.objects)} objects?", yes)
-        with progress.leaving(f"{name} goes away all the same."), progress.working(f"Deleting {name}"):
-            await removing.delete(client, record, client.namespace, timeout)
+        with progress.on_interrupt(f"The deletion of {name} continues in the cluster."), progress.task(f"Deleting {name}"):
+            await ownership.delete_service(client, record, client.namespace, timeout)
 
-    connections.on_cluster(remove, where, namespace)
-    click.echo(f"modelservice/{name} is deleted")
+    connections.run_on_cluster(remove, where, namespace)
+    click.echo(f"modelservice/{name} deleted")
     return 0
 
 
-def _report(found: list[tuple[Record, Standing]], *, everywhere: bool) -> Report:
-    """All of them, for any form; ages are by the clock of whoever calls."""
-    from sliceworks.cli import model_page
+def _report(services: list[tuple[Record, ServiceStatus]], *, everywhere: bool) -> Report:
+    """Return the report of all services; ages use the caller's clock."""
 
     columns = ("namespace", *_COLUMNS) if everywhere else _COLUMNS
-    rows = [((one.namespace, *_row(one, stands)) if everywhere else _row(one, stands)) for one, stands in found]
-    data = [model_page.brief(one, stands) for one, stands in found]
-    return Report(columns, rows, data, [f"modelservice/{one.service.metadata.name}" for one, _ in found])
+    rows = [((record.namespace, *_row(record, status)) if everywhere else _row(record, status)) for record, status in services]
+    data = [service_summary(record, status) for record, status in services]
+    return Report(columns, rows, data, [f"modelservice/{record.service.metadata.name}" for record, _ in services])
 
 
-def _row(record: Record, stands: Standing) -> tuple[object, ...]:
+def _row(record: Record, status: ServiceStatus) -> tuple[object, ...]:
     from datetime import datetime
 
     from sliceworks.base import clock, duration
-    from sliceworks.serving.compile import plan
+    from sliceworks.serving.compiler import plan
 
     spec = record.service.spec
-    ready, wanted = sum(each.ready for each in stands.servers), sum(each.wanted for each in stands.servers)
+    ready, desired = sum(server.ready for server in status.servers), sum(item.desired for item in status.servers)
     age = clock.since(datetime.fromisoformat(record.created)).total_seconds()
     return (
         record.service.metadata.name,
         spec.engine,
-        ", ".join(each.name for each in spec.models),
-        plan(record.service).what,
-        f"{ready}/{wanted}" if stands.servers else "-",
-        stands.state,
+        ", ".join(model.name for model in spec.models),
+        plan(record.service).summary,
+        f"{ready}/{desired}" if status.servers else "-",
+        status.state,
         spec.gateway.name if spec.gateway else "-",
         duration.human(max(age, 0)),
     )

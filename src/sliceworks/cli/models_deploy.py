@@ -1,4 +1,4 @@
-"""`sliceworks models deploy`: from a document to servers that answer, or to the reason why they do not."""
+"""`models deploy`: check, price and apply a ModelService, and wait until it is ready."""
 
 from __future__ import annotations
 
@@ -9,28 +9,32 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.cli import options
-from sliceworks.cli.output import Report, show
+from sliceworks.cli.output import Report, print_report
 
 if TYPE_CHECKING:
     from sliceworks.kube import Client
-    from sliceworks.specs.serving import ModelService
+    from sliceworks.specs.model_service import ModelService
 
 _COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour")
 
 
-@click.command(short_help="Deploy what a document says, and wait until it is ready.")
+@click.command(short_help="Deploy a ModelService, and wait until it is ready.")
 @click.option(
     "-f", "--file", type=click.Path(exists=True, allow_dash=True, path_type=Path), required=True,
-    help="The ModelService document; - for what is piped in.",
+    help="The ModelService document; - for stdin.",
 )  # fmt: skip
 @click.option(
-    "--dry-run", type=click.Choice(["none", "client", "server"]), default="none", show_default=True, help="Print, or ask."
+    "--dry-run",
+    type=click.Choice(["none", "client", "server"]),
+    default="none",
+    show_default=True,
+    help="Only print the objects (client), or validate them on the server (server).",
 )
 @click.option(
     "--wait/--no-wait",
     default=True,
     show_default=True,
-    help="Wait until everything is ready; or leave what would have to wait, which `models show` then names.",
+    help="Wait until everything is ready. With --no-wait, `models show` lists the pending steps.",
 )
 @options.timeout(3600)
 @options.namespace
@@ -39,52 +43,52 @@ _COLUMNS = ("name", "namespace", "engine", "models", "on", "capacity", "usd/hour
 @options.yes
 @options.quiet
 def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: str, output: str, yes: bool, **where: Any) -> int:
-    """Check a document, show what it takes and costs, apply its objects, and wait until they are ready."""
-    from sliceworks.base import yamls
+    """Validate a ModelService, show its resources and cost, apply its objects, and wait until they are ready."""
+    from sliceworks.base import yaml_documents
     from sliceworks.cli import connections
-    from sliceworks.serving.checks import checked
+    from sliceworks.serving.validation import parse_valid
 
-    document = yamls.load_one(file, "ModelService")
-    service = checked(document)
+    document = yaml_documents.load_one(file, "ModelService")
+    service = parse_valid(document)
     if dry_run == "client":
         return _print(service, namespace, output)
 
     async def work(client: Client) -> None:
         from sliceworks.base import clock
-        from sliceworks.serving.deploying import Rollout
+        from sliceworks.serving.rollout import Rollout
 
         place = namespace or service.metadata.namespace or client.namespace
         rollout = Rollout(client, service, document.data, place)
-        with progress.working(f"Asking the cluster about {service.metadata.name}"):
-            objects = await rollout.prepare(make_namespace=dry_run == "none")
+        with progress.task(f"Checking {service.metadata.name} against the cluster"):
+            objects = await rollout.prepare(create_namespace=dry_run == "none")
         _show_plan(service, place, output)
-        for each in rollout.left_out:
-            progress.say(f"Left out: {each}.")
-        for each in rollout.missing:
-            progress.say(f"Missing: {each}. Pods wait for it.")
+        for skipped_object in rollout.skipped_objects:
+            progress.say(f"Skipped: {skipped_object}.")
+        for item in rollout.missing:
+            progress.say(f"Missing: {item}. Pods stay pending until it exists.")
         if dry_run == "server":
             return
         options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
         ends = clock.loop_time() + timeout
         name = service.metadata.name
-        begun = f"What is applied stays: the same command goes on, `sliceworks models delete {name} -n {place}` removes it."
-        with progress.leaving(begun), progress.working(f"Deploying {name}", logged=True) as step:
+        begun = f"Run the command again to resume, or `sliceworks models delete {name} -n {place}` to delete it."
+        with progress.on_interrupt(begun), progress.task(f"Deploying {name}", logged=True) as step:
             record = await rollout.apply(step, timeout, wait=wait)
             if wait:
                 await rollout.follow(record, step, ends - clock.loop_time())
-        if record.left:
-            progress.say(f"Left to do: {', '.join(record.left)}. The same command without --no-wait waits, and does it.")
+        if record.pending_steps:
+            progress.say(f"Pending: {', '.join(record.pending_steps)}. Run the command again without --no-wait to finish.")
 
-    connections.on_cluster(work, where)
+    connections.run_on_cluster(work, where)
     return 0
 
 
 def _print(service: ModelService, namespace: str, output: str) -> int:
-    from sliceworks.serving.compile import manifests
+    from sliceworks.serving.compiler import manifests
 
     place = namespace or service.metadata.namespace
     if output in ("json", "yaml"):
-        from sliceworks.base import yamls
+        from sliceworks.base import yaml_documents
 
         metadata = service.metadata.model_copy(update={"namespace": place})
         objects = manifests(service.model_copy(update={"metadata": metadata}))
@@ -93,19 +97,19 @@ def _print(service: ModelService, namespace: str, output: str) -> int:
 
             click.echo(orjson.dumps(objects, option=orjson.OPT_INDENT_2))
         else:
-            click.echo(yamls.dump_all(objects), nl=False)
+            click.echo(yaml_documents.dump_all(objects), nl=False)
     else:
         _show_plan(service, place or "-", output)
     return 0
 
 
-def _show_plan(service: ModelService, place: str, output: str) -> None:
-    """What it takes."""
-    from sliceworks.serving.compile import plan
+def _show_plan(service: ModelService, namespace: str, output: str) -> None:
+    """Print the required resources and their cost."""
+    from sliceworks.serving.compiler import plan
 
-    found = plan(service)
-    name, capacity = service.metadata.name, found.machines.capacity if found.machines else "-"
-    served = ", ".join(each.name for each in service.spec.models)
-    row = (name, place, service.spec.engine, served, found.what, capacity, str(found.price or "unknown"))
+    deployment_plan = plan(service)
+    name, capacity = service.metadata.name, deployment_plan.hardware.capacity if deployment_plan.hardware else "-"
+    served = ", ".join(model.name for model in service.spec.models)
+    row = (name, namespace, service.spec.engine, served, deployment_plan.summary, capacity, str(deployment_plan.price or "unknown"))
     data = dict(zip(_COLUMNS, row, strict=True))
-    show(Report(_COLUMNS, [row], [data], [f"modelservice/{name}"]), output)
+    print_report(Report(_COLUMNS, [row], [data], [f"modelservice/{name}"]), output)

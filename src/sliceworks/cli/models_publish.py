@@ -1,7 +1,7 @@
-"""`sliceworks models publish`, `unpublish` and `update`: what a running service serves.
+"""`models publish`, `unpublish` and `update`: change the models of a running service.
 
-Each is a change of the recorded document, applied. Sax is told by a Job with saxutil, Triton's servers by their repository API, one
-by one; engines with one model are rolled.
+Each command edits the recorded document and applies it. Sax: a Job runs saxutil. Triton: the repository API of
+each server is called. Engines with one model are rolled out again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _FIELDS = {"saxml": ("class", "checkpoint", "replicas"), "triton": ("source",), "jetstream": ("checkpoint",), "vllm": ("source",)}
 _DOING = {"publish": "Publishing", "unpublish": "Unpublishing", "update": "Updating"}
-_DONE = {"publish": "published", "unpublish": "unpublished", "update": "served anew"}
+_DONE = {"publish": "published", "unpublish": "unpublished", "update": "reloaded"}
 
 
 def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,64 +39,66 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(short_help="Serve a model more, or another one.")
+@click.command(short_help="Add a model to a service, or replace its only model.")
 @click.option("--class", "class_", metavar="CLASS", help="Sax: the model's class.")
-@click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: its checkpoint.")
-@click.option("--source", metavar="PLACE", help="vLLM: its name at Hugging Face, or a folder; Triton: copied from there first.")
-@click.option("--replicas", type=click.IntRange(1), help="Sax: servers that load it.")
+@click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: the checkpoint.")
+@click.option("--source", metavar="PLACE", help="vLLM: Hugging Face name, or a folder. Triton: location to copy the model from.")
+@click.option("--replicas", type=click.IntRange(1), help="Sax: number of servers that load the model.")
 @_shared
 def publish(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
-    """Serve a model: beside the others, or in the place of the one that an engine with a single model has."""
+    """Add a model to a service; for an engine with a single model, replace it."""
 
     def edit(record: Record) -> Object:
-        from sliceworks.serving import editing
+        from sliceworks.serving import publication
 
-        return editing.with_model(record, {"name": model, **_given(record, given)})
+        return publication.add_model(record, {"name": model, **_given(record, given)})
 
     return _change(name, model, "publish", edit, namespace=namespace, timeout=timeout, where=given)
 
 
-@click.command(short_help="Serve a model no longer.")
+@click.command(short_help="Remove a model from a service.")
 @_shared
 def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
-    """Serve a model no longer. An engine with a single model is left without servers."""
+    """Remove a model from a service. An engine with a single model is scaled to zero."""
 
     def edit(record: Record) -> Object:
-        from sliceworks.serving import editing
+        from sliceworks.serving import publication
 
-        return editing.without_model(record, model)
+        return publication.remove_model(record, model)
 
     return _change(name, model, "unpublish", edit, namespace=namespace, timeout=timeout, where=given)
 
 
-@click.command(short_help="Serve a model anew.")
-@click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: another checkpoint.")
-@click.option("--source", metavar="PLACE", help="vLLM: another name at Hugging Face, or folder.")
-@click.option("--replicas", type=click.IntRange(1), help="Sax: servers that load it.")
+@click.command(short_help="Reload a model of a service.")
+@click.option("--checkpoint", metavar="FOLDER", help="Sax, JetStream: the new checkpoint.")
+@click.option("--source", metavar="PLACE", help="vLLM: the new Hugging Face name, or folder.")
+@click.option("--replicas", type=click.IntRange(1), help="Sax: number of servers that load the model.")
 @_shared
 def update(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
-    """Serve a model anew: with another checkpoint, or as it is in its place now."""
+    """Reload a model: from a new checkpoint, or from its current location."""
 
     def edit(record: Record) -> Object:
-        from sliceworks.serving import editing
+        from sliceworks.serving import publication
 
-        return editing.changed_model(record, model, _given(record, given))
+        return publication.update_model(record, model, _given(record, given))
 
     return _change(name, model, "update", edit, namespace=namespace, timeout=timeout, where=given)
 
 
 def _given(record: Record, given: Object) -> Object:
-    """What was said about the model; an option that the engine does not know is wrong."""
+    """Return the fields of the model from the options; raise if the engine does not support one."""
     engine = record.service.spec.engine
-    said = {key.rstrip("_"): value for key, value in given.items() if key.rstrip("_") in _options() and value is not None}
-    for key in said:
+    options = {key.rstrip("_"): value for key, value in given.items() if key.rstrip("_") in _options() and value is not None}
+    for key in options:
         if key not in _FIELDS[engine]:
-            raise UsageError(f"{engine} takes no --{key}", hint=f"it takes {', '.join('--' + each for each in _FIELDS[engine])}")
-    return said
+            raise UsageError(
+                f"{engine} does not support --{key}", hint=f"supported: {', '.join('--' + field for field in _FIELDS[engine])}"
+            )
+    return options
 
 
 def _options() -> set[str]:
-    return {each for fields in _FIELDS.values() for each in fields}
+    return {field for fields in _FIELDS.values() for field in fields}
 
 
 def _change(
@@ -107,14 +109,14 @@ def _change(
     async def work(client: Client) -> None:
         from sliceworks.serving import cluster
 
-        record = await cluster.one_record(client, name, client.namespace)
+        record = await cluster.get_record(client, name, client.namespace)
         document = edit(record)
-        begun = f"What is changed stays: the same command goes on, `sliceworks models show {name} -n {record.namespace}` looks."
-        with progress.leaving(begun), progress.working(f"{_DOING[verb]} {model}", logged=True) as step:
+        begun = f"Run the command again to resume, or `sliceworks models show {name} -n {record.namespace}` to inspect."
+        with progress.on_interrupt(begun), progress.task(f"{_DOING[verb]} {model}", logged=True) as step:
             change = ("unload" if verb == "unpublish" else "load", model)
             await _apply(client, record, document, change, step=step, timeout=timeout)
 
-    connections.on_cluster(work, where, namespace)
+    connections.run_on_cluster(work, where, namespace)
     click.echo(f"{model} is {_DONE[verb]} by modelservice/{name}")
     return 0
 
@@ -122,11 +124,11 @@ def _change(
 async def _apply(
     client: Client, record: Record, document: Object, change: tuple[str, str], *, step: Callable[[str], None], timeout: float
 ) -> None:
-    from sliceworks.base import yamls
-    from sliceworks.serving import publishing
-    from sliceworks.serving.checks import checked
+    from sliceworks.base import yaml_documents
+    from sliceworks.serving import publication
+    from sliceworks.serving.validation import parse_valid
 
     name = f"modelservice/{record.service.metadata.name}"
-    wanted = checked(yamls.Document(document, name, 1, {}))
-    for told in await publishing.publish(client, record, (wanted, document), change, tell=step, timeout=timeout):
-        progress.say(told)
+    service = parse_valid(yaml_documents.Document(document, name, 1, {}))
+    for message in await publication.publish(client, record, (service, document), change, report=step, timeout=timeout):
+        progress.say(message)

@@ -19,26 +19,26 @@ Command = TypeVar("Command", bound="Callable[..., Any]")
 
 
 def quiet(command: Command) -> Command:
-    """`--quiet`: data and errors, nothing else."""
+    """`--quiet`: print only data and errors."""
 
     def apply(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
             progress.set_quiet(True)
 
-    return click.option(
-        "-q", "--quiet", is_flag=True, expose_value=False, callback=apply, help="Print data and errors, nothing else."
-    )(command)
+    return click.option("-q", "--quiet", is_flag=True, expose_value=False, callback=apply, help="Print only data and errors.")(
+        command
+    )
 
 
-def pairs(flag: str, values: Iterable[str]) -> dict[str, str]:
-    """What was given to a flag that takes NAME=VALUE and may be said again."""
-    found = {}
-    for each in values:
-        name, equals, value = each.partition("=")
+def parse_pairs(flag: str, values: Iterable[str]) -> dict[str, str]:
+    """Parse the values of a repeatable NAME=VALUE flag."""
+    result = {}
+    for item in values:
+        name, equals, value = item.partition("=")
         if not equals or not name:
-            raise UsageError(f"{flag} {each}: NAME=VALUE is wanted")
-        found[name] = value
-    return found
+            raise UsageError(f"{flag} {item}: expected NAME=VALUE")
+        result[name] = value
+    return result
 
 
 def output(*formats: str) -> Callable[[Command], Command]:
@@ -47,30 +47,36 @@ def output(*formats: str) -> Callable[[Command], Command]:
 
 
 def timeout(default: float) -> Callable[[Command], Command]:
-    """`--timeout`: how long to wait before giving up with exit code 3."""
+    """`--timeout`: how long to wait before exit code 3."""
     return click.option("--timeout", type=DURATION, default=f"{default:g}s", show_default=True, help="How long to wait.")
 
 
+def watchdog_timeout(help_text: str = "Exit with status 75") -> Callable[[Command], Command]:
+    """`--watchdog-timeout`: what happens to a process whose event loop stays blocked."""
+    text = f"{help_text} if the event loop is blocked for this long; 0s: only log what blocks it."
+    return click.option("--watchdog-timeout", type=DURATION, default="0s", show_default=True, help=text)
+
+
 def yes(command: Command) -> Command:
-    """`-y`: do not ask."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(command)
+    """`-y`: do not ask for confirmation."""
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(command)
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Go on only if a person says so, or said so with `-y`."""
+    """Return if the user confirms, or did so with `-y`; otherwise raise."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageError("there is nobody to ask", hint="say yes with -y")
+        raise UsageError("stdin is not a terminal; pass --yes to confirm", hint=f"to be confirmed: {question}")
     with _interruptible():
-        said = click.confirm(question, err=True)
-    if not said:
-        raise SliceworksError("nothing was done: the answer was no")
+        confirmed = click.confirm(question, err=True)
+    if not confirmed:
+        raise SliceworksError("not confirmed; nothing was changed")
 
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Ctrl-C ends the question at once, also inside an event loop, which would have it wait for an answer first."""
+    """Let Ctrl-C interrupt the prompt at once; an event loop would deliver it after the answer."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -78,30 +84,43 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+class _TwinOption(click.Option):
+    """`--twin[=NAME]`. The root command takes the name off before click parses the flag."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        return None if record is None else ("--twin[=NAME]", record[1])
+
+
+def twin(text: str) -> Callable[[Command], Command]:
+    """`--twin[=NAME]`: the twin instead of a cluster or of Google Cloud."""
+    return click.option("--twin", is_flag=True, cls=_TwinOption, help=text)
+
+
 def cluster(command: Command) -> Command:
-    """`--kubeconfig`, `--context`, `--twin`: which cluster is meant."""
+    """`--kubeconfig`, `--context`, `--twin`: the target cluster."""
     for option in (
-        click.option("--twin", is_flag=True, help="The twin of this machine; SLICEWORKS_TWIN names one that is not the default."),
-        click.option("--context", metavar="NAME", help="A context of the kubeconfig."),
-        click.option("--kubeconfig", metavar="FILE", help="The kubeconfig.  [default: $KUBECONFIG, or ~/.kube/config]"),
+        twin("Use a twin on this machine.  [default name: $SLICEWORKS_TWIN, or default]"),
+        click.option("--context", metavar="NAME", help="Context of the kubeconfig to use."),
+        click.option("--kubeconfig", metavar="FILE", help="Path of the kubeconfig.  [default: $KUBECONFIG, or ~/.kube/config]"),
     ):
         command = option(command)
     return command
 
 
 def namespace(command: Command) -> Command:
-    """`-n`: the namespace, if it is not the context's."""
-    return click.option("-n", "--namespace", metavar="NAME", default="", help="The namespace.  [default: the context's]")(command)
+    """`-n`: the namespace, instead of the context's."""
+    return click.option("-n", "--namespace", metavar="NAME", default="", help="Namespace.  [default: the context's]")(command)
 
 
 def all_namespaces(command: Command) -> Command:
-    """`-A`: all of them."""
+    """`-A`: all namespaces."""
     return click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces.")(command)
 
 
 def watch(command: Command) -> Command:
-    """`-w`: go on and print what changes."""
-    return click.option("-w", "--watch", is_flag=True, help="Go on and print what changes, until Ctrl-C.")(command)
+    """`-w`: keep running and print changes."""
+    return click.option("-w", "--watch", is_flag=True, help="Keep running and print changes until Ctrl-C.")(command)
 
 
 class _Duration(click.ParamType[float]):
@@ -115,9 +134,9 @@ class _Duration(click.ParamType[float]):
         try:
             seconds = float(value) if str(value).replace(".", "", 1).isdigit() else duration.parse(str(value))
         except ValueError:
-            self.fail(f"{value!r} is no duration such as 30s or 1m30s", param, ctx)
+            self.fail(f"{value!r} is not a valid duration (examples: 30s, 1m30s)", param, ctx)
         if seconds < 0:
-            self.fail(f"{value!r} is less than nothing", param, ctx)
+            self.fail(f"must not be negative, got {value!r}", param, ctx)
         return seconds
 
 

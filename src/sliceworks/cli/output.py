@@ -1,4 +1,4 @@
-"""Data on stdout, in the format that was asked for."""
+"""Prints data on stdout as a table, JSON, YAML or names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Rows for people, and the same things as data for programs."""
+    """Rows of a table, and the same items as data and as names."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -21,28 +21,28 @@ class Report:
     names: Sequence[str] = field(default=())
 
 
-def show_one(data: dict[str, Any], form: str) -> None:
-    """Print one thing as JSON or YAML."""
+def print_object(data: dict[str, Any], form: str) -> None:
+    """Print one object as JSON or YAML."""
     if form == "json":
         import orjson
 
         click.echo(orjson.dumps(data, option=orjson.OPT_INDENT_2))
     else:
-        from sliceworks.base import yamls
+        from sliceworks.base import yaml_documents
 
-        click.echo(yamls.dump(data), nl=False)
+        click.echo(yaml_documents.dump(data), nl=False)
 
 
-def show(report: Report, form: str, *, header: bool = True) -> None:
+def print_report(report: Report, form: str, *, header: bool = True) -> None:
     """Print a report as a table, JSON, YAML or bare names."""
     if form == "json":
         import orjson
 
         click.echo(orjson.dumps(list(report.data), option=orjson.OPT_INDENT_2))
     elif form == "yaml":
-        from sliceworks.base import yamls
+        from sliceworks.base import yaml_documents
 
-        click.echo(yamls.dump(list(report.data)), nl=False)
+        click.echo(yaml_documents.dump(list(report.data)), nl=False)
     elif form == "name":
         click.echo("".join(f"{name}\n" for name in report.names), nl=False)
     else:

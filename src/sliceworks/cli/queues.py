@@ -1,4 +1,4 @@
-"""`sliceworks queues`: give teams their queues, and see how full they are and who waits."""
+"""`sliceworks queues`: manage team queues and show pending workloads."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import NotFound, SliceworksError
-from sliceworks.base.words import closest
+from sliceworks.base.names import suggest_name
 from sliceworks.cli import options
-from sliceworks.cli.bars import bar
 from sliceworks.cli.groups import Group
-from sliceworks.cli.output import Report, show, show_one
+from sliceworks.cli.output import Report, print_object, print_report
+from sliceworks.cli.terminal import bar
 
 if TYPE_CHECKING:
     from sliceworks.kube import Client
-    from sliceworks.training.standing import Holding, Standing
+    from sliceworks.training.queue_status import FlavorUsage, QueueStatus
 
 _MANAGER = "sliceworks"
 
 
 @click.group(cls=Group)
 def queues() -> None:
-    """Give teams their queues, and see who waits."""
+    """Manage team queues and show pending workloads."""
 
 
 @queues.command()
@@ -34,33 +34,38 @@ def queues() -> None:
     type=click.Path(exists=True, path_type=Path),
     default=Path("environment.yaml"),
     show_default=True,
-    help="The Environment whose teams get queues.",
+    help="The Environment document.",
 )
 @click.option(
-    "--dry-run", type=click.Choice(["none", "client", "server"]), default="none", show_default=True, help="Print, or ask."
+    "--dry-run",
+    type=click.Choice(["none", "client", "server"]),
+    default="none",
+    show_default=True,
+    help="Only print the objects (client), or validate them on the server (server).",
 )
+@click.option("--skip", "skipped", multiple=True, metavar="CHECK", help="Skip a check of `env check`; repeatable.")
 @options.cluster
 @options.output("table", "json", "yaml", "name")
 @options.quiet
-def apply(*, file: Path, dry_run: str, output: str, **where: Any) -> int:
-    """Make flavors, queues, priorities and the teams' namespaces as the document says."""
+def apply(*, file: Path, dry_run: str, skipped: tuple[str, ...], output: str, **where: Any) -> int:
+    """Apply flavors, queues, priorities and team namespaces of an Environment that passes `env check`."""
     from sliceworks.cli import connections
-    from sliceworks.cli.env_sites import read_environment
-    from sliceworks.training.queues import manifests
+    from sliceworks.cli.env_site import require_valid
+    from sliceworks.training.queues import build_manifests
 
-    objects = manifests(read_environment(file))
+    objects = build_manifests(require_valid(file, skipped))
     if dry_run == "client":
         return _print_manifests(objects, output)
 
-    async def put(client: Client) -> None:
-        for each in objects:
-            await _applied(client, each, dry_run == "server")
+    async def apply_all(client: Client) -> None:
+        for item in objects:
+            await _apply(client, item, dry_run == "server")
 
-    with progress.working(f"Applying {len(objects)} objects"):
-        connections.on_cluster(put, where)
-    rows = [(each["kind"], each["metadata"].get("namespace"), each["metadata"]["name"]) for each in objects]
-    names = [f"{each['kind']}/{each['metadata']['name']}" for each in objects]
-    show(Report(("kind", "namespace", "name"), rows, objects, names), output)
+    with progress.task(f"Applying {len(objects)} objects"):
+        connections.run_on_cluster(apply_all, where)
+    rows = [(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in objects]
+    names = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in objects]
+    print_report(Report(("kind", "namespace", "name"), rows, objects, names), output)
     return 0
 
 
@@ -69,20 +74,20 @@ def apply(*, file: Path, dry_run: str, output: str, **where: Any) -> int:
 @options.output("table", "json", "yaml", "name")
 @options.quiet
 def list_(*, output: str, **where: Any) -> int:
-    """List the queues: chips in use against quota, borrowed and lent, admitted and waiting."""
-    found = _standings(where)
+    """List queues: chips used of quota, borrowed and lent, admitted and pending workloads."""
+    statuses = _queue_statuses(where)
     rows: list[tuple[object, ...]] = []
-    for each in found:
-        chips = [holding for holding in each.holdings if "/" in holding.resource] or list(each.holdings[:1])
+    for item in statuses:
+        chips = [holding for holding in item.flavor_usage if "/" in holding.resource] or list(item.flavor_usage[:1])
         used, quota = sum(holding.used for holding in chips), sum(holding.quota for holding in chips)
         borrowed, lent = sum(holding.borrowed for holding in chips), sum(holding.lent for holding in chips)
-        state = f"stopped ({each.stopped})" if each.stopped else "open"
+        state = f"stopped ({item.stopped})" if item.stopped else "open"
         full = f"{bar(used, quota, borrowed)} {_amount(used)}/{_amount(quota)}"
         rows.append(
-            (each.name, each.cohort or " ", full, _amount(borrowed), _amount(lent), each.admitted, len(each.waiting), state)
+            (item.name, item.cohort or " ", full, _amount(borrowed), _amount(lent), item.admitted, len(item.waiting), state)
         )
     columns = ("name", "cohort", "chips", "borrowed", "lent", "admitted", "waiting", "state")
-    show(Report(columns, rows, [_data(each) for each in found], [each.name for each in found]), output)
+    print_report(Report(columns, rows, [_data(status) for status in statuses], [status.name for status in statuses]), output)
     return 0
 
 
@@ -92,49 +97,49 @@ def list_(*, output: str, **where: Any) -> int:
 @options.output("table", "json", "yaml")
 @options.quiet
 def show_queue(*, name: str, output: str, **where: Any) -> int:
-    """Show one queue: every flavor against its quota, and who waits, first to last, with Kueue's reason."""
-    found = {each.name: each for each in _standings(where)}
-    if name not in found:
-        raise SliceworksError(f"there is no queue {name!r}", hint=closest(name, found) or "sliceworks queues list")
-    queue = found[name]
+    """Show one queue: usage and quota of each flavor, and pending workloads in order, with Kueue's reason."""
+    statuses = {status.name: status for status in _queue_statuses(where)}
+    if name not in statuses:
+        raise SliceworksError(f"queue {name!r} not found", hint=suggest_name(name, statuses) or "sliceworks queues list")
+    queue = statuses[name]
     if output != "table":
-        show_one(_data(queue), output)
+        print_object(_data(queue), output)
         return 0
     from sliceworks.base import tables
 
     rows = [
-        (each.flavor, each.resource, bar(each.used, each.quota, each.borrowed), *map(_amount, _numbers(each)))
-        for each in queue.holdings
+        (item.flavor, item.resource, bar(item.used, item.quota, item.borrowed), *map(_amount, _quantities(item)))
+        for item in queue.flavor_usage
     ]
     click.echo(tables.render(("flavor", "resource", "use", "used", "quota", "borrowed", "lent"), rows))
     waiting = [
-        (number, f"{each.namespace}/{each.name}", each.priority, each.since, each.reason)
-        for number, each in enumerate(queue.waiting, start=1)
+        (number, f"{workload.namespace}/{workload.name}", workload.priority, workload.since, workload.reason)
+        for number, workload in enumerate(queue.waiting, start=1)
     ]
     if waiting:
         click.echo(tables.render(("#", "job", "priority", "since", "reason"), waiting), nl=False)
     else:
-        click.echo("Nobody waits.")
+        click.echo("No pending workloads.")
     return 0
 
 
-def _numbers(holding: Holding) -> tuple[Any, ...]:
+def _quantities(holding: FlavorUsage) -> tuple[Any, ...]:
     return holding.used, holding.quota, holding.borrowed, holding.lent
 
 
 def _print_manifests(objects: list[dict[str, Any]], output: str) -> int:
-    from sliceworks.base import yamls
+    from sliceworks.base import yaml_documents
 
     if output == "json":
         import orjson
 
         click.echo(orjson.dumps(objects, option=orjson.OPT_INDENT_2))
     else:
-        click.echo(yamls.dump_all(objects), nl=False)
+        click.echo(yaml_documents.dump_all(objects), nl=False)
     return 0
 
 
-async def _applied(client: Client, obj: dict[str, Any], dry: bool) -> None:
+async def _apply(client: Client, obj: dict[str, Any], dry: bool) -> None:
     try:
         await client.apply(obj, field_manager=_MANAGER, force=True, dry_run=dry)
     except NotFound as error:
@@ -143,26 +148,26 @@ async def _applied(client: Client, obj: dict[str, Any], dry: bool) -> None:
         raise
 
 
-def _standings(where: dict[str, Any]) -> list[Standing]:
+def _queue_statuses(where: dict[str, Any]) -> list[QueueStatus]:
     from sliceworks.cli import connections
     from sliceworks.kube.resources import Resource
-    from sliceworks.training.standing import standings
+    from sliceworks.training.queue_status import list_queue_statuses
 
     def kueue(kind: str, plural: str, *, namespaced: bool = True) -> Resource:
         return Resource("kueue.x-k8s.io", "v1beta2", kind, plural, namespaced)
 
-    async def look(client: Client) -> list[Standing]:
+    async def read(client: Client) -> list[QueueStatus]:
         try:
-            found = [
+            listed = [
                 (await client.list_all(kueue("ClusterQueue", "clusterqueues", namespaced=False))).items,
                 (await client.list_all(kueue("LocalQueue", "localqueues"))).items,
                 (await client.list_all(kueue("Workload", "workloads"))).items,
             ]
         except NotFound as error:
             raise SliceworksError("Kueue is not installed in this cluster", hint="install it, or use --twin") from error
-        return standings(*found)
+        return list_queue_statuses(*listed)
 
-    return connections.on_cluster(look, where)
+    return connections.run_on_cluster(read, where)
 
 
 def _amount(value: Any) -> str:
@@ -172,26 +177,32 @@ def _amount(value: Any) -> str:
     return f"{number:g}"
 
 
-def _data(each: Standing) -> dict[str, Any]:
+def _data(status: QueueStatus) -> dict[str, Any]:
     return {
-        "name": each.name,
-        "cohort": each.cohort or None,
-        "stopped": each.stopped or None,
-        "admitted": each.admitted,
-        "queues": list(each.queues),
+        "name": status.name,
+        "cohort": status.cohort or None,
+        "stopped": status.stopped or None,
+        "admitted": status.admitted,
+        "queues": list(status.queues),
         "holdings": [
             {
-                "flavor": one.flavor,
-                "resource": one.resource,
-                "quota": float(one.quota),
-                "used": float(one.used),
-                "borrowed": float(one.borrowed),
-                "lent": float(one.lent),
+                "flavor": item.flavor,
+                "resource": item.resource,
+                "quota": float(item.quota),
+                "used": float(item.used),
+                "borrowed": float(item.borrowed),
+                "lent": float(item.lent),
             }
-            for one in each.holdings
+            for item in status.flavor_usage
         ],
         "waiting": [
-            {"namespace": one.namespace, "name": one.name, "priority": one.priority, "since": one.since, "reason": one.reason}
-            for one in each.waiting
+            {
+                "namespace": workload.namespace,
+                "name": workload.name,
+                "priority": workload.priority,
+                "since": workload.since,
+                "reason": workload.reason,
+            }
+            for workload in status.waiting
         ],
     }

@@ -1,4 +1,4 @@
-"""`sliceworks slices`: the node pools behind accelerators, whose they are, how they stand and what they cost."""
+"""`sliceworks slices`: list, show and drain slices."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.words import counted
+from sliceworks.base.names import pluralize
 from sliceworks.cli import options
 from sliceworks.cli.groups import Group
-from sliceworks.cli.output import Report, show, show_one
+from sliceworks.cli.output import Report, print_object, print_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sliceworks.cli.slice_sources import Sources
-    from sliceworks.cli.slice_views import SliceView
+    from sliceworks.cli.slice_inventory import SliceInventory
+    from sliceworks.cli.slice_view import SliceView
 
 _COLUMNS = ("name", "type", "hosts", "zone", "capacity", "owner", "state", "age", "usd/hour")
 _WIDE = (*_COLUMNS, "machine", "topology", "job", "message")
-_EVERY = 2.0  # seconds between looks at the cloud, which has no watch
+_EVERY = 2.0  # seconds between polls of the cloud, which has no watch
 
 
 def _cloud(command: options.Command) -> options.Command:
-    """Which cluster of the cloud, by the names that the controller has for its settings."""
+    """Options of the cluster in the cloud, with the variables of the slices controller."""
     for name, variable, what in (
-        ("cluster", "GCP_CLUSTER", "The cluster's name in the cloud."),
-        ("location", "GCP_CLUSTER_LOCATION", "The cluster's region or zone."),
-        ("project", "GCP_PROJECT_ID", "The cluster's project."),
+        ("cluster", "GCP_CLUSTER", "Name of the cluster in the cloud."),
+        ("location", "GCP_CLUSTER_LOCATION", "Region or zone of the cluster."),
+        ("project", "GCP_PROJECT_ID", "Project of the cluster."),
     ):
-        default = f"{what}  [default: ${variable}, or the context's where gcloud made it]"
+        default = f"{what}  [default: ${variable}, or from a context that gcloud created]"
         command = click.option(f"--{name}", metavar="NAME", help=default)(command)
     return options.cluster(command)
 
 
 @click.group(cls=Group)
 def slices() -> None:
-    """See and drain the slices of a cluster."""
+    """List, show and drain slices."""
 
 
 @slices.command("list")
@@ -48,16 +48,16 @@ def slices() -> None:
 @options.watch
 @options.quiet
 def list_(*, namespace: str, everywhere: bool, output: str, watch: bool, **where: Any) -> None:
-    """List the slices of the namespace's JobSets; with -A every accelerator pool of the cluster, whoever made it."""
+    """List the slices of the JobSets in a namespace; with -A, every accelerator node pool of the cluster."""
 
-    async def look(sources: Sources) -> None:
+    async def look(sources: SliceInventory) -> None:
         shown: dict[str, tuple[object, ...]] = {}
         while True:
-            found = _wanted(await sources.slices(), None if everywhere else sources.client.namespace)
-            rows = {view.name: _row(view, output) for view in found}
-            news = [view for view in found if _still(rows[view.name]) != _still(shown.get(view.name, ()))]
-            if news:
-                _print(news, rows, output, header=not shown)
+            views = _visible(await sources.slices(), None if everywhere else sources.client.namespace)
+            rows = {view.name: _row(view, output) for view in views}
+            changed = [view for view in views if _without_ages(rows[view.name]) != _without_ages(shown.get(view.name, ()))]
+            if changed:
+                _print(changed, rows, output, header=not shown)
             elif not watch:
                 _nothing(output, "the cluster" if everywhere else sources.client.namespace)
             shown |= rows
@@ -75,74 +75,74 @@ def list_(*, namespace: str, everywhere: bool, output: str, watch: bool, **where
 @options.output("table", "json", "yaml", "name")
 @options.quiet
 def show_(*, name: str, namespace: str, output: str, **where: Any) -> None:
-    """Show one slice by its pool's name, or all slices of a JobSet by its name."""
+    """Show one slice by the name of its node pool, or all slices of a JobSet."""
 
-    async def look(sources: Sources) -> None:
-        found = await sources.named(name)
+    async def look(sources: SliceInventory) -> None:
+        match = await sources.named(name)
         if output == "table":
-            from sliceworks.cli.slice_page import page
+            from sliceworks.cli.slice_view import describe
 
-            click.echo(page(found))
+            click.echo(describe(match))
         elif output == "name":
-            click.echo("".join(f"{view.name}\n" for view in found.slices), nl=False)
+            click.echo("".join(f"{view.name}\n" for view in match.slices), nl=False)
         else:
-            show_one(found.data(), output)
+            print_object(match.data(), output)
 
     _run(look, namespace, where)
 
 
 @slices.command()
 @click.argument("name", required=False)
-@click.option("--all", "everything", is_flag=True, help="Every JobSet of the cluster, those that are made later too.")
-@click.option("--undo", is_flag=True, help="Let it have slices again.")
+@click.option("--all", "everything", is_flag=True, help="Drain every JobSet of the cluster, including those created later.")
+@click.option("--undo", is_flag=True, help="Allow slices again.")
 @options.namespace
 @_cloud
 @options.yes
 @options.quiet
 def drain(*, name: str | None, everything: bool, undo: bool, namespace: str, yes: bool, **where: Any) -> None:
-    """Give slices back and make no new ones: those of a JobSet, of the JobSet that a pool belongs to, or all.
+    """Delete the slices of a JobSet and create no new ones: by JobSet, by one of its node pools, or all.
 
-    The machines are deleted, whatever runs on them. With --all none is made for anybody until --all --undo, which also frees
-    JobSets that were drained by name.
+    Nodes are deleted with the pods on them. With --all, no slice is created in the cluster until --all --undo, which also
+    undoes drains of single JobSets.
     """
     from collections import Counter
 
     from sliceworks.base.errors import UsageError
 
     if everything == bool(name):
-        raise UsageError("name a slice or a JobSet, or say --all")
+        raise UsageError("a slice, a JobSet or --all is required")
 
-    async def look(sources: Sources) -> None:
+    async def look(sources: SliceInventory) -> None:
         owners = await sources.owners(name)
         if not undo:
-            machines = counted(sum(owners.values()), "slice")
-            options.confirm(f"Give back {machines} of {', '.join(map(str, owners)) or 'nobody'}?", yes)
+            machines = pluralize(sum(owners.values()), "slice")
+            options.confirm(f"Delete {machines} of {', '.join(map(str, owners)) or 'no JobSet'}?", yes)
         if everything:
             await sources.drain_everything(undo=undo)
-            click.echo("all JobSets may have slices again" if undo else "all JobSets are drained, those that are made later too")
+            click.echo("drain of all JobSets undone" if undo else "all JobSets drained, including those created later")
             owners = Counter(await sources.drained()) if undo else Counter()
         for owner in owners:
             await sources.drain(owner, undo=undo)
-            click.echo(f"jobset/{owner.name} in {owner.namespace} {'has slices again' if undo else 'is drained'}")
+            click.echo(f"jobset/{owner.name} in {owner.namespace} {'undrained' if undo else 'drained'}")
 
     _run(look, namespace, where)
 
 
-def _run(look: Callable[[Sources], Any], namespace: str, where: dict[str, Any]) -> None:
+def _run(look: Callable[[SliceInventory], Any], namespace: str, where: dict[str, Any]) -> None:
     from sliceworks.cli.connections import run
-    from sliceworks.cli.slice_sources import open_sources
+    from sliceworks.cli.slice_inventory import open_inventory
 
     async def main() -> None:
-        async with open_sources(namespace, **where) as sources:
+        async with open_inventory(namespace, **where) as sources:
             await look(sources)
 
     run(main, **{name: where[name] for name in ("kubeconfig", "context", "twin")})
 
 
-def _wanted(found: list[SliceView], namespace: str | None) -> list[SliceView]:
+def _visible(views: list[SliceView], namespace: str | None) -> list[SliceView]:
     if namespace is None:
-        return [view for view in found if view.accelerated or view.owner]
-    return [view for view in found if view.owner and view.owner.namespace == namespace]
+        return [view for view in views if view.accelerated or view.owner]
+    return [view for view in views if view.owner and view.owner.namespace == namespace]
 
 
 def _row(view: SliceView, form: str) -> tuple[object, ...]:
@@ -163,21 +163,23 @@ def _row(view: SliceView, form: str) -> tuple[object, ...]:
     return (*row, pool.machine, pool.topology or "-", pool.job.name or "-", view.message or "-") if form == "wide" else row
 
 
-def _still(row: tuple[object, ...]) -> tuple[object, ...]:
-    """A row without its age, which always changes."""
+def _without_ages(row: tuple[object, ...]) -> tuple[object, ...]:
+    """Return a row without its age, to detect changes."""
     return row[:7] + row[8:]
 
 
 def _nothing(form: str, place: str) -> None:
     if form in ("table", "wide"):
-        progress.say(f"There are no slices in {place}.")
+        progress.say(f"No slices found in {place}.")
     else:
-        show(Report((), [], []), form)
+        print_report(Report((), [], []), form)
 
 
 def _print(views: list[SliceView], rows: dict[str, tuple[object, ...]], form: str, *, header: bool) -> None:
-    from sliceworks.cli.slice_views import data
+    from sliceworks.cli.slice_view import slice_data
 
     columns = _WIDE if form == "wide" else _COLUMNS
-    report = Report(columns, [rows[view.name] for view in views], [data(view) for view in views], [view.name for view in views])
-    show(report, form, header=header)
+    report = Report(
+        columns, [rows[view.name] for view in views], [slice_data(view) for view in views], [view.name for view in views]
+    )
+    print_report(report, form, header=header)

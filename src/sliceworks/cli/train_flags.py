@@ -1,4 +1,4 @@
-"""A TrainingJob in one line: flags that make the same document as a file would, with errors that name the flag."""
+"""Flags of `train submit` that build the same TrainingJob document as a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base.errors import UsageError
-from sliceworks.base.yamls import Document
+from sliceworks.base.yaml_documents import Document
 from sliceworks.cli import options
 
 if TYPE_CHECKING:
@@ -33,29 +33,29 @@ _PLACES = {
     ("spec", "volumes"): "--mount",
     ("spec", "command"): "the command after --",
 }
-# The name of each option, where it goes in the document, and what it says.
+# Option, field of the document, help.
 _TEXTS = (
-    ("--queue", "queue", "NAME", "The team's queue."),
-    ("--priority", "priority", "NAME", "Such as low, medium or high."),
-    ("--image", "image", "IMAGE", "The image that every host runs."),
-    ("--script", "script", "FILE", "A .py or .sh file that is run in place of a command."),
-    ("--checkpoints", "checkpoints", "FOLDER", "What the program finds in CHECKPOINT_DIR."),
-    ("--service-account", "serviceAccount", "NAME", "The service account of its pods."),
-    ("--time-to-live", "timeToLive", "TIME", "How long the finished job is kept, such as 24h."),
-    ("--deadline", "deadline", "TIME", "The longest that one attempt may run."),
-    ("--estimate", "estimate", "TIME", "How long it is expected to run."),
+    ("--queue", "queue", "NAME", "Queue of the team."),
+    ("--priority", "priority", "NAME", "Priority, such as low, medium or high."),
+    ("--image", "image", "IMAGE", "Container image of every host."),
+    ("--script", "script", "FILE", "A .py or .sh file to run instead of a command."),
+    ("--checkpoints", "checkpoints", "FOLDER", "Value of CHECKPOINT_DIR in the program."),
+    ("--service-account", "serviceAccount", "NAME", "Service account of the pods."),
+    ("--time-to-live", "timeToLive", "TIME", "How long to keep the finished job, such as 24h."),
+    ("--deadline", "deadline", "TIME", "Maximum run time of one attempt."),
+    ("--estimate", "estimate", "TIME", "Expected run time."),
 )
 _SLICES = (
-    ("--type", "type", "TYPE", "What a slice is, such as v5p-32 or l4-1."),
-    ("--topology", "topology", "AxBxC", "Where a type has several."),
-    ("--reservation", "reservation", "NAME", "Take the slices from this reservation."),
+    ("--type", "type", "TYPE", "Type of the slices, such as v5p-32 or l4-1."),
+    ("--topology", "topology", "AxBxC", "Topology, if the type has several."),
+    ("--reservation", "reservation", "NAME", "Use this reservation."),
 )
 _mount = re.compile(r"(?P<path>/[^=]*)=(?:gs://(?P<bucket>[^/]+)|pvc:(?P<claim>.+)|nfs:(?P<server>[^:]+):(?P<share>/.*))").fullmatch
 _secret = re.compile(r"(?:(?P<path>/[^=]*)=(?P<whole>[^/]+)|(?P<env>[^/=]+)=(?P<name>[^/]+)/(?P<key>.+))").fullmatch
 
 
 class JobCommand(click.Command):
-    """A command that ends with a program: everything after `--`, and nothing else, is the program and its arguments."""
+    """A command that takes a program and its arguments after `--`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         place = args.index("--") if "--" in args else len(args)
@@ -68,12 +68,12 @@ class JobCommand(click.Command):
 
 
 class FlagDocument(Document):
-    """A document whose places are flags."""
+    """A document whose fields are reported as flags."""
 
     __slots__ = ()
 
     def place(self, *path: str | int) -> str:
-        """The flag that says a field, or that says what it lies in."""
+        """Return the flag of a field or of its closest parent."""
         names = tuple(str(step) for step in path)
         for length in range(len(names), 0, -1):
             if names[:length] in _PLACES:
@@ -84,23 +84,23 @@ class FlagDocument(Document):
 
 
 def job_flags(command: Command) -> Command:
-    """Every flag that says a part of a job."""
-    made: list[Callable[[Command], Command]] = [_text(*each) for each in (*_TEXTS[:2], *_SLICES[:1])]
-    made.append(click.option("--slices", "count", type=click.IntRange(1), help="How many slices work as one.  [default: 1]"))
-    made += [_text(*each) for each in _SLICES[1:]]
-    made.append(click.option("--spot", is_flag=True, help="Cheap machines that may be taken away."))
-    made += [_text(*each) for each in _TEXTS[2:]]
-    made.append(click.option("--restarts", type=click.IntRange(0), help="How often everything starts again.  [default: 0]"))
+    """Add all flags that describe a job."""
+    options: list[Callable[[Command], Command]] = [_text(*text) for text in (*_TEXTS[:2], *_SLICES[:1])]
+    options.append(click.option("--slices", "count", type=click.IntRange(1), help="Number of slices.  [default: 1]"))
+    options += [_text(*flag_text) for flag_text in _SLICES[1:]]
+    options.append(click.option("--spot", is_flag=True, help="Use Spot capacity, which can be preempted."))
+    options += [_text(*flag_text) for flag_text in _TEXTS[2:]]
+    options.append(click.option("--restarts", type=click.IntRange(0), help="Maximum number of restarts.  [default: 0]"))
     for flag, metavar, what in (
-        ("--env", "NAME=VALUE", "A variable of the program; may be said again."),
-        ("--env-file", "FILE", "Variables, one NAME=VALUE a line; a NAME alone has the value that it has here."),
-        ("--secret", "ENV=SECRET/KEY", "A key of a Secret as a variable, or /PATH=SECRET as files; may be said again."),
-        ("--mount", "/PATH=SOURCE", "gs://BUCKET, pvc:CLAIM or nfs:SERVER:/SHARE at a path; may be said again."),
-        ("--label", "NAME=VALUE", "A label of the job and its pods; may be said again."),
+        ("--env", "NAME=VALUE", "Environment variable; repeatable."),
+        ("--env-file", "FILE", "File with one NAME=VALUE per line; a NAME alone takes its local value."),
+        ("--secret", "ENV=SECRET/KEY", "Secret key as a variable, or /PATH=SECRET as files; repeatable."),
+        ("--mount", "/PATH=SOURCE", "Mount gs://BUCKET, pvc:CLAIM or nfs:SERVER:/SHARE at a path; repeatable."),
+        ("--label", "NAME=VALUE", "Label of the job and its pods; repeatable."),
     ):
-        made.append(click.option(flag, multiple=True, metavar=metavar, help=what))
-    for each in reversed(made):
-        command = each(command)
+        options.append(click.option(flag, multiple=True, metavar=metavar, help=what))
+    for item in reversed(options):
+        command = item(command)
     return command
 
 
@@ -108,24 +108,24 @@ def _text(flag: str, field: str, metavar: str, what: str) -> Callable[[Command],
     return click.option(flag, field, metavar=metavar, help=what)
 
 
-def said(flags: Object) -> bool:
-    """Whether any flag says a part of a job."""
+def has_job_flags(flags: Object) -> bool:
+    """Whether any flag that describes a job is set."""
     return any(value not in (None, (), False) for value in flags.values())
 
 
-def document(name: str, command: tuple[str, ...], namespace: str, flags: Object) -> FlagDocument:
-    """The document that flags write. What is missing or wrong in it is found as in any other."""
-    from sliceworks.specs.model import API_VERSION
+def build_document(name: str, command: tuple[str, ...], namespace: str, flags: Object) -> FlagDocument:
+    """Build the document from flags; it is validated like any other."""
+    from sliceworks.specs.common import API_VERSION
 
     metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
     if flags["label"]:
-        metadata["labels"] = options.pairs("--label", flags["label"])
+        metadata["labels"] = options.parse_pairs("--label", flags["label"])
     spec: Object = {field: flags[field] for _, field, _, _ in _TEXTS if flags[field]}
     spec["slices"] = {field: flags[field] for _, field, _, _ in _SLICES if flags[field]}
     if flags["count"]:
         spec["slices"]["count"] = flags["count"]
     if flags["spot"] and flags["reservation"]:
-        raise UsageError("--spot and --reservation: slices are of one or the other")
+        raise UsageError("--spot and --reservation cannot be combined")
     if flags["spot"] or flags["reservation"]:
         spec["slices"]["capacity"] = "spot" if flags["spot"] else "reservation"
     if command:
@@ -133,46 +133,46 @@ def document(name: str, command: tuple[str, ...], namespace: str, flags: Object)
     if flags["restarts"] is not None:
         spec["restarts"] = {"max": flags["restarts"]}
     if flags["env"] or flags["env_file"]:
-        spec["env"] = {**_from_files(flags["env_file"]), **options.pairs("--env", flags["env"])}
+        spec["env"] = {**_from_files(flags["env_file"]), **options.parse_pairs("--env", flags["env"])}
     if flags["secret"]:
-        spec["secrets"] = [_one_secret(each) for each in flags["secret"]]
+        spec["secrets"] = [_one_secret(item) for item in flags["secret"]]
     if flags["mount"]:
-        spec["volumes"] = [_volume(number, each) for number, each in enumerate(flags["mount"])]
+        spec["volumes"] = [_volume(number, mount) for number, mount in enumerate(flags["mount"])]
     data = {"apiVersion": API_VERSION, "kind": "TrainingJob", "metadata": metadata, "spec": spec}
     return FlagDocument(data, "the flags", 0, {})
 
 
 def _from_files(files: Iterable[str]) -> dict[str, str]:
-    """Variables as `docker run --env-file` reads them."""
-    found = {}
+    """Read variables like `docker run --env-file`."""
+    result = {}
     for file in files:
         try:
             text = Path(file).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise UsageError(f"--env-file {file}: is not UTF-8 text") from error
+            raise UsageError(f"--env-file {file}: not valid UTF-8") from error
         for line in text.splitlines():
             name, equals, value = line.strip().partition("=")
             if name and not name.startswith("#"):
-                found[name] = value if equals else os.environ.get(name, "")
-    return found
+                result[name] = value if equals else os.environ.get(name, "")
+    return result
 
 
 def _one_secret(text: str) -> Object:
-    found = _secret(text)
-    if found is None:
-        raise UsageError(f"--secret {text}: ENV=SECRET/KEY or /PATH=SECRET is wanted")
-    if found["path"]:
-        return {"secret": found["whole"], "mountPath": found["path"]}
-    return {"secret": found["name"], "key": found["key"], "env": found["env"]}
+    match = _secret(text)
+    if match is None:
+        raise UsageError(f"--secret {text}: expected ENV=SECRET/KEY or /PATH=SECRET")
+    if match["path"]:
+        return {"secret": match["whole"], "mountPath": match["path"]}
+    return {"secret": match["name"], "key": match["key"], "env": match["env"]}
 
 
 def _volume(number: int, text: str) -> Object:
-    found = _mount(text)
-    if found is None:
-        raise UsageError(f"--mount {text}: /PATH=gs://BUCKET, /PATH=pvc:CLAIM or /PATH=nfs:SERVER:/SHARE is wanted")
-    volume: Object = {"name": f"volume-{number}", "mountPath": found["path"]}
-    if found["bucket"]:
-        return {**volume, "gcsFuse": {"bucket": found["bucket"]}}
-    if found["claim"]:
-        return {**volume, "pvc": found["claim"]}
-    return {**volume, "nfs": {"server": found["server"], "path": found["share"]}}
+    match = _mount(text)
+    if match is None:
+        raise UsageError(f"--mount {text}: expected /PATH=gs://BUCKET, /PATH=pvc:CLAIM or /PATH=nfs:SERVER:/SHARE")
+    volume: Object = {"name": f"volume-{number}", "mountPath": match["path"]}
+    if match["bucket"]:
+        return {**volume, "gcsFuse": {"bucket": match["bucket"]}}
+    if match["claim"]:
+        return {**volume, "pvc": match["claim"]}
+    return {**volume, "nfs": {"server": match["server"], "path": match["share"]}}

@@ -1,30 +1,34 @@
-"""`sliceworks train list`: training jobs of a namespace, a team or all, once or as they change."""
+"""`train list` and `train top`: jobs, and chips in use."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.words import closest
-from sliceworks.cli import options, train_cluster
-from sliceworks.cli.output import show
-from sliceworks.training.words import STATES
+from sliceworks.base.errors import Forbidden, NotFound
+from sliceworks.base.names import suggest_name
+from sliceworks.cli import options, train_client
+from sliceworks.cli.output import print_object, print_report
+from sliceworks.training.status import STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from sliceworks.kube import Client
+    from sliceworks.training.queue_status import ChipUsage, Usage
 
 Object = dict[str, Any]
 
 
 @click.command("list")
 @click.option("--queue", metavar="NAME", help="Only jobs of this queue.")
-@click.option("--team", metavar="NAME", help="Only jobs of this team, in whichever namespaces it has.")
+@click.option("--team", metavar="NAME", help="Only jobs in the namespaces of this team.")
 @click.option("--type", "kind", metavar="TYPE", help="Only jobs on this type of slice.")
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only jobs in this state; may be said again.")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Only jobs in this state; repeatable.")
 @options.namespace
 @options.all_namespaces
 @options.cluster
@@ -32,57 +36,104 @@ Object = dict[str, Any]
 @options.watch
 @options.quiet
 def list_(*, team: str | None, namespace: str, everywhere: bool, output: str, watch: bool, **rest: Any) -> int:
-    """List the training jobs of a namespace, a team or all: their queue, what they run on, and how they stand.
+    """List the training jobs of a namespace, a team or all: queue, slices and state.
 
-    What runs comes first, oldest on top; then what waits, in the order of arrival; then what has ended, the latest on top.
+    Running jobs come first, oldest first; then pending jobs in order of submission; then finished jobs, latest first.
     """
     where = {key: rest.pop(key) for key in ("kubeconfig", "context", "twin")}
     everywhere = everywhere or bool(team)
 
     async def work(client: Client) -> None:
-        from sliceworks.cli.train_rows import Filter, Table
+        from sliceworks.cli.train_table import JobFilter, JobTable
 
         places = await _namespaces(client, team) if team else None
-        table = Table(Filter(rest["queue"], rest["kind"], rest["states"], places), output, everywhere=everywhere)
+        table = JobTable(JobFilter(rest["queue"], rest["kind"], rest["states"], places), output, everywhere=everywhere)
         place = next(iter(places)) if places and len(places) == 1 else None if everywhere else client.namespace
         if watch:
-            from sliceworks.cli.train_watch import watch_jobs
+            from sliceworks.cli.train_table import watch_jobs
 
             await watch_jobs(client, place, table)
             return
-        found = table.wanted(await train_cluster.all_jobsets(client, place, labels=table.filter.labels()))
-        if not found and output in ("table", "wide"):
-            progress.say(f"There are no such training jobs in {place or 'the cluster'}.")
+        jobsets = table.select(await train_client.list_jobsets(client, place, labels=table.filter.labels()))
+        if not jobsets and output in ("table", "wide"):
+            progress.say(f"No training jobs found in {place or 'the cluster'}.")
             return
-        show(table.report(found), output)
+        print_report(table.report(jobsets), output)
 
-    train_cluster.run(work, namespace, where)
+    train_client.run(work, namespace, where)
     return 0
 
 
 async def _namespaces(client: Client, team: str) -> frozenset[str]:
-    """The namespaces of a team: those that have its label, else the one of its name."""
+    """Return the namespaces of a team: those with its label, else the one with its name."""
     from sliceworks.base.errors import Forbidden, SliceworksError
-    from sliceworks.kube.well_known import NAMESPACE
-    from sliceworks.training.queues import TEAM
+    from sliceworks.kube.resources import NAMESPACE
+    from sliceworks.training.queues import TEAM_LABEL
 
     try:
-        found = (await client.list_all(NAMESPACE)).items
+        namespaces = (await client.list_all(NAMESPACE)).items
     except Forbidden:
         return frozenset({team})
-    teams = _by_team(found, TEAM)
+    teams = _by_team(namespaces, TEAM_LABEL)
     if team in teams:
         return teams[team]
-    if any(each["metadata"]["name"] == team for each in found):
+    if any(item["metadata"]["name"] == team for item in namespaces):
         return frozenset({team})
-    remedy = closest(team, teams) or f"there is {', '.join(sorted(teams)) or 'none'}"
-    raise SliceworksError(f"there is no team {team!r} in this cluster", hint=remedy)
+    remedy = suggest_name(team, teams) or f"teams: {', '.join(sorted(teams)) or 'none'}"
+    raise SliceworksError(f"team {team!r} not found", hint=remedy)
 
 
 def _by_team(namespaces: Iterable[Object], label: str) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
-    for each in namespaces:
-        team = (each["metadata"].get("labels") or {}).get(label)
+    frozensets: dict[str, frozenset[str]] = {}
+    for namespace in namespaces:
+        team = (namespace["metadata"].get("labels") or {}).get(label)
         if team:
-            found[team] = found.get(team, frozenset()) | {each["metadata"]["name"]}
-    return found
+            frozensets[team] = frozensets.get(team, frozenset()) | {namespace["metadata"]["name"]}
+    return frozensets
+
+
+@click.command()
+@options.cluster
+@options.output("table", "json", "yaml")
+@options.quiet
+def top(*, output: str, **where: Any) -> int:
+    """Show chips in use and quota by team, queue and type."""
+    usage = train_client.run(_read, "", where)
+    if output != "table":
+        print_object({key: [asdict(entry) for entry in getattr(usage, key)] for key in ("teams", "queues", "types")}, output)
+        return 0
+    whole = sum(item.quota or 0 for item in usage.types)
+    parts = [_table("team", usage.teams, whole), _table("queue", usage.queues), _table("type", usage.types)]
+    click.echo("\n".join(parts), nl=False)
+    return 0
+
+
+async def _read(client: Client) -> Usage:
+    from sliceworks.kube.resources import NAMESPACE
+    from sliceworks.training.queue_status import compute_usage
+
+    try:
+        queues, locals_, workloads = await asyncio.gather(
+            *(client.list_all(queue) for queue in (train_client.CLUSTER_QUEUES, train_client.LOCAL_QUEUES, train_client.WORKLOADS))
+        )
+    except NotFound as error:
+        raise train_client.not_installed("Kueue") from error
+    try:
+        namespaces = (await client.list_all(NAMESPACE)).items
+    except Forbidden:
+        namespaces = []
+    return compute_usage(queues.items, locals_.items, workloads.items, namespaces)
+
+
+def _table(what: str, usages: Sequence[ChipUsage], whole: int | None = None) -> str:
+    """Rows of teams; a team has no quota of its own, so its bar is its share of the total."""
+    from sliceworks.base import tables
+    from sliceworks.cli.terminal import bar
+
+    rows = []
+    for item in usages:
+        quota = item.quota if item.quota is not None else whole
+        rows.append((item.name, bar(item.used, quota or 0), item.used, "-" if quota is None else quota, item.jobs, item.waiting))
+    if what == "type":
+        return tables.render((what, "use", "chips", "of"), [row[:4] for row in rows])
+    return tables.render((what, "use", "chips", "of", "jobs", "waiting"), rows)

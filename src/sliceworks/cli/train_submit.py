@@ -1,4 +1,4 @@
-"""`sliceworks train submit`: a job from a document or from flags, checked whole, shown with its price, and put into its queue."""
+"""`train submit`: validate a job, show its plan and price, and create its JobSet."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, ServiceUnavailable, UsageError
-from sliceworks.base.words import closest
-from sliceworks.cli import options, train_cluster, train_flags
-from sliceworks.cli.output import Report, show, show_one
+from sliceworks.base.names import suggest_name
+from sliceworks.cli import options, train_client, train_flags
+from sliceworks.cli.output import Report, print_object, print_report
 
 if TYPE_CHECKING:
-    from sliceworks.cli.train_checks import Place
+    from sliceworks.cli.train_preflight import QueuePlacement
     from sliceworks.kube import Client
-    from sliceworks.rehearsal.submissions import Submission
-    from sliceworks.training.expectation import Expectation
+    from sliceworks.training.admissibility import WaitEstimate
+    from sliceworks.training.submission import Submission
 
 Object = dict[str, Any]
 _PENDING = "pendingworkloads"
@@ -25,25 +25,29 @@ _PENDING = "pendingworkloads"
 
 @click.command(cls=train_flags.JobCommand)
 @click.argument("name", required=False)
-@click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), help="The TrainingJob document, in place of flags.")
+@click.option("-f", "--file", type=click.Path(exists=True, path_type=Path), help="The TrainingJob document, instead of flags.")
 @train_flags.job_flags
 @click.option(
     "--environment",
     type=click.Path(exists=True, path_type=Path),
-    help="An Environment that must have the type, before any cluster.",
+    help="An Environment; check that it has pools of the type before contacting the cluster.",
 )
 @click.option(
-    "--dry-run", type=click.Choice(["none", "client", "server"]), default="none", show_default=True, help="Print, or ask."
+    "--dry-run",
+    type=click.Choice(["none", "client", "server"]),
+    default="none",
+    show_default=True,
+    help="Only print the objects (client), or validate them on the server (server).",
 )
 @click.option(
     "--wait",
     type=click.Choice(["running", "finished"]),
     is_flag=False,
     flag_value="finished",
-    help="Wait until it has finished, or with --wait=running until it runs. A job that fails is exit code 1.",
+    help="Wait until the job has finished, or is running (--wait=running). Exit code 1 if it fails.",
 )
-@click.option("--no-forecast", is_flag=True, help="Where others are ahead, do not work out when it will start.")
-@click.option("--timeout", type=options.DURATION, help="With --wait: how long, before exit code 3.  [default: no limit]")
+@click.option("--no-forecast", is_flag=True, help="Do not forecast the start of a job that must wait.")
+@click.option("--timeout", type=options.DURATION, help="With --wait: time to wait before exit code 3.  [default: no limit]")
 @options.namespace
 @options.cluster
 @options.output("table", "json", "yaml", "name", "document")
@@ -62,113 +66,123 @@ def submit(
     output: str,
     **rest: Any,
 ) -> int:
-    """Check a job whole, show what it takes, and put it into its queue: from a document, or from flags.
+    """Validate a job, show its resources and cost, and submit it to its queue: from a document, or from flags.
 
     \b
     sliceworks train submit -f job.yaml
     sliceworks train submit first --queue queue --type v5p-32 --slices 2 \\
       --image IMAGE -- python train.py --steps 100
 
-    With -o document flags are written as the document that they mean; with -o yaml the JobSet is shown that follows from it.
+    With -o document, the flags are printed as a TrainingJob document; with -o yaml, the generated JobSet is printed.
     """
     where = {key: rest.pop(key) for key in ("kubeconfig", "context", "twin")}
-    asked = _asked(name, command, file, namespace, rest)
+    submission = _build_submission(name, command, file, namespace, rest)
     if environment is not None:
-        _check_environment(asked, environment)
+        _check_environment(submission, environment)
     if output == "document":
-        show_one(asked.document.data, "yaml")
+        print_object(submission.document.data, "yaml")
         return 0
     if dry_run == "client":
-        _show_plan(asked, asked.jobset(namespace), output, None)
+        _show_plan(submission, submission.jobset(namespace), output, None)
         return 0
 
     async def work(client: Client) -> None:
-        from sliceworks.cli.train_checks import check
+        from sliceworks.cli.train_preflight import check_cluster
 
-        with progress.working(f"Checking {asked.job.metadata.name}"):
-            place = await check(client, asked, namespace or asked.job.metadata.namespace or client.namespace)
-            made = asked.jobset(place.namespace)
-            expected = await _expectation(client, made, place)
+        with progress.task(f"Checking {submission.job.metadata.name}"):
+            place = await check_cluster(client, submission, namespace or submission.job.metadata.namespace or client.namespace)
+            jobset = submission.jobset(place.namespace)
+            expected = await _expectation(client, jobset, place)
+        if place.warning:
+            click.echo(f"warning: {place.warning}", err=True)
         if output == "table":
-            _show_plan(asked, made, output, expected)
-        made = await _sent(client, made, dry=dry_run == "server")
+            _show_plan(submission, jobset, output, expected)
+        jobset = await _sent(client, jobset, dry=dry_run == "server")
         if output != "table":
-            _show_plan(asked, made, output, None)
+            _show_plan(submission, jobset, output, None)
         elif expected.wait == "unknown" and not no_forecast and not progress.is_quiet():
-            from sliceworks.cli.train_expected import tell
+            from sliceworks.cli.train_forecast import print_forecast
 
-            await tell(client, made)
+            await print_forecast(client, jobset)
         if wait and dry_run == "none":
-            from sliceworks.cli.train_wait import wait_for
+            from sliceworks.cli.train_lifecycle import wait_for
 
-            await wait_for(client, made, wait, timeout)
+            await wait_for(client, jobset, wait, timeout)
 
-    train_cluster.run(work, namespace, where)
+    train_client.run(work, namespace, where)
     return 0
 
 
-def _asked(name: str | None, command: tuple[str, ...], file: Path | None, namespace: str, flags: Object) -> Submission:
-    from sliceworks.rehearsal import submissions
+def _build_submission(name: str | None, command: tuple[str, ...], file: Path | None, namespace: str, flags: Object) -> Submission:
+    from sliceworks.training import submission
 
     if file is not None:
-        if name or command or train_flags.said(flags):
-            raise UsageError("-f and flags both say what the job is", hint="write it into the document, or leave -f out")
-        return submissions.read(file)
+        if name or command or train_flags.has_job_flags(flags):
+            raise UsageError("-f cannot be combined with flags that describe the job", hint="edit the document, or remove -f")
+        return submission.load(file)
     if not name:
-        raise UsageError("which job?", hint="-f FILE, or NAME with --queue, --type and --image")
-    return submissions.take(train_flags.document(name, command, namespace, flags))
+        raise UsageError("no job given", hint="pass -f FILE, or NAME with --queue, --type and --image")
+    return submission.from_document(train_flags.build_document(name, command, namespace, flags))
 
 
-def _check_environment(asked: Submission, file: Path) -> None:
-    """Whether an environment has pools of the type."""
-    from sliceworks.cli.env_sites import read_environment
-    from sliceworks.specs.findings import Finding
-    from sliceworks.training.flavors import flavors
+def _check_environment(submission: Submission, file: Path) -> None:
+    """Raise if the environment has no pool of the type."""
+    from sliceworks.cli.env_site import read_environment
+    from sliceworks.specs.documents import DocumentProblem
+    from sliceworks.training.queues import list_flavors
 
-    known = {each.type: each for each in flavors(read_environment(file).spec)}
-    wanted = asked.ask.shape.type_name
-    if wanted not in known and not any(wanted.startswith(f"{each}-") for each in known):
-        remedy = closest(wanted, known) or f"it has {', '.join(known) or 'no accelerators'}"
-        raise Finding(("spec", "slices", "type"), f"{file} has no pool of {wanted}", remedy).told(asked.document)
+    known = {flavor.type: flavor for flavor in list_flavors(read_environment(file).spec)}
+    type_name = submission.request.shape.type_name
+    if type_name not in known and not any(type_name.startswith(f"{item}-") for item in known):
+        remedy = suggest_name(type_name, known) or f"available: {', '.join(known) or 'no accelerators'}"
+        raise DocumentProblem(("spec", "slices", "type"), f"{file} has no pool of {type_name}", remedy).to_error(
+            submission.document
+        )
 
 
 async def _sent(client: Client, jobset: Object, *, dry: bool) -> Object:
-    from sliceworks.cli.train_checks import taken
+    from sliceworks.cli.train_preflight import already_exists
 
     metadata = jobset["metadata"]
     try:
-        return await client.create(jobset, resource=train_cluster.JOBSETS, dry_run=dry)
+        return await client.create(jobset, resource=train_client.JOBSETS, dry_run=dry)
     except AlreadyExists as error:
-        raise taken(metadata["name"], metadata["namespace"]) from error
+        raise already_exists(metadata["name"], metadata["namespace"]) from error
 
 
-async def _expectation(client: Client, jobset: Object, place: Place) -> Expectation:
-    """What the queue says of it. A forecast is a matter of `train forecast`, which takes longer."""
+async def _expectation(client: Client, jobset: Object, placement: QueuePlacement) -> WaitEstimate:
+    """Estimate the wait from the queue; for the first job in the queue also whether it starts at once by preemption."""
     from sliceworks.kube.resources import Resource
-    from sliceworks.training.expectation import expect
+    from sliceworks.training.admissibility import NO_WAIT, UNKNOWN, WaitEstimate, estimate_wait
 
     pending: list[Object] | None = None
-    found = place.park.queue(place.cluster_queue) if place.park else None
-    if found is not None and (found.get("status") or {}).get("pendingWorkloads"):
+    cluster_queue = placement.queue_objects.queue(placement.cluster_queue) if placement.queue_objects else None
+    if cluster_queue is not None and (cluster_queue.get("status") or {}).get("pendingWorkloads"):
         visible = Resource("visibility.kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
         try:
-            pending = (await client.get(visible, place.cluster_queue, subresource=_PENDING)).get("items") or []
+            pending = (await client.get(visible, placement.cluster_queue, subresource=_PENDING)).get("items") or []
         except (NotFound, Forbidden, ServiceUnavailable):
             pending = None
-    return expect(jobset, place.cluster_queue, place.priority, place.park, pending)
+    expected = estimate_wait(jobset, placement.cluster_queue, placement.priority, placement.queue_objects, pending)
+    if expected.ahead == 0 and expected.wait == UNKNOWN:
+        from sliceworks.rehearsal.forecast.forecaster import starts_at_once
+
+        if await starts_at_once(client, jobset):
+            return WaitEstimate(0, NO_WAIT)
+    return expected
 
 
-def _show_plan(asked: Submission, jobset: Object, output: str, expected: Expectation | None) -> None:
-    """The JobSet itself, or what it takes."""
+def _show_plan(submission: Submission, jobset: Object, output: str, expected: WaitEstimate | None) -> None:
+    """Print the JobSet, or its resources and cost."""
     name = jobset["metadata"]["name"]
     if output in ("json", "yaml"):
-        show_one(jobset, output)
+        print_object(jobset, output)
         return
-    ask, spec = asked.ask, asked.job.spec
-    row: list[object] = [name, spec.queue, spec.priority or "-", f"{ask.count} × {ask.shape.type_name}", ask.capacity]
-    row += [ask.hosts, ask.chips, str(ask.price or "unknown")]
+    request, spec = submission.request, submission.job.spec
+    row: list[object] = [name, spec.queue, spec.priority or "-", f"{request.count} × {request.shape.type_name}", request.capacity]
+    row += [request.hosts, request.chips, str(request.price or "unknown")]
     columns = ["name", "queue", "priority", "slices", "capacity", "hosts", "chips", "usd/hour"]
     if expected is not None:
         columns += ["ahead", "wait"]
         row += ["unknown" if expected.ahead is None else expected.ahead, expected.wait]
-    show(Report(columns, [row], [], [f"jobset/{name}"]), output)
+    print_report(Report(columns, [row], [], [f"jobset/{name}"]), output)

@@ -1,4 +1,4 @@
-"""`sliceworks twin`: an embedded Kubernetes cluster on this machine."""
+"""`sliceworks twin`: manage embedded Kubernetes clusters on this machine."""
 
 from __future__ import annotations
 
@@ -8,28 +8,45 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import options
 from sliceworks.cli.groups import Group
-from sliceworks.cli.output import Report, show
+from sliceworks.cli.output import Report, print_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sliceworks.rehearsal.homes import Home, State
-    from sliceworks.rehearsal.scenarios import Happening
+    from sliceworks.platform.twin_home import Home, SavedClock, State
+    from sliceworks.rehearsal.events import EventResult
 
+_GCLOUD_PATHS = {
+    "aiplatform": "",
+    "artifactregistry": "",
+    "bigquery": "bigquery/v2/",
+    "cloudbilling": "",
+    "cloudbuild": "",
+    "cloudresourcemanager": "",
+    "compute": "compute/v1/",
+    "container": "",
+    "gkehub": "",
+    "iam": "",
+    "pubsub": "",
+    "secretmanager": "",
+    "serviceusage": "",
+    "storage": "storage/v1/",
+}
+"""The services of the twin's cloud that gcloud calls, with their paths; gcloud's own base URLs of some have the version."""
 _COLUMNS = ("name", "state", "url", "cloud", "storage", "speed", "pid", "age")
 
 
 def _complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from sliceworks.rehearsal import homes
+    from sliceworks.platform import twin_home
 
-    return [home.name for home in homes.all_homes() if home.name.startswith(incomplete)]
+    return [home.name for home in twin_home.list_homes() if home.name.startswith(incomplete)]
 
 
 def _name(default: str | None = "default") -> Callable[[Any], Any]:
-    help_text = "Name of the twin." if default else "Only the twin of this name."
+    help_text = "Name of the twin." if default else "Show only this twin."
     variable = "SLICEWORKS_TWIN" if default else None
     return click.option(
         "--name",
@@ -50,21 +67,34 @@ def twin() -> None:
 @twin.command()
 @_name()
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the last one, or any free one]"
+    "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the previous port, or any free port]"
 )
-@click.option("--memory", is_flag=True, help="Keep nothing: what it holds ends with it.")
+@click.option("--memory", is_flag=True, help="Store objects in memory only; they are lost when the twin stops.")
 @click.option(
     "--speed",
     type=click.FloatRange(0, 1e6, min_open=True),
-    help="How fast its time runs; it can then be stopped and moved on.  [default: with the machine's]",
+    help="Speed of the twin's clock; also enables `twin advance`.  [default: real time]",
 )
 @click.option(
     "--workloads/--no-workloads", default=True, help="Run workloads: schedule pods, run Jobs, Deployments, JobSets.  [default: yes]"
 )
-@click.option("--processes", is_flag=True, help="Run containers' commands as processes of this machine, as yourself.")
-@click.option("--config-connector", is_flag=True, help="Have the kinds of Config Connector, and what keeps them.")
+@click.option(
+    "--job-duration",
+    type=options.DURATION,
+    default="1m",
+    show_default=True,
+    help="How long pods of Jobs run on simulated nodes, unless annotated with sliceworks.dev/run-seconds; 0: until deleted.",
+)
+@click.option("--processes", is_flag=True, help="Run containers as processes of this machine, under your user.")
+@click.option(
+    "--isolate",
+    is_flag=True,
+    help="With --processes: hide your home directory and all twins from containers, and run each in its own PID namespace (Linux).",
+)
+@click.option("--config-connector", is_flag=True, help="Install Config Connector's CRDs and run its controllers.")
 @click.option("--cloud-port", type=click.IntRange(0, 65535), default=0, help="Port on loopback for Google's APIs.")
-@click.option("--foreground", is_flag=True, help="Run here until Ctrl-C.")
+@options.watchdog_timeout("Restart the twin")
+@click.option("--foreground", is_flag=True, help="Run in the foreground until Ctrl-C.")
 @options.timeout(30)
 @options.quiet
 def start(
@@ -74,27 +104,34 @@ def start(
     memory: bool,
     speed: float | None,
     workloads: bool,
+    job_duration: float,
     processes: bool,
+    isolate: bool,
     config_connector: bool,
     cloud_port: int,
+    watchdog_timeout: float,
     foreground: bool,
     timeout: float,
 ) -> None:
-    """Start a twin and say how to use it. One that runs already is left alone."""
-    from sliceworks.rehearsal import homes, twins
+    """Start a twin and print how to use it. A running twin is left unchanged."""
+    from sliceworks.platform import twin_home, twin_process
 
-    home = homes.find(name)
+    if isolate and not processes:
+        raise UsageError("--isolate: requires --processes")
+    home = twin_home.find(name)
     given = (port, memory, speed or 1.0, workloads, processes, config_connector, cloud_port)
-    settings = homes.Settings(*given, steered=speed is not None)
+    settings = twin_home.Settings(
+        *given, steered=speed is not None, job_seconds=job_duration, isolate=isolate, watchdog_timeout=watchdog_timeout
+    )
     if foreground:
-        twins.run_here(home, settings)
+        twin_process.run_foreground(home, settings)
         return
     if home.state().state == "running":
-        progress.say(f"The twin {name!r} is running already.")
-        state = twins.start(home, settings, timeout)
+        progress.say(f"Twin {name!r} is already running.")
+        state = twin_process.start(home, settings, timeout)
     else:
-        with progress.working(f"Starting the twin {name!r}"):
-            state = twins.start(home, settings, timeout)
+        with progress.task(f"Starting twin {name!r}"):
+            state = twin_process.start(home, settings, timeout)
     progress.say("Use it with:")
     click.echo(f"export KUBECONFIG={_quoted(state.kubeconfig)}")
 
@@ -104,14 +141,14 @@ def start(
 @options.timeout(15)
 @options.quiet
 def stop(name: str, timeout: float) -> None:
-    """Stop a twin. What it holds stays, unless it was started with --memory."""
-    from sliceworks.rehearsal import twins
+    """Stop a twin. Its objects are kept, unless it was started with --memory."""
+    from sliceworks.platform import twin_process
 
     home = _existing(name)
-    if twins.stop(home, timeout):
-        progress.say(f"Stopped the twin {name!r}.")
+    if twin_process.stop(home, timeout):
+        progress.say(f"Stopped twin {name!r}.")
     else:
-        progress.say(f"The twin {name!r} was not running.")
+        progress.say(f"Twin {name!r} is not running.")
 
 
 @twin.command()
@@ -119,26 +156,25 @@ def stop(name: str, timeout: float) -> None:
 @options.output("table", "json", "yaml", "name")
 def status(name: str | None, output: str) -> None:
     """Show the twins of this machine."""
-    from sliceworks.rehearsal import homes
+    from sliceworks.platform import twin_home
 
-    states = [home.state() for home in ([_existing(name)] if name else homes.all_homes())]
-    if not states and output == "table":
-        progress.say("There are no twins here: sliceworks twin start")
+    homes = [_existing(name)] if name else twin_home.list_homes()
+    if not homes and output == "table":
+        progress.say("No twins found. Create one: sliceworks twin start")
         return
-    show(
-        Report(_COLUMNS, [_row(state) for state in states], [_data(state) for state in states], [state.name for state in states]),
-        output,
-    )
+    states = [(home.state(), home.clock()) for home in homes]
+    rows, data = [_row(*item) for item in states], [_data(*item) for item in states]
+    print_report(Report(_COLUMNS, rows, data, [home.name for home in homes]), output)
 
 
 @twin.command()
 @_name()
 @options.output("path", "yaml", "json")
 def kubeconfig(name: str, output: str) -> None:
-    """Print where a twin's kubeconfig is, or what is in it."""
+    """Print the path or the content of a twin's kubeconfig."""
     home = _existing(name)
     if not home.kubeconfig.is_file():
-        raise SliceworksError(f"the twin {name!r} has no kubeconfig yet", hint=f"sliceworks twin start --name {name}")
+        raise SliceworksError(f"twin {name!r} has no kubeconfig yet", hint=f"sliceworks twin start --name {name}")
     if output == "path":
         click.echo(str(home.kubeconfig))
         return
@@ -146,10 +182,53 @@ def kubeconfig(name: str, output: str) -> None:
     if output == "json":
         import orjson
 
-        from sliceworks.base import yamls
+        from sliceworks.base import yaml_documents
 
-        text = orjson.dumps(yamls.load_all(text, str(home.kubeconfig))[0].data, option=orjson.OPT_INDENT_2).decode() + "\n"
+        text = orjson.dumps(yaml_documents.load_all(text, str(home.kubeconfig))[0].data, option=orjson.OPT_INDENT_2).decode() + "\n"
     click.echo(text, nl=False)
+
+
+@twin.command()
+@_name()
+@click.option("--gcloud", is_flag=True, help="Also print gcloud's endpoint overrides and its access token file.")
+def env(name: str, gcloud: bool) -> None:
+    """Print shell commands that select a running twin: eval "$(sliceworks twin env)"."""
+    state = _running(name).state()
+    click.echo(f"export KUBECONFIG={_quoted(state.kubeconfig)}")
+    if not gcloud:
+        return
+    if not state.cloud:
+        raise SliceworksError(f"twin {name!r} serves no cloud API", hint=f"sliceworks twin start --name {name}")
+    for service, path in _GCLOUD_PATHS.items():
+        click.echo(f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_{service.upper()}={state.cloud}/{path or f'{service}/'}")
+    click.echo(f"export CLOUDSDK_AUTH_ACCESS_TOKEN_FILE={_quoted(str(Path(state.directory) / 'token'))}")
+
+
+@twin.command()
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.argument("url")
+@_name()
+@options.quiet
+def upload(source: Path, url: str, name: str) -> None:
+    """Upload a file, or all files of a folder, to a bucket of a twin's cloud.
+
+    URL is the object, such as gs://models/weights.pth, or the folder for the files.
+    """
+    from sliceworks.base import clock
+    from sliceworks.cloud import Session, storage
+    from sliceworks.cloud.credentials import Token
+
+    state, target = _running(name).state(), storage.ObjectUrl.parse(url.rstrip("/"))
+    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+
+    async def work() -> None:
+        async with Session(state.cloud, Token(state.token)) as session:
+            for file in files:
+                place = target if file == source else target._replace(name=f"{target.name}/{file.relative_to(source).as_posix()}")
+                await storage.upload(session, file, place)
+                click.echo(place)
+
+    clock.run(work())
 
 
 @twin.command()
@@ -158,13 +237,72 @@ def kubeconfig(name: str, output: str) -> None:
 @options.timeout(30)
 @options.quiet
 def reset(name: str, yes: bool, timeout: float) -> None:
-    """Forget everything a twin holds. One that runs starts again, empty."""
-    from sliceworks.rehearsal import twins
+    """Delete all objects of a twin. A running twin restarts empty."""
+    from sliceworks.platform import twin_process
 
     home = _existing(name)
-    options.confirm(f"Remove everything in {home.directory}?", yes)
-    state = twins.reset(home, timeout)
-    progress.say(f"The twin {name!r} is empty{' and running' if state else ''}.")
+    options.confirm(f"Delete everything in {home.directory}?", yes)
+    state = twin_process.reset(home, timeout)
+    progress.say(f"Twin {name!r} is empty{' and running' if state else ''}.")
+
+
+@twin.command()
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@_name()
+@options.quiet
+def backup(file: Path, name: str) -> None:
+    """Write all objects of a twin, its keys and its token to FILE. The twin may run."""
+    from sliceworks.twin.backup import create_backup
+
+    home = _existing(name)
+    try:
+        create_backup(home.directory, file)
+    except OSError as error:
+        raise SliceworksError(f"{file}: {(error.strerror or str(error)).lower()}") from error
+    progress.say(f"Wrote {file} ({file.stat().st_size:,} bytes). Keep it secret: it contains the administrator's token.")
+
+
+@twin.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_name()
+@options.yes
+@options.quiet
+def restore(file: Path, name: str, yes: bool) -> None:
+    """Replace the data of a stopped twin by the backup in FILE."""
+    from sliceworks.base import names
+    from sliceworks.platform import twin_home
+    from sliceworks.twin.backup import restore_backup
+
+    home = twin_home.find(name)
+    _require_stopped(home)
+    if home.exists:
+        options.confirm(f"Replace everything in {home.directory}?", yes)
+    count = restore_backup(file, home.directory)
+    progress.say(f"Restored {names.pluralize(count, 'object')} of twin {name!r}.")
+
+
+@twin.command()
+@_name()
+@options.quiet
+def recover(name: str) -> None:
+    """Repair the store of a stopped twin: set damaged objects back to their last good revision."""
+    from sliceworks.base import names
+    from sliceworks.twin.store import recovery
+
+    home = _existing(name)
+    _require_stopped(home)
+    report = recovery.recover(home.directory / "store.db")
+    if report.damaged is None:
+        progress.say(f"The store of twin {name!r} is intact.")
+        return
+    for line in report.lost:
+        click.echo(line)
+    progress.say(f"Kept {names.pluralize(report.kept, 'object')}. The damaged store is now {report.damaged}.")
+
+
+def _require_stopped(home: Home) -> None:
+    if home.state().state != "stopped":
+        raise SliceworksError(f"twin {home.name!r} is running", hint=f"sliceworks twin stop --name {home.name}")
 
 
 @twin.command()
@@ -172,58 +310,103 @@ def reset(name: str, yes: bool, timeout: float) -> None:
 @_name()
 @options.quiet
 def advance(duration: float, name: str) -> None:
-    """Move a twin's time on by DURATION, such as 2h: everything that is due meanwhile happens. It must run with --speed."""
-    from sliceworks.rehearsal import injection
+    """Advance a twin's clock by DURATION, such as 2h, and run everything that is due. The twin must run with --speed."""
+    from sliceworks.platform import twin_clock
 
     home = _running(name)
-    with progress.working(f"Moving the twin {name!r} on"):
-        now = injection.advance(home.kubeconfig, duration)
+    with progress.task(f"Advancing twin {name!r}"):
+        now = twin_clock.advance_by_kubeconfig(home.kubeconfig, duration)
     click.echo(now)
 
 
 @twin.command()
+@click.argument("service", required=False, metavar="[NAMESPACE/SERVICE=HOST:PORT]")
+@_name()
+@click.option("--remove", is_flag=True, help="Remove the address of NAMESPACE/SERVICE.")
+@options.output("table", "json", "yaml", "name")
+@options.quiet
+def expose(service: str | None, name: str, remove: bool, output: str) -> None:
+    """Give a Service the address of a process outside of the twin, where its webhooks are called.
+
+    Without arguments, list the exposed Services. The Service need not exist.
+    """
+    from sliceworks.platform import twin_exposure
+
+    if service is None:
+        if remove:
+            raise UsageError("--remove: requires NAMESPACE/SERVICE")
+        exposed = twin_exposure.send(_running(name).kubeconfig)
+        if not exposed and output == "table":
+            progress.say(f"Twin {name!r} exposes no Services.")
+            return
+        rows = [(item["namespace"], item["service"], item["address"]) for item in exposed]
+        names = [f"{item['namespace']}/{item['service']}" for item in exposed]
+        print_report(Report(("namespace", "service", "address"), rows, exposed, names), output)
+        return
+    body = twin_exposure.parse(service, remove=remove)
+    twin_exposure.send(_running(name).kubeconfig, body, remove=remove)
+    reference = f"{body['namespace']}/{body['service']}"
+    progress.say(f"Service {reference} is no longer exposed." if remove else f"Service {reference} is at {body['address']}.")
+
+
+@twin.command()
 @click.option(
-    "-f", "--filename", "file", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), help="A Scenario."
+    "-f",
+    "--filename",
+    "file",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The Scenario document.",
 )
 @_name()
 @options.quiet
 def inject(file: Path, name: str) -> int:
-    """Have a Scenario happen to a running twin, in the twin's time. Exit code 1 when a step of it was refused."""
-    from sliceworks.rehearsal import documents, injection
+    """Inject a Scenario into a running twin.
+
+    Its events run on the twin's clock. Exit code 1 if an event is rejected.
+    """
+    from sliceworks.platform import loader
+    from sliceworks.rehearsal import events
 
     home = _running(name)
-    scenario = documents.scenario(file)
+    scenario = loader.load_scenario(file)
     if scenario is None:
-        raise SliceworksError(f"{file} has no Scenario")
-    refused: list[bool] = []
+        raise SliceworksError(f"{file}: no Scenario document found")
+    rejected: list[bool] = []
 
-    def told(happening: Happening) -> None:
-        refused.append(bool(happening.refused))
-        click.echo(f"+{happening.at:g}s  {happening.what}" + (f"  refused: {happening.refused}" if happening.refused else ""))
+    def report(event: EventResult) -> None:
+        rejected.append(bool(event.refused))
+        click.echo(f"+{event.at:g}s  {event.description}" + (f"  rejected: {event.refused}" if event.refused else ""))
 
-    injection.inject(home.kubeconfig, scenario, file.parent, told)
-    return int(any(refused))
+    events.inject_by_kubeconfig(home.kubeconfig, scenario, file.parent, report)
+    return int(any(rejected))
 
 
 def _running(name: str) -> Home:
     home = _existing(name)
     if home.state().state != "running":
-        raise SliceworksError(f"the twin {name!r} does not run", hint=f"sliceworks twin start --name {name}")
+        raise SliceworksError(f"twin {name!r} is not running", hint=f"sliceworks twin start --name {name}")
     return home
 
 
 def _existing(name: str) -> Home:
-    from sliceworks.rehearsal import homes
+    from sliceworks.platform import twin_home
 
-    home = homes.find(name)
+    home = twin_home.find(name)
     if not home.exists:
-        raise SliceworksError(f"there is no twin {name!r}", hint=f"sliceworks twin start --name {name}")
+        raise SliceworksError(f"twin {name!r} not found", hint=f"sliceworks twin start --name {name}")
     return home
 
 
-def _row(state: State) -> tuple[object, ...]:
+def _speed(state: State, saved: SavedClock | None) -> float:
+    """The current speed of a twin, which may have changed since its start; the configured one if it is not running."""
+    is_current = saved is not None and state.state == "running" and state.settings.has_own_clock and not state.settings.memory
+    return saved.speed if saved is not None and is_current else state.settings.speed
+
+
+def _row(state: State, saved: SavedClock | None) -> tuple[object, ...]:
     storage = "memory" if state.settings.memory else "disk"
-    speed = f"{state.settings.speed:g}x"
+    speed = f"{_speed(state, saved):g}x"
     return (state.name, state.state, state.url, state.cloud, storage, speed, state.pid or None, _age(state.started))
 
 
@@ -237,7 +420,7 @@ def _age(started: str) -> str | None:
     return duration.human(clock.since(datetime.fromisoformat(started)).total_seconds())
 
 
-def _data(state: State) -> dict[str, Any]:
+def _data(state: State, saved: SavedClock | None) -> dict[str, Any]:
     return {
         "name": state.name,
         "state": state.state,
@@ -247,7 +430,7 @@ def _data(state: State) -> dict[str, Any]:
         "cloud": state.cloud or None,
         "started": state.started or None,
         "memory": state.settings.memory,
-        "speed": state.settings.speed,
+        "speed": _speed(state, saved),
         "kubeconfig": state.kubeconfig,
         "directory": state.directory,
     }

@@ -1,46 +1,28 @@
-"""The one seam to Google's REST APIs: credentials, a session, and a small typed client for each API that the product uses.
+"""The client of Google's REST APIs. Public names are imported at first use, aiohttp and google-auth by the first request.
 
-The names below are what the other rooms use. Each is imported when it is first asked for: nothing here loads an HTTP client or
-google-auth before a request needs one.
+credentials  fixed tokens and application default credentials
+session      requests with credentials, retries and errors
+http         the HTTP transport, and the metadata server
+container    node pools and operations of a GKE cluster
+storage      Cloud Storage objects
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base.lazy import exports
+from sliceworks.base.imports import lazy_exports
 
 if TYPE_CHECKING:
-    from sliceworks.cloud.container import Container
+    from sliceworks.cloud.container import Container, Operation
     from sliceworks.cloud.credentials import Anonymous, Credentials, Token
-    from sliceworks.cloud.inprocess import InProcess
-    from sliceworks.cloud.operations import Operation
-    from sliceworks.cloud.retrying import NEVER, Retry
     from sliceworks.cloud.session import Session
-    from sliceworks.cloud.transport import Request, Response, Transport
 
 _HOMES = {
-    "container": ("Container",),
+    "container": ("Container", "Operation"),
     "credentials": ("Anonymous", "Credentials", "Token"),
-    "inprocess": ("InProcess",),
-    "operations": ("Operation",),
-    "retrying": ("NEVER", "Retry"),
     "session": ("Session",),
-    "transport": ("Request", "Response", "Transport"),
 }
-__getattr__, __dir__ = exports(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 
-__all__ = [
-    "NEVER",
-    "Anonymous",
-    "Container",
-    "Credentials",
-    "InProcess",
-    "Operation",
-    "Request",
-    "Response",
-    "Retry",
-    "Session",
-    "Token",
-    "Transport",
-]
+__all__ = ["Anonymous", "Container", "Credentials", "Operation", "Session", "Token"]

@@ -1,133 +1,198 @@
-"""Expressions of a definition, compiled; what is wrong with them becomes issues that name their place."""
+"""Compiles the CEL expressions of a definition and checks that their types fit the fields they fill."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.cel.formulas import TextFormula
-from sliceworks.cel.results import shown
-from sliceworks.cel.scopes import WrongExpression
-from sliceworks.cel.types import BOOL, DURATION, STRING, TIMESTAMP, CelType
-from sliceworks.graph import texts
-from sliceworks.graph.compatibility import misfit
-from sliceworks.graph.model import EACH, RUNTIME, SCHEMA, Expression, Issue
-from sliceworks.graph.templates import shown_path
+from sliceworks.cel.expressions import StringTemplate
+from sliceworks.cel.issues import IssueKind
+from sliceworks.cel.scopes import InvalidExpression
+from sliceworks.cel.types import BOOL, DURATION, DYN, STRING, TIMESTAMP, CelType, format_type
+from sliceworks.graph import templates
+from sliceworks.graph.model import EACH, RUNTIME, SCHEMA, Expression, Issue, format_path
 
 if TYPE_CHECKING:
-    from sliceworks.cel.complaints import Complaint
-    from sliceworks.cel.formulas import Formula
+    from sliceworks.cel.expressions import CompiledExpression
+    from sliceworks.cel.issues import CompileIssue
     from sliceworks.cel.scopes import Scope, Types
+    from sliceworks.cel.types import Declarations
     from sliceworks.graph.model import Path
 
-_ELSEWHERE = {
-    f"unknown name {EACH}": "each is known in readyWhen of a resource with forEach only",
-    f"unknown name {RUNTIME}": "runtime is known in status.conditions only",
+
+_MAX_DEPTH = 32
+
+
+def type_mismatch(given: CelType, expected: CelType, declarations: Declarations, depth: int = 0) -> str:
+    """Why a value of type `given` is not valid for `expected`; empty if it is valid."""
+    if "dyn" in (given.kind, expected.kind) or depth > _MAX_DEPTH:
+        return ""
+    if given.kind == "optional":
+        return type_mismatch(given.element or DYN, expected, declarations, depth)
+    if expected.kind == "list" and given.kind == "list":
+        return type_mismatch(given.element or DYN, expected.element or DYN, declarations, depth + 1)
+    if expected.kind == "map" and given.kind == "map":
+        keys = type_mismatch(given.key or STRING, expected.key or STRING, declarations, depth + 1)
+        return keys or type_mismatch(given.element or DYN, expected.element or DYN, declarations, depth + 1)
+    if expected.kind == "message" and given.kind == "null":
+        return ""
+    if expected.kind == "message" and given.kind in ("map", "message"):
+        fits = _map_in_object if given.kind == "map" else _object_in_object
+        return fits(given, expected, declarations, depth + 1)
+    if expected.kind == "map" and given.kind == "message":
+        return _object_in_map(given, expected, declarations, depth + 1)
+    return "" if given.kind == expected.kind else f"must return {format_type(expected)}, got {format_type(given)}"
+
+
+def _object_in_object(given: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
+    actual_message, expected_message = declarations.messages.get(given.message), declarations.messages.get(expected.message)
+    if (
+        actual_message is None
+        or expected_message is None
+        or actual_message is expected_message
+        or (expected_message.schema is not None and expected_message.schema.preserve_unknown)
+    ):
+        return ""
+    for name, kind in actual_message.fields.items():
+        if name not in expected_message.fields:
+            return f"returns an object with the unknown field {actual_message.names.get(name, name)}"
+        problem = type_mismatch(kind, expected_message.fields[name], declarations, depth)
+        if problem:
+            return f"field {actual_message.names.get(name, name)}: {problem}"
+    return ""
+
+
+def _map_in_object(given: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
+    expected_message = declarations.messages.get(expected.message)
+    if expected_message is None or not expected_message.fields:
+        return ""
+    if (given.key or STRING).kind not in ("string", "dyn"):
+        return "must return a map with string keys"
+    for name, kind in expected_message.fields.items():
+        problem = type_mismatch(given.element or DYN, kind, declarations, depth)
+        if problem:
+            return f"field {expected_message.names.get(name, name)}: {problem}"
+    return ""
+
+
+def _object_in_map(given: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
+    actual_message = declarations.messages.get(given.message)
+    for name, kind in actual_message.fields.items() if actual_message is not None else ():
+        problem = type_mismatch(kind, expected.element or DYN, declarations, depth)
+        if problem:
+            return f"field {name}: {problem}"
+    return ""
+
+
+_RESTRICTED_VARIABLES = {
+    EACH: "each is available in readyWhen of a resource with forEach only",
+    RUNTIME: "runtime is available in status.conditions only",
 }
-_ONLY_IN_TEMPLATES = "omit() can be used in the fields of a template only"
+OMIT_OUTSIDE_TEMPLATE = "omit() is allowed in template fields only"
 
 
-class Workshop:
-    """Compiles the expressions of one definition and gathers what is wrong with them."""
+class ExpressionCompiler:
+    """Compiles the expressions of one definition and collects their issues."""
 
     def __init__(self, types: Types) -> None:
         self.types = types
         self.issues: list[Issue] = []
 
-    def wrong(self, path: Path, message: str, expression: str = "", remedy: str = "") -> None:
-        self.issues.append(Issue(path, message, expression, remedy))
+    def add_issue(self, path: Path, message: str, expression: str = "", hint: str = "") -> None:
+        self.issues.append(Issue(path, message, expression, hint))
 
-    def lone(self, text: str, path: Path, scope: Scope, what: str) -> Expression | None:
-        """A text that must be exactly one expression, outside of templates."""
-        inner = self._lone_text(text, path, what)
-        formula = self._formula(inner, text, path, scope) if inner is not None else None
-        if formula is None:
+    def compile_standalone(self, source: str, path: Path, scope: Scope, what: str) -> Expression | None:
+        """A string outside of templates that must be exactly one expression; `what` names it in issues."""
+        inner = self._parse_standalone(source, path, what)
+        program = self._compile(inner, source, path, scope) if inner is not None else None
+        if program is None:
             return None
-        if formula.omits:
-            self.wrong(path, _ONLY_IN_TEMPLATES, text)
+        if program.omits:
+            self.add_issue(path, OMIT_OUTSIDE_TEMPLATE, source)
             return None
-        return Expression(text, path, formula.names, formula)
+        return Expression(source, path, program.names, program)
 
-    def condition(self, text: str, path: Path, scope: Scope, what: str) -> Expression | None:
-        """One expression that says yes or no."""
-        found = self.lone(text, path, scope, what)
-        if found is None:
+    def compile_condition(self, source: str, path: Path, scope: Scope, what: str) -> Expression | None:
+        """One expression that returns a boolean."""
+        expression = self.compile_standalone(source, path, scope, what)
+        if expression is None:
             return None
-        result = found.program.result
+        result = expression.program.result
         if BOOL in (result, result.element if result.kind == "optional" else None):
-            return found
-        self.wrong(path, f"{what} must give true or false, and this gives {shown(result)}", text)
+            return expression
+        self.add_issue(path, f"{what} must return a boolean, got {format_type(result)}", source)
         return None
 
-    def value(self, text: str, path: Path, scope: Scope, expected: CelType) -> Expression | None:
-        """A field's text: one expression of the expected type, or a text with expressions that give texts."""
-        inner = texts.lone(text)
-        formula: Formula | TextFormula | None
+    def compile_field(self, source: str, path: Path, scope: Scope, expected: CelType) -> Expression | None:
+        """A template field: one expression of the expected type, or a string with embedded string expressions."""
+        inner = templates.standalone_expression(source)
+        program: CompiledExpression | StringTemplate | None
         if inner is not None:
-            formula = self._formula(inner, text, path, scope)
-            result = formula.result if formula is not None else None
+            program = self._compile(inner, source, path, scope)
+            result = program.result if program is not None else None
         else:
-            formula, result = self._text(text, path, scope), STRING
-        if formula is None or result is None:
+            program, result = self._compile_string(source, path, scope), STRING
+        if program is None or result is None:
             return None
-        problem = misfit(result, expected, self.types.declarations) or _unwritable(result)
+        problem = type_mismatch(result, expected, self.types.declarations) or _unrepresentable(result)
         if problem:
-            self.wrong(path, f"{problem}, for {field_name(path)}", text, _conversion(result, expected, inner))
+            self.add_issue(path, f"{field_name(path)}: {problem}", source, _conversion(result, expected, inner))
             return None
-        return Expression(text, path, formula.names, formula)
+        return Expression(source, path, program.names, program)
 
-    def _lone_text(self, text: str, path: Path, what: str) -> str | None:
+    def _parse_standalone(self, source: str, path: Path, what: str) -> str | None:
         try:
-            inner = texts.lone(text)
-        except texts.NestedExpression as error:
-            self.wrong(path, str(error), text)
+            inner = templates.standalone_expression(source)
+        except templates.NestedExpressionError as error:
+            self.add_issue(path, str(error), source)
             return None
         if inner is None:
-            self.wrong(path, f"{what} must be exactly one ${{…}}, not {text!r}", remedy=_wrapped(text))
+            self.add_issue(path, f"{what} must be exactly one ${{…}}, got {source!r}", hint=_wrap(source))
         return inner
 
-    def _text(self, text: str, path: Path, scope: Scope) -> TextFormula | None:
-        parts: list[str | Formula] = []
-        sound = True
-        for piece in texts.pieces(text):
-            part = piece if isinstance(piece, str) else self._formula(piece.text, text, path, scope)
-            sound &= part is not None
+    def _compile_string(self, source: str, path: Path, scope: Scope) -> StringTemplate | None:
+        parts: list[str | CompiledExpression] = []
+        is_valid = True
+        for piece in templates.split_expressions(source):
+            part = piece if isinstance(piece, str) else self._compile(piece.text, source, path, scope)
+            is_valid &= part is not None
             if part is not None:
                 parts.append(part)
             if part is not None and not isinstance(part, str) and part.result.kind not in ("string", "dyn"):
-                sound = False
-                remedy = _conversion(part.result, STRING, part.text)
-                self.wrong(path, f"{part.text} gives {shown(part.result)}, and inside a text only texts can stand", text, remedy)
-        return TextFormula(text, tuple(parts)) if sound else None
+                is_valid = False
+                hint = _conversion(part.result, STRING, part.text)
+                self.add_issue(path, f"{part.text} must return string, got {format_type(part.result)}", source, hint)
+        return StringTemplate(source, tuple(parts)) if is_valid else None
 
-    def _formula(self, inner: str, text: str, path: Path, scope: Scope) -> Formula | None:
+    def _compile(self, inner: str, source: str, path: Path, scope: Scope) -> CompiledExpression | None:
         try:
             return scope.compile(inner)
-        except WrongExpression as error:
-            for complaint in error.complaints:
-                self.wrong(path, complaint.message, text, self._remedy(complaint))
+        except InvalidExpression as error:
+            for issue in error.issues:
+                self.add_issue(path, issue.message, source, self._hint(issue))
             return None
 
-    def _remedy(self, complaint: Complaint) -> str:
-        if complaint.field == "status" and complaint.owner == self.types.variables[SCHEMA].message:
-            return "an instance's own status cannot be read; read the resource it comes from"
-        return _ELSEWHERE.get(complaint.message, complaint.remedy)
+    def _hint(self, issue: CompileIssue) -> str:
+        is_field = issue.kind is IssueKind.UNKNOWN_FIELD
+        if is_field and issue.name == "status" and issue.owner == self.types.variables[SCHEMA].message:
+            return "the instance's own status is not available; read the resource that provides the value"
+        return _RESTRICTED_VARIABLES.get(issue.name, issue.hint) if issue.kind is IssueKind.UNKNOWN_NAME else issue.hint
 
 
 def field_name(path: Path) -> str:
-    """The field that a path of the document leads to, as its template or status block names it."""
+    """A path of the document, relative to its template or status block."""
     start = next((index for index, step in enumerate(path) if step in ("template", "externalRef", "status")), -1)
-    return shown_path(path[start + (path[start] != "status") :])
+    return format_path(path[start + (path[start] != "status") :])
 
 
-def _unwritable(kind: CelType) -> str:
-    """Why no document can hold a value of a type, or nothing where it can."""
+def _unrepresentable(kind: CelType) -> str:
+    """Why a document cannot contain values of a type; empty if it can."""
     kind = kind.element or kind if kind.kind == "optional" else kind
     opaque = kind.kind == "type" or ("." in kind.kind and kind.kind not in (TIMESTAMP, DURATION))
-    return f"gives {shown(kind)}, which no field can hold" if opaque else ""
+    return f"returns {format_type(kind)}, which is not valid in a document" if opaque else ""
 
 
 def _conversion(given: CelType, expected: CelType, inner: str | None) -> str:
-    """The function that makes one type of the other, where there is one."""
+    """A hint with the function that converts one type to the other, if one exists."""
     if given.kind == "optional":
         return f"use {inner}.orValue(…)" if inner else ""
     numbers = ("int", "uint", "double")
@@ -138,5 +203,5 @@ def _conversion(given: CelType, expected: CelType, inner: str | None) -> str:
     return ""
 
 
-def _wrapped(text: str) -> str:
-    return f"write ${{{text}}}" if texts.OPENING not in text else ""
+def _wrap(source: str) -> str:
+    return f"write ${{{source}}}" if templates.EXPRESSION_START not in source else ""

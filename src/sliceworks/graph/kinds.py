@@ -1,23 +1,23 @@
-"""The kinds that templates may use: built-in ones, and those of CustomResourceDefinitions at hand."""
+"""Resolves the kinds that templates use: built-in kinds and CustomResourceDefinitions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from sliceworks.schemas.builtins import catalogue
+from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.schemas.crds import schema_for_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sliceworks.graph.model import Object
-    from sliceworks.schemas.structural import Schema
+    from sliceworks.schemas import Schema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:
-    """One version of a kind: how it is addressed, and the schema of its objects."""
+    """One version of a kind: its resource name and the schema of its objects."""
 
     group: str
     version: str
@@ -28,31 +28,31 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """What objects write as their apiVersion."""
+        """The apiVersion of its objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
 class Kinds(Protocol):
-    """Where kinds are looked up."""
+    """A source of kinds."""
 
     def find(self, api_version: str, kind: str) -> Kind | None:
-        """The kind, or None where it is not known."""
+        """The kind, or None if it is unknown."""
 
     def names(self) -> Iterable[tuple[str, str]]:
-        """Every known apiVersion and kind, to suggest the closest."""
+        """Every known apiVersion and kind, for suggestions."""
 
 
 class BuiltinKinds:
-    """What every Kubernetes cluster has."""
+    """The kinds of every Kubernetes cluster."""
 
     def __init__(self) -> None:
-        self._resources = {(_api_version(item.group, item.version), item.kind): item for item in catalogue().resources}
+        self._resources = {(_api_version(item.group, item.version), item.kind): item for item in builtin_scheme().resources}
 
     def find(self, api_version: str, kind: str) -> Kind | None:
         item = self._resources.get((api_version, kind))
         if item is None:
             return None
-        schema = catalogue().schema(item.group, item.version, item.kind)
+        schema = builtin_scheme().schema(item.group, item.version, item.kind)
         return Kind(item.group, item.version, item.kind, item.plural, item.namespaced, schema)
 
     def names(self) -> Iterable[tuple[str, str]]:
@@ -64,34 +64,34 @@ class CustomKinds:
 
     def __init__(self, definitions: Iterable[Object]) -> None:
         self._served = {(api_version, kind): crd for crd in definitions for api_version, kind in _served(crd)}
-        self._found: dict[tuple[str, str], Kind] = {}
+        self._cache: dict[tuple[str, str], Kind] = {}
 
     def find(self, api_version: str, kind: str) -> Kind | None:
         key = (api_version, kind)
         crd = self._served.get(key)
-        if crd is not None and key not in self._found:
-            self._found[key] = from_crd(crd, api_version.rpartition("/")[2])
-        return self._found.get(key)
+        if crd is not None and key not in self._cache:
+            self._cache[key] = from_crd(crd, api_version.rpartition("/")[2])
+        return self._cache.get(key)
 
     def names(self) -> Iterable[tuple[str, str]]:
         return self._served
 
 
 class AllKinds:
-    """Several sources, asked in order."""
+    """Several sources, in order of precedence."""
 
     def __init__(self, *sources: Kinds) -> None:
         self._sources = sources
 
     def find(self, api_version: str, kind: str) -> Kind | None:
-        return next((found for source in self._sources if (found := source.find(api_version, kind)) is not None), None)
+        return next((match for source in self._sources if (match := source.find(api_version, kind)) is not None), None)
 
     def names(self) -> Iterable[tuple[str, str]]:
         return (name for source in self._sources for name in source.names())
 
 
 def from_crd(crd: Object, version: str) -> Kind:
-    """The kind that a CustomResourceDefinition defines in one of its versions."""
+    """The kind of one version of a CustomResourceDefinition."""
     spec = crd["spec"]
     names = spec["names"]
     schema = schema_for_version(crd, version)

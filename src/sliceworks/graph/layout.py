@@ -1,7 +1,7 @@
-"""Where the boxes of a diagram stand and how the lines between them run: columns from left to right, few crossings, no overlaps.
+"""Lays out a diagram: columns from left to right, few crossings, no overlaps.
 
-Boxes are put into the columns of their ranks. A line that spans several columns gets a place in each column between, so that it
-runs between boxes and not through them. The order within a column follows that of its neighbours.
+Each box is in the column of its rank. An edge that spans several columns gets a waypoint in each column between, so that it does
+not cross boxes. The order within a column follows the order of the neighbours.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 HEIGHT, GAP, COLUMN_GAP = 46.0, 20.0, 64.0
-_BEND = 12.0  # the height of the place that a passing line takes
+_WAYPOINT_HEIGHT = 12.0  # the height of an edge's waypoint
 _SWEEPS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A box to be placed: `rank` counts from 1, `needs` are the ids it depends on, all of smaller ranks."""
+    """A box to place. `rank` starts at 1; `dependencies` are the ids of its dependencies, which have lower ranks."""
 
     id: str
     rank: int
     width: float
-    needs: tuple[str, ...]
+    dependencies: tuple[str, ...]
 
 
 @dataclass(slots=True)
-class Spot:
-    """A place: its left edge, its middle from the top, and its size."""
+class Position:
+    """Left edge, vertical centre and size."""
 
     x: float
     y: float
@@ -40,50 +40,50 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The places of all boxes, the points each line goes through, and the size of the whole."""
+    """The positions of the boxes, the points of each edge, and the total size."""
 
-    spots: dict[str, Spot]
-    lines: dict[tuple[str, str], list[tuple[float, float]]]
+    positions: dict[str, Position]
+    edges: dict[tuple[str, str], list[tuple[float, float]]]
     width: float
     height: float
 
 
-def reduced(blocks: Iterable[Block]) -> dict[str, tuple[str, ...]]:
-    """What each box needs, without what it needs anyway because something else that it needs does."""
-    needs = {block.id: block.needs for block in blocks}
+def transitive_reduction(blocks: Iterable[Block]) -> dict[str, tuple[str, ...]]:
+    """The dependencies of each box, without those that another dependency implies."""
+    dependencies = {block.id: block.dependencies for block in blocks}
     reach: dict[str, set[str]] = {}
 
     def reached(name: str) -> set[str]:
         if name not in reach:
-            reach[name] = {far for near in needs[name] for far in (near, *reached(near))}
+            reach[name] = {far for target in dependencies[name] for far in (target, *reached(target))}
         return reach[name]
 
     return {
-        name: tuple(each for each in near if not any(each in reached(other) for other in near if other != each))
-        for name, near in needs.items()
+        name: tuple(target for target in near if not any(target in reached(other) for other in near if other != target))
+        for name, near in dependencies.items()
     }
 
 
 def place(blocks: Sequence[Block]) -> Layout:
-    """Place all boxes."""
-    needs = reduced(blocks)
-    columns, links = _columns(blocks, needs)
+    """Lay out all boxes."""
+    dependencies = transitive_reduction(blocks)
+    columns, links = _columns(blocks, dependencies)
     _order(columns, links)
     widths = {block.id: block.width for block in blocks}
-    spots = _coordinates(columns, links, widths)
-    lines = {(near, block.id): _line(near, block, spots) for block in blocks for near in needs[block.id]}
-    right = max((spot.x + spot.width for spot in spots.values()), default=0.0)
-    bottom = max((spot.y + spot.height / 2 for spot in spots.values()), default=0.0)
-    return Layout({block.id: spots[block.id] for block in blocks}, lines, right, bottom)
+    positions = _coordinates(columns, links, widths)
+    edges = {(target, block.id): _edge(target, block, positions) for block in blocks for target in dependencies[block.id]}
+    right = max((position.x + position.width for position in positions.values()), default=0.0)
+    bottom = max((position.y + position.height / 2 for position in positions.values()), default=0.0)
+    return Layout({block.id: positions[block.id] for block in blocks}, edges, right, bottom)
 
 
-def _passing(near: str, far: str, rank: int) -> str:
-    """The name of the place that a line takes in a column between."""
-    return f"{near}>{far}>{rank}"
+def _waypoint(target: str, far: str, rank: int) -> str:
+    """The name of an edge's waypoint in a column between."""
+    return f"{target}>{far}>{rank}"
 
 
-def _columns(blocks: Sequence[Block], needs: dict[str, tuple[str, ...]]) -> tuple[list[list[str]], dict[str, list[str]]]:
-    """Boxes and passing lines by column, and what is linked to what in the column before."""
+def _columns(blocks: Sequence[Block], dependencies: dict[str, tuple[str, ...]]) -> tuple[list[list[str]], dict[str, list[str]]]:
+    """Boxes and waypoints by column, and their links to the previous column."""
     ranks = {block.id: block.rank for block in blocks}
     columns: list[list[str]] = [[] for _ in range(max(ranks.values(), default=0))]
     links: dict[str, list[str]] = {}
@@ -91,10 +91,10 @@ def _columns(blocks: Sequence[Block], needs: dict[str, tuple[str, ...]]) -> tupl
         columns[block.rank - 1].append(block.id)
         links.setdefault(block.id, [])
     for block in blocks:
-        for near in needs[block.id]:
-            before = near
-            for rank in range(ranks[near] + 1, block.rank):
-                name = _passing(near, block.id, rank)
+        for target in dependencies[block.id]:
+            before = target
+            for rank in range(ranks[target] + 1, block.rank):
+                name = _waypoint(target, block.id, rank)
                 columns[rank - 1].append(name)
                 links[name] = [before]
                 before = name
@@ -103,91 +103,97 @@ def _columns(blocks: Sequence[Block], needs: dict[str, tuple[str, ...]]) -> tupl
 
 
 def _order(columns: list[list[str]], links: dict[str, list[str]]) -> None:
-    """Bring each column into the order of its neighbours, to and fro."""
-    after: dict[str, list[str]] = {}
-    for name, near in links.items():
-        for each in near:
-            after.setdefault(each, []).append(name)
+    """Sort each column by the positions of its neighbours, in alternating sweeps."""
+    after = _reverse(links)
     for sweep in range(_SWEEPS):
         forward = sweep % 2 == 0
         for index in range(1, len(columns)) if forward else range(len(columns) - 2, -1, -1):
-            beside = columns[index - 1 if forward else index + 1]
-            position = {name: float(number) for number, name in enumerate(beside)}
             neighbours = links if forward else after
-            own = {name: float(number) for number, name in enumerate(columns[index])}
-            columns[index].sort(key=lambda name, own=own, near=neighbours, at=position: _middle(near.get(name, ()), at, own[name]))  # type: ignore[misc]
+            fixed = {name: float(number) for number, name in enumerate(columns[index - 1 if forward else index + 1])}
+            current = {name: float(number) for number, name in enumerate(columns[index])}
+            key = {name: _middle(neighbours.get(name, ()), fixed, current[name]) for name in columns[index]}
+            columns[index].sort(key=key.__getitem__)
+
+
+def _reverse(links: dict[str, list[str]]) -> dict[str, list[str]]:
+    reverse: dict[str, list[str]] = {}
+    for name, targets in links.items():
+        for target in targets:
+            reverse.setdefault(target, []).append(name)
+    return reverse
 
 
 def _middle(names: Iterable[str], position: dict[str, float], otherwise: float) -> float:
-    found = [position[name] for name in names if name in position]
-    return sum(found) / len(found) if found else otherwise
+    positions = [position[name] for name in names if name in position]
+    return sum(positions) / len(positions) if positions else otherwise
 
 
-def _coordinates(columns: list[list[str]], links: dict[str, list[str]], widths: dict[str, float]) -> dict[str, Spot]:
-    spots: dict[str, Spot] = {}
+def _coordinates(columns: list[list[str]], links: dict[str, list[str]], widths: dict[str, float]) -> dict[str, Position]:
+    positions: dict[str, Position] = {}
     left = 0.0
     for column in columns:
         width = max((widths.get(name, 0.0) for name in column), default=0.0)
         top = 0.0
         for name in column:
-            height = HEIGHT if name in widths else _BEND
-            spots[name] = Spot(left, top + height / 2, width, height)
+            height = HEIGHT if name in widths else _WAYPOINT_HEIGHT
+            positions[name] = Position(left, top + height / 2, width, height)
             top += height + GAP
         left += width + COLUMN_GAP
-    _settle(columns, links, spots)
-    lowest = min((spot.y - spot.height / 2 for spot in spots.values()), default=0.0)
-    for spot in spots.values():
-        spot.y -= lowest
-    return spots
+    _align(columns, links, positions)
+    lowest = min((position.y - position.height / 2 for position in positions.values()), default=0.0)
+    for position in positions.values():
+        position.y -= lowest
+    return positions
 
 
-def _settle(columns: list[list[str]], links: dict[str, list[str]], spots: dict[str, Spot]) -> None:
-    """Move boxes to the height of their neighbours, as far as those above and below let them."""
-    after: dict[str, list[str]] = {}
-    for name, near in links.items():
-        for each in near:
-            after.setdefault(each, []).append(name)
+def _align(columns: list[list[str]], links: dict[str, list[str]], positions: dict[str, Position]) -> None:
+    """Move boxes towards the height of their neighbours, without overlaps."""
+    after = _reverse(links)
     for sweep in range(_SWEEPS):
         for column in columns if sweep % 2 == 0 else reversed(columns):
-            wanted = {}
+            desired = {}
             for name in column:
-                beside = [*links.get(name, ()), *after.get(name, ())]
-                wanted[name] = sum(spots[each].y for each in beside) / len(beside) if beside else spots[name].y
-            _spread(column, wanted, spots)
+                neighbours = [*links.get(name, ()), *after.get(name, ())]
+                desired[name] = (
+                    sum(positions[neighbour].y for neighbour in neighbours) / len(neighbours) if neighbours else positions[name].y
+                )
+            _spread(column, desired, positions)
     for column in columns:
         for above, name in pairwise(column):
-            if not links.get(name) and not after.get(name):  # nothing draws it anywhere: close up
-                spots[name].y = spots[above].y + _extent([above], name, spots)
+            if not links.get(name) and not after.get(name):  # without edges: directly below the one above
+                positions[name].y = positions[above].y + _extent([above], name, positions)
 
 
-def _spread(column: list[str], wanted: dict[str, float], spots: dict[str, Spot]) -> None:
-    """Places in their order, none over another, each as near as can be to where it wants to be; those that touch move as one."""
-    groups: list[tuple[list[str], float]] = []  # names, and where the first of them is to be
+def _spread(column: list[str], desired: dict[str, float], positions: dict[str, Position]) -> None:
+    """Set the heights of a column: in order, without overlaps, as close as possible to `desired`. Touching boxes move together."""
+    groups: list[tuple[list[str], float]] = []  # names, and the height of the first
     for name in column:
-        group, first = [name], wanted[name]
-        while groups and groups[-1][1] + _extent(groups[-1][0], group[0], spots) > first:
+        group, first = [name], desired[name]
+        while groups and groups[-1][1] + _extent(groups[-1][0], group[0], positions) > first:
             before, _ = groups.pop()
             group = [*before, *group]
-            first = sum(wanted[each] - _extent(group[:index], each, spots) for index, each in enumerate(group)) / len(group)
+            first = sum(desired[member] - _extent(group[:index], member, positions) for index, member in enumerate(group)) / len(
+                group
+            )
         groups.append((group, first))
     for group, first in groups:
         for index, name in enumerate(group):
-            spots[name].y = first + _extent(group[:index], name, spots)
+            positions[name].y = first + _extent(group[:index], name, positions)
 
 
-def _extent(above: list[str], name: str, spots: dict[str, Spot]) -> float:
-    """How far below the middle of the first of some places the middle of the next one is."""
+def _extent(above: list[str], name: str, positions: dict[str, Position]) -> float:
+    """The distance from the centre of the first of `above` to the centre of `name`."""
     total = 0.0
     for upper, lower in pairwise([*above, name]):
-        total += spots[upper].height / 2 + GAP + spots[lower].height / 2
+        total += positions[upper].height / 2 + GAP + positions[lower].height / 2
     return total
 
 
-def _line(near: str, block: Block, spots: dict[str, Spot]) -> list[tuple[float, float]]:
-    """From the right edge of one box to the left edge of another, through the places between."""
-    start, end = spots[near], spots[block.id]
+def _edge(target: str, block: Block, positions: dict[str, Position]) -> list[tuple[float, float]]:
+    """The points from the right edge of one box to the left edge of another, through the waypoints."""
+    start, end = positions[target], positions[block.id]
     points = [(start.x + start.width, start.y)]
-    for name, spot in spots.items():
-        if name.startswith(f"{near}>{block.id}>"):
-            points += [(spot.x, spot.y), (spot.x + spot.width, spot.y)]
+    for name, position in positions.items():
+        if name.startswith(f"{target}>{block.id}>"):
+            points += [(position.x, position.y), (position.x + position.width, position.y)]
     return [*points, (end.x, end.y)]

@@ -1,44 +1,40 @@
-"""The types of this room: a parsed definition, the compiled graph, and what evaluating it for one instance can say.
-
-    definitions.read → Definition → compile.compile → Graph → evaluate.Evaluation → Desired | Lookup | Excluded | Waiting
-
-All of them are frozen, so one graph may serve every instance at once. Nothing here loads the CEL engine. One pass over one
-instance goes like this, and may go as deep in one pass as the objects allow:
-
-    evaluation = Evaluation(graph, instance)
-    for node in graph.nodes:
-        outcome = evaluation.resolve(node)            # Desired, Lookup, Excluded or Waiting; EvaluationFailed for a mistake
-        evaluation.observe(node.id, [objects])        # what the cluster has after applying or looking up
-        waiting = evaluation.readiness(node)          # None when it is ready, otherwise a Waiting
-    evaluation.status()                               # Projection: what is known now of the instance's own status
-    evaluation.conditions(builtins)                   # Conditions: what the author computes from it
-"""
+"""The types of resource graphs: the parsed definition, the compiled graph, the outcomes of an evaluation, and the two errors."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from sliceworks.base.errors import InvalidDocument, SliceworksError
 
-    from sliceworks.cel.formulas import Formula, TextFormula
-    from sliceworks.graph.blueprints import Blueprint
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from sliceworks.cel.expressions import CompiledExpression, StringTemplate
     from sliceworks.graph.kinds import Kind
+    from sliceworks.graph.templates import CompiledTemplate
+
 
 Object = dict[str, Any]
 Path = tuple[str | int, ...]
-"""Steps into a document: names of fields and indices of lists."""
-
+"""A path in a document: field names and list indices."""
 SCHEMA, EACH, RUNTIME = "schema", "each", "runtime"
-"""The variables that are no resources: the instance, one item of a collection, and the library of conditions."""
+"""The variables that are not resources: the instance, one item of a collection, and the library of conditions."""
 DEFAULT_GROUP = "kro.run"
-LARGEST_COLLECTION, MOST_DIMENSIONS = 1000, 10
+MAX_COLLECTION_SIZE, MAX_DIMENSIONS = 1000, 10
+_PLAIN_STEP = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
-class Role(Enum):
-    """What a resource of a definition is to the graph."""
+def format_path(path: Path) -> str:
+    """A path as users write it: `spec.ports[0].name`."""
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" if _PLAIN_STEP.match(step) else f'["{step}"]' for step in path)
+    return "".join(steps).removeprefix(".") or "the template"
+
+
+class NodeType(Enum):
+    """The type of a resource in a definition, with kro's names."""
 
     RESOURCE = "Resource"
     COLLECTION = "Collection"
@@ -48,52 +44,57 @@ class Role(Enum):
     @property
     def is_list(self) -> bool:
         """Whether expressions see a list of objects."""
-        return self in (Role.COLLECTION, Role.EXTERNAL_COLLECTION)
+        return self in (NodeType.COLLECTION, NodeType.EXTERNAL_COLLECTION)
 
     @property
     def is_external(self) -> bool:
-        """Whether the objects are somebody else's: read, never written."""
-        return self in (Role.EXTERNAL, Role.EXTERNAL_COLLECTION)
+        """Whether the graph reads the objects but never writes them."""
+        return self in (NodeType.EXTERNAL, NodeType.EXTERNAL_COLLECTION)
 
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """What becomes of objects in the end: `restore` gives back what was there before, `keep` makes nothing again that finished."""
+    """`restore` puts back the state from before the graph took over the object; `keep` does not recreate completed objects.
+
+    `on_immutable_change` says whether an object is deleted and created again when an immutable field changes; None is the default
+    of its kind: Jobs are recreated, other kinds are not.
+    """
 
     on_delete: Literal["delete", "retain", "restore"] = "delete"
     on_complete: Literal["recreate", "keep"] = "recreate"
+    on_immutable_change: Literal["recreate", "refuse"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a person should know about a definition that works: where, what, and the form to write instead."""
+    """A warning about a valid definition. `hint` is the form to write instead."""
 
     path: Path
     message: str
-    remedy: str = ""
+    hint: str = ""
     place: str = ""
 
     def __str__(self) -> str:
-        return _sentence(self.place, self.message, "", self.remedy)
+        return _sentence(self.place, self.message, "", self.hint)
 
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One thing that is wrong: `path` leads to it in the document, `place` is `file:line` where that is known."""
+    """One error in a definition or instance. `place` is `file:line`, if the document came from a file."""
 
     path: Path
     message: str
     expression: str = ""
-    remedy: str = ""
+    hint: str = ""
     place: str = ""
 
     def __str__(self) -> str:
-        return _sentence(self.place, self.message, self.expression, self.remedy)
+        return _sentence(self.place, self.message, self.expression, self.hint)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaBlock:
-    """`spec.schema`: the kind that users get."""
+    """`spec.schema`: the API that the definition serves."""
 
     kind: str
     version: str
@@ -110,13 +111,13 @@ class SchemaBlock:
 
     @property
     def api_version(self) -> str:
-        """What instances write as their apiVersion."""
+        """The apiVersion of instances."""
         return f"{self.group}/{self.version}"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceBlock:
-    """One entry of `spec.resources`. Exactly one of `template` and `external` is there."""
+    """One entry of `spec.resources`. Exactly one of `template` and `external` is set."""
 
     id: str
     index: int
@@ -130,13 +131,13 @@ class ResourceBlock:
 
     @property
     def path(self) -> Path:
-        """Where it stands in the document."""
+        """Its path in the document."""
         return ("spec", "resources", self.index)
 
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A ResourceGraphDefinition in its current form. `document` is the object as it was given."""
+    """A parsed ResourceGraphDefinition, with deprecated forms converted. `document` is the unchanged input."""
 
     name: str
     schema: SchemaBlock
@@ -147,23 +148,23 @@ class Definition:
     places: Callable[..., str] | None = field(default=None, compare=False)
 
     def place(self, path: Iterable[str | int]) -> str:
-        """`file:line` of a path, or nothing where the document came from no file."""
+        """`file:line` of a path, or an empty string if the document did not come from a file."""
         return self.places(*path) if self.places else ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """A compiled expression: `written` as the document has it, `path` where it stands there, `names` the variables it reads."""
+    """A compiled expression. `source` is the string in the document at `path`; `names` are the variables it reads."""
 
-    written: str
+    source: str
     path: Path
     names: frozenset[str]
-    program: Formula | TextFormula
+    program: CompiledExpression | StringTemplate
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field:
-    """A field of a template whose value an expression gives. `path` leads to it inside the template."""
+    """A template field with an expression. `path` is relative to the template."""
 
     path: Path
     expression: Expression
@@ -171,7 +172,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dimension:
-    """One `forEach` entry: the iterator's name and the list it runs over."""
+    """One `forEach` entry: the iterator's name and its list."""
 
     name: str
     expression: Expression
@@ -179,19 +180,19 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A resource of the graph. `template` still holds its expressions and is shared: never change it.
+    """A resource of the graph. `template` still contains the expressions and is shared: do not modify it.
 
-    `dependencies` are the ids it must wait for, in the order of the definition. Of nodes with the same `apply_order` (from 1) none
-    needs another; deletion goes from the highest to the lowest.
+    `dependencies` are in the order of the definition. Nodes with the same `apply_order` (from 1) do not depend on each other;
+    deletion starts with the highest.
     """
 
     id: str
     index: int
-    role: Role
+    type: NodeType
     kind: Kind
     template: Object
     fields: tuple[Field, ...]
-    blueprint: Blueprint
+    compiled_template: CompiledTemplate
     dependencies: tuple[str, ...]
     apply_order: int
     include_when: tuple[Expression, ...] = ()
@@ -202,13 +203,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """A definition that compiled. `nodes` are in topological order; `crd` is the generated CustomResourceDefinition."""
+    """A compiled definition. `nodes` are in topological order; `crd` is the generated CustomResourceDefinition."""
 
     definition: Definition
     nodes: tuple[Node, ...]
     crd: Object
     status: tuple[Field, ...]
-    status_blueprint: Blueprint
+    status_template: CompiledTemplate
     conditions: tuple[Expression, ...]
     notes: tuple[Note, ...] = ()
 
@@ -218,23 +219,23 @@ class Graph:
         return tuple(node.id for node in self.nodes)
 
     def node(self, name: str) -> Node:
-        """The node with an id. KeyError when there is none."""
-        found = next((node for node in self.nodes if node.id == name), None)
-        if found is None:
-            raise KeyError(name)
-        return found
+        """The node with this id; KeyError if the graph does not have it."""
+        for node in self.nodes:
+            if node.id == name:
+                return node
+        raise KeyError(name)
 
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """The objects that a resource or collection should have now, namespaces filled in, without the labels of the owner."""
+    """The desired objects of a resource or collection, with namespaces, without the labels of the ApplySet."""
 
     objects: tuple[Object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """One object by `name`, or all that match `selector`; then an empty `namespace` means all of them."""
+    """An external reference: one object by `name`, or all that match `selector` (in all namespaces if `namespace` is empty)."""
 
     namespace: str
     name: str = ""
@@ -243,27 +244,27 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Excluded:
-    """The resource is not wanted: a condition of its own said no, or a resource it needs (`because`) is left out."""
+    """The resource is not created: its includeWhen `expression` is false, or a dependency (`excluded_by`) is excluded."""
 
     expression: str = ""
-    because: str = ""
+    excluded_by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """Not yet: something that may still come is missing. `on` are the ids of the resources it comes from."""
+class DataPending:
+    """Data that an expression needs is not available yet. `on` are the ids of the resources that provide it."""
 
     reason: str
     expression: str = ""
     on: tuple[str, ...] = ()
 
 
-Outcome = Desired | Lookup | Excluded | Waiting
+Outcome = Desired | Lookup | Excluded | DataPending
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition that the definition's author computes for the instance."""
+    """A condition of the instance that the definition's author declares."""
 
     type: str
     status: str
@@ -272,27 +273,49 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Projection:
-    """What is known of an instance's status: the values, what is still missing, and what failed (as EvaluationFailed)."""
+class StatusProjection:
+    """The author's status fields: resolved values, pending fields, and failures (EvaluationFailed)."""
 
     values: Object
-    waiting: tuple[Waiting, ...] = ()
+    pending: tuple[DataPending, ...] = ()
     failures: tuple[Exception, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The author's conditions in their order. `complete` is False where some could not be computed."""
+    """The author's conditions, in order. `complete` is False if some are pending or failed."""
 
     items: tuple[Condition, ...]
-    waiting: tuple[Waiting, ...] = ()
+    pending: tuple[DataPending, ...] = ()
     failures: tuple[Exception, ...] = ()
 
     @property
     def complete(self) -> bool:
-        return not self.waiting and not self.failures
+        return not self.pending and not self.failures
 
 
-def _sentence(place: str, message: str, expression: str, remedy: str) -> str:
+def _sentence(place: str, message: str, expression: str, hint: str) -> str:
     parts = [part for part in (place, expression if expression not in message else "", message) if part]
-    return ": ".join(parts) + (f"; {remedy}" if remedy else "")
+    return ": ".join(parts) + (f"; {hint}" if hint else "")
+
+
+class DefinitionError(InvalidDocument):
+    """An invalid definition. `issues` are all its errors, in the order of the document."""
+
+    def __init__(self, issues: Sequence[Issue]) -> None:
+        self.issues = tuple(issues)
+        first = self.issues[0]
+        more = f" (and {len(self.issues) - 1} more)" if len(self.issues) > 1 else ""
+        shown = f"{first.expression}: " if first.expression and first.expression not in first.message else ""
+        super().__init__(shown + first.message + more, place=first.place, hint=first.hint)
+
+
+class EvaluationFailed(SliceworksError):
+    """A permanent failure of an expression for this instance. `path` is the expression's path in the definition."""
+
+    def __init__(
+        self, reason: str, *, node: str = "", expression: str = "", path: Path = (), place: str = "", hint: str = ""
+    ) -> None:
+        where = f"{place}: " if place else f"resource {node}: " if node else ""
+        super().__init__(f"{where}{expression}: {reason}" if expression else f"{where}{reason}", hint=hint)
+        self.reason, self.node, self.expression, self.path, self.place = reason, node, expression, path, place

@@ -1,14 +1,14 @@
-"""SimpleSchema: `integer | default=1 minimum=1` becomes an OpenAPI schema."""
+"""SimpleSchema: converts `integer | default=1 minimum=1` to an OpenAPI schema."""
 
 from __future__ import annotations
 
 import copy
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.words import closest
+from sliceworks.base.names import suggest_name
 from sliceworks.graph import markers
+from sliceworks.graph.dag import CycleError, topological_sort
 from sliceworks.graph.model import Issue
-from sliceworks.graph.order import CycleFound, topological
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 
-DEEPEST = 16
+MAX_DEPTH = 16
 _ATOMS = {"string": "string", "integer": "integer", "boolean": "boolean", "float": "number"}
 _ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-# Nothing is said of expressions that use a field whose own type is wrong.
+# A field with an invalid type accepts any expression, so that the type is reported once.
 _UNKNOWN: Object = {"x-kubernetes-int-or-string": True}
-_OTHER_WORDS = {
+_ALIASES = {
     "int": "integer",
     "bool": "boolean",
     "number": "float",
@@ -32,36 +32,36 @@ _OTHER_WORDS = {
 }
 
 
-class WrongType(ValueError):
-    """A type that cannot be used; `remedy` says what could."""
+class InvalidType(ValueError):
+    """An invalid type; `hint` names a valid one."""
 
-    def __init__(self, message: str, remedy: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.remedy = remedy
+        self.hint = hint
 
 
-def convert(spec: Object, types: Object, path: Path) -> tuple[Object, list[Issue]]:
-    """The OpenAPI schema of `spec`, and all that is wrong. `path` is where the block with `spec` and `types` stands."""
+def to_openapi(spec: Object, types: Object, path: Path) -> tuple[Object, list[Issue]]:
+    """The OpenAPI schema of `spec`, and all issues. `path` is the path of the block that contains `spec` and `types`."""
     converter = _Converter(path)
-    converter.learn(types)
+    converter.add_types(types)
     schema = converter.object(spec, (*path, "spec"))
     return schema, converter.issues
 
 
 class _Converter:
-    """The custom types known so far, and the issues found so far."""
+    """Converts fields; keeps the custom types and the issues."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._types: dict[str, tuple[Object, bool]] = {}
         self.issues: list[Issue] = []
 
-    def learn(self, types: Object) -> None:
-        """Take custom types in, those that others need first."""
-        needs = {name: [each for each in _mentioned(given) if each in types] for name, given in types.items()}
+    def add_types(self, types: Object) -> None:
+        """Convert the custom types, in dependency order."""
+        dependencies = {name: [used for used in _used_types(declared) if used in types] for name, declared in types.items()}
         try:
-            order = topological(needs)
-        except CycleFound as error:
+            order = topological_sort(dependencies)
+        except CycleError as error:
             first = (*self._path, "types", error.cycle[0])
             self.issues.append(Issue(first, f"custom types contain a cycle: {' -> '.join(error.cycle)}"))
             self._types = {name: ({"type": "object"}, False) for name in types}
@@ -70,11 +70,11 @@ class _Converter:
             self._types[name] = self._field(types[name], (*self._path, "types", name))
 
     def object(self, fields: Object, path: Path) -> Object:
-        """The schema of a mapping of fields."""
+        """The schema of an object with these fields."""
         properties: Object = {}
         required = []
-        for name, given in fields.items():
-            properties[name], needed = self._field(given, (*path, name))
+        for name, declared in fields.items():
+            properties[name], needed = self._field(declared, (*path, name))
             if needed:
                 required.append(name)
         schema: Object = {"type": "object", "properties": properties}
@@ -84,65 +84,65 @@ class _Converter:
             schema["default"] = {}
         return schema
 
-    def _field(self, given: Any, path: Path) -> tuple[Object, bool]:
+    def _field(self, declared: Any, path: Path) -> tuple[Object, bool]:
         """The schema of one field, and whether it is required."""
-        if isinstance(given, dict):
-            return self.object(given, path), False
-        if not isinstance(given, str):
-            self._wrong(path, f"{path[-1]} must be a type such as string, or a mapping of fields")
+        if isinstance(declared, dict):
+            return self.object(declared, path), False
+        if not isinstance(declared, str):
+            self._add_issue(path, f"{path[-1]}: must be a type such as string, or an object")
             return {"type": "string"}, False
-        kind, bar, rest = given.partition("|")
+        kind, bar, rest = declared.partition("|")
         schema, required = dict(_UNKNOWN), False
         try:
             schema, required = self._type(kind.strip(), 0)
             if bar:
                 required |= markers.apply(schema, markers.parse(rest))
-        except (WrongType, markers.WrongMarker) as error:
-            self._wrong(path, f"{path[-1]}: {error}", given, error.remedy)
+        except (InvalidType, markers.InvalidMarker) as error:
+            self._add_issue(path, f"{path[-1]}: {error}", declared, error.hint)
         return schema, required
 
-    def _type(self, text: str, depth: int) -> tuple[Object, bool]:
-        if depth > DEEPEST:
-            raise WrongType(f"types are nested more than {DEEPEST} deep")
-        if text in _ATOMS:
-            return {"type": _ATOMS[text]}, False
-        if text == "object":
+    def _type(self, name: str, depth: int) -> tuple[Object, bool]:
+        if depth > MAX_DEPTH:
+            raise InvalidType(f"types must be nested at most {MAX_DEPTH} levels deep")
+        if name in _ATOMS:
+            return {"type": _ATOMS[name]}, False
+        if name == "object":
             return dict(_ANYTHING), False
-        if text.startswith("[]"):
-            return {"type": "array", "items": self._type(_inner(text, "[]"), depth + 1)[0]}, False
-        if text.startswith("map["):
-            return {"type": "object", "additionalProperties": self._type(_inner(text, "map[string]"), depth + 1)[0]}, False
-        if text not in self._types:
-            raise WrongType(f"unknown type {text or '?'}", self._suggestion(text))
-        schema, required = self._types[text]
+        if name.startswith("[]"):
+            return {"type": "array", "items": self._type(_element_type(name, "[]"), depth + 1)[0]}, False
+        if name.startswith("map["):
+            return {"type": "object", "additionalProperties": self._type(_element_type(name, "map[string]"), depth + 1)[0]}, False
+        if name not in self._types:
+            raise InvalidType(f"unknown type {name or '?'}", self._suggestion(name))
+        schema, required = self._types[name]
         return copy.deepcopy(schema), required
 
-    def _suggestion(self, text: str) -> str:
-        if text.lower() in _OTHER_WORDS:
-            return f"did you mean {_OTHER_WORDS[text.lower()]}?"
+    def _suggestion(self, name: str) -> str:
+        if name.lower() in _ALIASES:
+            return f"did you mean {_ALIASES[name.lower()]}?"
         known = (*_ATOMS, "object", *self._types)
-        return closest(text, known) or f"known are {', '.join(known)}, []T and map[string]T"
+        return suggest_name(name, known) or f"known types: {', '.join(known)}, []T and map[string]T"
 
-    def _wrong(self, path: Path, message: str, expression: str = "", remedy: str = "") -> None:
-        self.issues.append(Issue(path, message, expression, remedy))
+    def _add_issue(self, path: Path, message: str, expression: str = "", hint: str = "") -> None:
+        self.issues.append(Issue(path, message, expression, hint))
 
 
-def _inner(text: str, prefix: str) -> str:
-    inner = text.removeprefix(prefix).strip()
-    if not text.startswith(prefix):
-        raise WrongType("the keys of a map must be string", "write map[string]T")
+def _element_type(name: str, prefix: str) -> str:
+    inner = name.removeprefix(prefix).strip()
+    if not name.startswith(prefix):
+        raise InvalidType("map keys must be strings", "write map[string]T")
     if not inner:
-        raise WrongType(f"{text} does not say what it holds", f"write {prefix}string, for example")
+        raise InvalidType(f"{name} has no element type", f"such as {prefix}string")
     return inner
 
 
-def _mentioned(given: Any) -> Iterator[str]:
-    """The names of custom types that a definition uses."""
-    if isinstance(given, dict):
-        for child in given.values():
-            yield from _mentioned(child)
-    elif isinstance(given, str):
-        name = given.partition("|")[0].strip()
+def _used_types(declared: Any) -> Iterator[str]:
+    """The type names that a custom type uses."""
+    if isinstance(declared, dict):
+        for child in declared.values():
+            yield from _used_types(child)
+    elif isinstance(declared, str):
+        name = declared.partition("|")[0].strip()
         while name.startswith(("[]", "map[string]")):
             name = name.removeprefix("[]").removeprefix("map[string]").strip()
         yield name

@@ -1,37 +1,47 @@
-"""Node pools as the Terraform module takes them: machines, hosts and topologies come from the catalogue."""
+"""Node pools of an Environment: their Terraform variables and their cost per hour."""
 
 from __future__ import annotations
 
+import ipaddress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
-from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.errors import InvalidDocument, SliceworksError
+from sliceworks.catalog import gke_rules
+from sliceworks.catalog.gke_rules import PoolSize
 from sliceworks.catalog.gpus import DRIVERS
+from sliceworks.catalog.prices import get_price
+from sliceworks.specs.environment.cluster import TpuPool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from sliceworks.catalog.prices import Price
     from sliceworks.specs.environment import EnvironmentSpec
-    from sliceworks.specs.environment.pools import Autoscaling, CpuPool, GpuPool, Pool, TpuPool
+    from sliceworks.specs.environment.cluster import Autoscaling, CpuPool, GpuPool, Pool
 
 Object = dict[str, Any]
-ZONES_OF_A_REGION = 3
-"""GKE spreads a pool over three zones of a region when it is told none."""
+TPU_MAX_PODS = 32
+DEFAULT_PODS = "192.168.64.0/20"
+ZONES_PER_REGION = 3
+"""GKE spreads a node pool over three zones of a region by default."""
+
 _PLACEMENTS = {"COMPACT": "compact", "WORKLOAD_POLICY": "workload-policy"}
 _CPU_NODES, _GPU_NODES = 3, 1
 
 
-def pools(spec: EnvironmentSpec) -> dict[str, Object]:
-    """All pools by name; a TPU entry of several slices is several pools."""
-    found: dict[str, Object] = {name: _cpu(spec, name, pool) for name, pool in spec.pools.cpu.items()}
+def node_pools(spec: EnvironmentSpec) -> dict[str, Object]:
+    """All node pools by name; a TPU entry with several slices becomes several node pools."""
+    result: dict[str, Object] = {name: _cpu(spec, name, pool) for name, pool in spec.pools.cpu.items()}
     for name, tpu in spec.pools.tpu.items():
-        found.update({f"{name}-{index}": _tpu(spec, name, tpu) for index in range(tpu.count)})
-    found.update({name: _gpu(spec, name, pool) for name, pool in spec.pools.gpu.items()})
-    return found
+        result.update({f"{name}-{index}": _tpu(spec, name, tpu) for index in range(tpu.count)})
+    result.update({name: _gpu(spec, name, pool) for name, pool in spec.pools.gpu.items()})
+    return result
 
 
 def _cpu(spec: EnvironmentSpec, name: str, pool: CpuPool) -> Object:
-    machine = catalog.machine(pool.machine_type)
+    machine = catalog.find_machine(pool.machine_type)
     return {
         **_common(spec, pool, machine.name, machine.disks),
         **_size(f"pools.cpu.{name}", _spread(spec, pool), pool.nodes, pool.autoscaling, _CPU_NODES),
@@ -39,7 +49,7 @@ def _cpu(spec: EnvironmentSpec, name: str, pool: CpuPool) -> Object:
 
 
 def _gpu(spec: EnvironmentSpec, name: str, pool: GpuPool) -> Object:
-    shape = catalog.gpu_for(pool.machine_type, pool.accelerator, pool.accelerator_count or 0)
+    shape = catalog.find_gpu(pool.machine_type, pool.accelerator, pool.accelerator_count or 0)
     driver = DRIVERS["disabled" if pool.driver == "none" else pool.driver]
     return {
         **_common(spec, pool, shape.machine.name, shape.machine.disks),
@@ -55,24 +65,25 @@ def _gpu(spec: EnvironmentSpec, name: str, pool: GpuPool) -> Object:
 
 
 def _tpu(spec: EnvironmentSpec, name: str, pool: TpuPool) -> Object:
-    found = catalog.find(pool.type, pool.topology or None)
-    if not isinstance(found, catalog.Slice):
+    shape = catalog.find(pool.type, pool.topology or None)
+    if not isinstance(shape, catalog.Slice):
         raise InvalidDocument(f"spec.pools.tpu.{name}.type: {pool.type} is a GPU", hint="move it to pools.gpu")
-    placement = found.placement
+    placement = shape.placement
     labels = {"sliceworks.dev/slice-group": pool.group} if pool.group else {}
     zones = pool.zones or spec.zones[:1]
-    size: Object = {"nodes_per_zone": found.hosts}
+    size: Object = {"nodes_per_zone": shape.hosts}
     if pool.autoscaling:
-        size = {"autoscaling": {"min": 0, "max": found.hosts, "initial_per_zone": 0}}
-    common = _common(spec, pool, found.machine.name, found.machine.disks)
+        size = {"autoscaling": {"min": 0, "max": shape.hosts, "initial_per_zone": 0}}
+    common = _common(spec, pool, shape.machine.name, shape.machine.disks)
     return {
         **common,
         **size,
         "zones": list(zones[:1]) or None,
+        "max_pods": max_pods(pool),
         "labels": {**common["labels"], **labels},
         "tpu": {
-            "topology": found.topology,
-            "hosts": found.hosts,
+            "topology": shape.topology,
+            "hosts": shape.hosts,
             "placement": _PLACEMENTS[placement.kind] if placement else "none",
         },
     }
@@ -82,6 +93,7 @@ def _common(spec: EnvironmentSpec, pool: Pool, machine: str, disks: Sequence[str
     return {
         "machine_type": machine,
         "zones": list(pool.zones or spec.zones) or None,
+        "max_pods": pool.max_pods,
         "disk_type": pool.disk.type or (disks[0] if disks else None),
         "disk_gib": pool.disk.gib,
         "labels": dict(pool.labels),
@@ -96,21 +108,21 @@ _EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE
 
 
 def _reservation(pool: Pool) -> str | None:
-    """The reservation's name, in full when another project shares it."""
-    held = pool.reservation
-    if held is None:
+    """The name of the reservation; its full path if another project shares it."""
+    reservation = pool.reservation
+    if reservation is None:
         return None
-    return f"projects/{held.project}/reservations/{held.name}" if held.project else held.name
+    return f"projects/{reservation.project}/reservations/{reservation.name}" if reservation.project else reservation.name
 
 
 def _spread(spec: EnvironmentSpec, pool: Pool) -> int:
-    """Over how many zones a pool is spread."""
+    """The number of zones of a pool."""
     zones = pool.zones or spec.zones
-    return 1 if spec.cluster.zonal else len(zones) or ZONES_OF_A_REGION
+    return 1 if spec.cluster.zonal else len(zones) or ZONES_PER_REGION
 
 
 def _size(place: str, spread: int, nodes: int | None, scaling: Autoscaling | None, usual: int) -> Object:
-    """Terraform counts nodes in each zone, people count them all."""
+    """Terraform counts nodes per zone; the document counts all nodes."""
     if scaling is not None:
         return {"autoscaling": {"min": scaling.min, "max": scaling.max, "initial_per_zone": -(-scaling.min // spread)}}
     if nodes is None:
@@ -118,6 +130,109 @@ def _size(place: str, spread: int, nodes: int | None, scaling: Autoscaling | Non
     if nodes % spread:
         raise InvalidDocument(
             f"spec.{place}.nodes: {nodes} nodes cannot be spread evenly over {spread} zones",
-            hint=f"give a multiple of {spread}, or name fewer zones for this pool",
+            hint=f"use a multiple of {spread}, or set fewer zones for this pool",
         )
     return {"nodes_per_zone": nodes // spread}
+
+
+def max_pods(pool: Pool) -> int:
+    """The maximum number of pods per node. A TPU host runs one job and the system's pods."""
+    return pool.max_pods or (TPU_MAX_PODS if isinstance(pool, TpuPool) else gke_rules.DEFAULT_MAX_PODS)
+
+
+def pool_sizes(spec: EnvironmentSpec, *, surge: bool = False) -> list[PoolSize]:
+    """The largest sizes of all pools, with the extra nodes of upgrades if requested."""
+    sizes = []
+    for pools, usual in ((spec.pools.cpu, _CPU_NODES), (spec.pools.gpu, _GPU_NODES)):
+        for pool in pools.values():
+            nodes = pool.autoscaling.max if pool.autoscaling else min_nodes(spec, pool, usual)
+            sizes.append(PoolSize(nodes + (_spread(spec, pool) if surge else 0), max_pods(pool)))
+    for tpu in spec.pools.tpu.values():
+        slice_ = catalog.find(tpu.type, tpu.topology or None)
+        hosts = slice_.hosts if isinstance(slice_, catalog.Slice) else 1
+        sizes.append(PoolSize(hosts * tpu.count, max_pods(tpu)))
+    return sizes
+
+
+def pods_range(spec: EnvironmentSpec) -> str:
+    """The range of pods of a new network: the document's, or one that fits all pools, with room for slices on demand."""
+    if spec.network.subnet.pods:
+        return spec.network.subnet.pods
+    sizes = pool_sizes(spec, surge=True)
+    prefix = gke_rules.pod_range_prefix(sizes * 2 if spec.addons.slices else sizes)
+    default = ipaddress.IPv4Network(DEFAULT_PODS)
+    return DEFAULT_PODS if prefix >= default.prefixlen else f"10.192.0.0/{prefix}"
+
+
+HOURS_PER_MONTH = 730
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Cost of one pool: number of machines or slices, and the price per hour of each."""
+
+    name: str
+    what: str
+    count: int
+    each: Price | None
+
+    @property
+    def hourly(self) -> float | None:
+        """Cost per hour; None if the price is unknown."""
+        return self.each.usd * self.count if self.each else None
+
+
+def estimate_costs(spec: EnvironmentSpec) -> list[Cost]:
+    """Costs of the node pools; other resources are billed by usage."""
+    result = []
+    for name, cpu in spec.pools.cpu.items():
+        machine = catalog.find_machine(cpu.machine_type)
+        result.append(Cost(name, machine.name, min_nodes(spec, cpu, 3), get_price(machine, spec.region, _capacity(cpu))))
+    for name, tpu in spec.pools.tpu.items():
+        accelerator = catalog.find(tpu.type, tpu.topology or None)
+        count = 0 if tpu.autoscaling else tpu.count
+        result.append(Cost(name, accelerator.type_name, count, get_price(accelerator, spec.region, _capacity(tpu))))
+    for name, gpu in spec.pools.gpu.items():
+        shape = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
+        what = f"{shape.machine.name} + {shape.type_name}" if gpu.accelerator else shape.machine.name
+        result.append(Cost(name, what, min_nodes(spec, gpu, 1), get_price(shape, spec.region, _capacity(gpu))))
+    return result
+
+
+def deployed_costs(resources: Iterable[tuple[str, Object]], region: str) -> list[Cost]:
+    """Costs of the node pools in a Terraform state; autoscaled pools count with their minimum."""
+    return [_deployed_cost(attributes, region) for kind, attributes in resources if kind == "google_container_node_pool"]
+
+
+def _deployed_cost(attributes: Object, region: str) -> Cost:
+    node: Object = next(iter(attributes.get("node_config") or ()), {})
+    scaling: Object = next(iter(attributes.get("autoscaling") or ()), {})
+    zones = len(attributes.get("node_locations") or ()) or 1
+    nodes = int(attributes.get("node_count") or 0) * zones
+    if scaling:
+        nodes = int(scaling.get("total_min_node_count") or int(scaling.get("min_node_count") or 0) * zones)
+    capacity = "spot" if node.get("spot") else "on-demand"
+    price = None
+    try:
+        machine = catalog.find_machine(str(node.get("machine_type")))
+        attached: Object = next(iter(node.get("guest_accelerator") or ()), {})
+        gpu = str(attached.get("type") or "")
+        shape = catalog.find_gpu(machine.name, gpu, int(attached.get("count") or 0)) if gpu else machine
+        price = get_price(shape, region, capacity)
+    except SliceworksError:
+        pass  # a machine type that the catalog does not know has no price
+    return Cost(str(attributes["name"]), str(node.get("machine_type")), nodes, price)
+
+
+def _capacity(pool: Pool) -> str:
+    return "spot" if pool.spot else "reservation" if pool.reservation else "on-demand"
+
+
+def min_nodes(spec: EnvironmentSpec, pool: CpuPool | GpuPool, usual: int) -> int:
+    """The minimum number of nodes."""
+    if pool.autoscaling is not None:
+        return pool.autoscaling.min
+    if pool.nodes is not None:
+        return pool.nodes
+    spread = 1 if spec.cluster.zonal else len(pool.zones or spec.zones) or ZONES_PER_REGION
+    return -(-usual // spread) * spread

@@ -1,43 +1,226 @@
-"""Stages: what each Terraform stage of an environment is given, and what it takes from the ones before it. Pure."""
+"""Terraform stages of an Environment: names, services and roles, variables and outputs. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sliceworks.infra import needs
-from sliceworks.infra.names import CONTROLLER, Names
-from sliceworks.infra.pools import pools
+from sliceworks.infra.pools import node_pools, pods_range
 
 if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment, EnvironmentSpec
+    from sliceworks.specs.environment.cluster import Security
+
+
+class GoogleAccount(NamedTuple):
+    """A Google service account, and the Kubernetes one that acts as it."""
+
+    account: str
+    namespace: str
+    kubernetes: str
+
+
+CONTROLLER = GoogleAccount("tpu-provisioner", "tpu-provisioner-system", "tpu-provisioner-controller-manager")
+"""The account of the slices controller. It creates node pools, whose nodes use another account; its role is a custom one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Names of resources, shared by Terraform, Cloud Build and the objects in the cluster."""
+
+    environment: Environment
+
+    @property
+    def prefix(self) -> str:
+        return self.environment.spec.prefix or self.environment.metadata.name
+
+    @property
+    def network(self) -> str:
+        return self.environment.spec.network.name or f"{self.prefix}-network"
+
+    @property
+    def subnet(self) -> str:
+        return self.environment.spec.network.subnet.name or f"{self.network}-{self.environment.spec.region}"
+
+    @property
+    def cluster(self) -> str:
+        return self.environment.spec.cluster.name or f"{self.prefix}-cluster"
+
+    @property
+    def location(self) -> str:
+        """The location of the cluster: its zone or its region."""
+        spec = self.environment.spec
+        return spec.zones[0] if spec.cluster.zonal else spec.region
+
+    @property
+    def registry(self) -> str:
+        registry = self.environment.spec.registry
+        return (registry.name if registry else None) or f"{self.prefix}-images"
+
+    @property
+    def images(self) -> str:
+        """The prefix of image names."""
+        spec = self.environment.spec
+        if spec.registry is None:
+            return ""
+        return spec.registry.existing or f"{spec.registry.location or spec.region}-docker.pkg.dev/{spec.project}/{self.registry}"
+
+    @property
+    def tensorboard(self) -> str:
+        board = self.environment.spec.tensorboard
+        return (board.name if board else "") or f"{self.prefix}-tensorboard"
+
+    @property
+    def topic(self) -> str:
+        metrics = self.environment.spec.load_metrics
+        return (metrics.topic if metrics else None) or f"{self.prefix}-load-records"
+
+    @property
+    def schema(self) -> str:
+        metrics = self.environment.spec.load_metrics
+        return (metrics.schema_name if metrics else None) or f"{self.topic}-schema"
+
+    @property
+    def subscription(self) -> str:
+        metrics = self.environment.spec.load_metrics
+        return (metrics.subscription if metrics else None) or f"{self.topic}-to-bigquery"
+
+    @property
+    def dataset(self) -> str:
+        metrics = self.environment.spec.load_metrics
+        return (metrics.dataset if metrics else None) or f"{self.prefix}_load".replace("-", "_")
+
+    @property
+    def state_bucket(self) -> str:
+        return self.environment.spec.state.bucket or self.environment.spec.automation.bucket
+
+    @property
+    def state_prefix(self) -> str:
+        return self.environment.spec.state.prefix.strip("/") or f"{self.environment.metadata.name}/terraform"
+
+    @property
+    def own_prefixes(self) -> tuple[str, ...]:
+        """Prefixes of the objects that Sliceworks writes to the automation bucket: states, prepared files and image sources."""
+        return (f"{self.state_prefix}/", "providers/", "tfvars/", "sources/")
+
+    @property
+    def automation_account(self) -> str:
+        return self.account(self.environment.spec.automation.service_account)
+
+    @property
+    def build_account(self) -> str:
+        """The id of the service account of image builds; empty if the automation account runs them."""
+        automation = self.environment.spec.automation
+        return f"{automation.service_account[:24]}-build" if automation.create and automation.cloud_build else ""
+
+    @property
+    def slices_role(self) -> str:
+        """The full name of the custom role of the slices controller."""
+        name = f"{self.environment.metadata.name}_slices".replace("-", "_")
+        return f"projects/{self.environment.spec.project}/roles/{name}"
+
+    def account(self, name: str) -> str:
+        """The e-mail address of a service account of this project."""
+        return f"{name}@{self.environment.spec.project}.iam.gserviceaccount.com"
+
+
+_SERVICES = (
+    "artifactregistry",
+    "cloudbuild",
+    "cloudkms",
+    "cloudresourcemanager",
+    "cloudtrace",
+    "compute",
+    "container",
+    "iam",
+    "iamcredentials",
+    "logging",
+    "monitoring",
+    "serviceusage",
+    "stackdriver",
+    "storage",
+    "storage-component",
+    "sts",
+)
+
+_ROLES = (
+    "artifactregistry.admin",
+    "compute.networkAdmin",
+    "container.admin",
+    "iam.serviceAccountAdmin",
+    "iam.serviceAccountUser",
+    "logging.logWriter",
+    "storage.admin",
+)
+
+
+def required_services(spec: EnvironmentSpec) -> list[str]:
+    """Full names of the services to enable."""
+    services = set(_SERVICES)
+    if spec.tensorboard:
+        services.add("aiplatform")
+    if spec.load_metrics:
+        services |= {"bigquery", "pubsub"}
+    if spec.addons.mesh:
+        services |= {"gkehub", "mesh", "meshconfig"}
+    return sorted({f"{word}.googleapis.com" for word in services} | set(spec.automation.services))
+
+
+def required_roles(spec: EnvironmentSpec) -> list[str]:
+    """Roles of the automation account."""
+    roles = set(_ROLES)
+    if spec.tensorboard:
+        roles.add("aiplatform.user")
+    if spec.load_metrics:
+        roles |= {"bigquery.admin", "pubsub.admin"}
+    if spec.addons.mesh:
+        roles.add("gkehub.admin")
+    if spec.addons.slices:
+        roles.add("iam.roleAdmin")
+    if any(pool.type.startswith(("tpu7x", "7x")) for pool in spec.pools.tpu.values()):
+        roles.add("compute.admin")  # placement policies are resources of Compute Engine
+    return sorted({f"roles/{word}" for word in roles} | set(spec.automation.roles))
+
+
+def granted_roles(environment: Environment) -> list[str]:
+    """Project roles that the stages grant: all that the automation account may grant."""
+    spec, names = environment.spec, Names(environment)
+    roles = {*spec.identities.nodes.roles} if not spec.identities.nodes.existing else set()
+    for workload in spec.identities.workloads.values():
+        roles |= set() if workload.existing else {*workload.roles}
+    if spec.self_service is not None:
+        roles |= {*spec.self_service.config_connector.roles}
+    if spec.addons.slices:
+        roles.add(names.slices_role)
+    return sorted(roles)
+
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One root module with a state of its own. `takes` are outputs of earlier stages, given to it as variables."""
+    """A root module with its own state. `takes`: outputs of earlier stages that it needs as variables."""
 
     name: str
     variables: Object
     takes: dict[str, str] = field(default_factory=dict)
-    """By the name of the output, the stage that has it."""
+    """Stage by output name."""
     expected: Object = field(default_factory=dict)
-    """What its outputs will be, for planning the stages behind it before it is made."""
+    """Expected outputs, to plan later stages before this one is applied."""
 
 
-def stages(environment: Environment) -> tuple[Stage, ...]:
-    """The stages of an environment, in the order in which they are applied."""
+def compile_stages(environment: Environment) -> tuple[Stage, ...]:
+    """The stages of an environment in apply order."""
     spec, names = environment.spec, Names(environment)
-    found = [_base(spec, names), _cluster(spec, names)]
+    stages = [_base(spec, names), _cluster(spec, names)]
     if spec.automation.create:
-        found.insert(0, _bootstrap(spec, names))
+        stages.insert(0, _bootstrap(spec, names))
     if spec.addons.mesh:
-        found.append(_serving(spec, names))
+        stages.append(_serving(spec, names))
     if spec.load_metrics:
-        found.append(_load(spec, names))
-    return tuple(found)
+        stages.append(_load(spec, names))
+    return tuple(stages)
 
 
 def _common(spec: EnvironmentSpec) -> Object:
@@ -45,7 +228,7 @@ def _common(spec: EnvironmentSpec) -> Object:
 
 
 def _acting(spec: EnvironmentSpec, names: Names) -> tuple[Object, dict[str, str]]:
-    """Whom a stage acts as: the account that the bootstrap made, or the one that was there."""
+    """The account that a stage impersonates: created by the bootstrap, or existing."""
     if spec.automation.create:
         return {}, {"bootstrap": "0-bootstrap"}
     return {"bootstrap": {"service_account": names.automation_account}}, {}
@@ -61,9 +244,10 @@ def _bootstrap(spec: EnvironmentSpec, names: Names) -> Stage:
             "automation": {
                 "bucket": {"name": automation.bucket, "location": automation.location or spec.region},
                 "service_account": automation.service_account,
-                "services": needs.services(spec),
-                "roles": needs.roles(spec),
-                "cloud_build": automation.cloud_build,
+                "services": required_services(spec),
+                "roles": required_roles(spec),
+                "grants": granted_roles(names.environment),
+                "build_account": names.build_account or None,
             },
             "state_prefix": names.state_prefix,
             "force_destroy": spec.force_destroy,
@@ -134,8 +318,8 @@ def _network(spec: EnvironmentSpec, names: Names) -> Object:
             }
         }
     subnet = network.subnet
-    ranges = {"nodes": subnet.nodes, "pods": subnet.pods, "services": subnet.services}
-    return {"name": names.network, "subnet": {"name": names.subnet, **ranges}, "nat": network.nat}
+    ranges = {"nodes": subnet.nodes, "pods": pods_range(spec), "services": subnet.services}
+    return {"name": names.network, "subnet": {"name": names.subnet, **ranges}, "nat": network.nat, "flow_logs": network.flow_logs}
 
 
 def _nodes(spec: EnvironmentSpec) -> Object:
@@ -162,12 +346,14 @@ def _cluster(spec: EnvironmentSpec, names: Names) -> Stage:
                 "min_version": cluster.version or None,
                 "release_channel": cluster.release_channel,
                 "auto_upgrade": cluster.auto_upgrade,
-                "maintenance_start": cluster.maintenance.start if cluster.maintenance else None,
+                "maintenance": cluster.maintenance.model_dump(),
+                "security": _security(cluster.security),
                 "private": private.model_dump() if private else None,
                 "gateway_api": spec.addons.gateway,
             },
-            "pools": pools(spec),
-            "identities": {name: _identity(spec, name) for name in spec.identities.workloads} | _controllers(spec),
+            "pools": node_pools(spec),
+            "identities": {name: _identity(spec, name) for name in spec.identities.workloads},
+            "slices_controller": _slices_controller(spec),
             "config_connector": _config_connector(spec),
             "deletion_protection": spec.deletion_protection,
         },
@@ -178,8 +364,8 @@ def _cluster(spec: EnvironmentSpec, names: Names) -> Stage:
 
 def _identity(spec: EnvironmentSpec, name: str) -> Object:
     identity = spec.identities.workloads[name]
-    access = {bucket: "read" for bucket, each in spec.buckets.items() if name in each.readers}
-    access |= {bucket: "write" for bucket, each in spec.buckets.items() if name in each.writers}
+    access = {bucket: "read" for bucket, settings in spec.buckets.items() if name in settings.readers}
+    access |= {bucket: "write" for bucket, settings in spec.buckets.items() if name in settings.writers}
     return {
         "existing": identity.existing or None,
         "roles": list(identity.roles),
@@ -189,12 +375,18 @@ def _identity(spec: EnvironmentSpec, name: str) -> Object:
     }
 
 
-def _controllers(spec: EnvironmentSpec) -> dict[str, Object]:
-    """Whom our controllers act as in Google Cloud: only the one of slices does."""
+def _security(security: Security) -> Object:
+    given = security.model_dump()
+    port = given.pop("kubelet_read_only_port")
+    return {**given, "group": security.group or None, "kubelet_readonly_port": port}
+
+
+def _slices_controller(spec: EnvironmentSpec) -> Object | None:
+    """The Google service account of the slices controller."""
     if not spec.addons.slices:
-        return {}
-    own: Object = {"existing": None, "roles": list(CONTROLLER.roles), "namespace": CONTROLLER.namespace}
-    return {CONTROLLER.account: {**own, "kubernetes_service_account": CONTROLLER.kubernetes, "buckets": {}}}
+        return None
+    name, namespace, account = CONTROLLER
+    return {"name": name, "namespace": namespace, "kubernetes_service_account": account}
 
 
 def _config_connector(spec: EnvironmentSpec) -> Object | None:
@@ -203,6 +395,11 @@ def _config_connector(spec: EnvironmentSpec) -> Object | None:
     connector = spec.self_service.config_connector
     grants = None if connector.grants is None else list(connector.grants)
     return {"name": connector.service_account, "roles": list(connector.roles), "grants": grants}
+
+
+def contents_stage(environment: Environment) -> str:
+    """The stage after which objects are applied in the cluster: the mesh provides kinds that they need."""
+    return "3-serving" if environment.spec.addons.mesh else "2-cluster"
 
 
 def _serving(spec: EnvironmentSpec, names: Names) -> Stage:
@@ -222,6 +419,8 @@ def _load(spec: EnvironmentSpec, names: Names) -> Stage:
             "load_metrics": {
                 "location": metrics.location or spec.region,
                 "topic": names.topic,
+                "schema": names.schema,
+                "subscription": names.subscription,
                 "dataset": names.dataset,
                 "table": metrics.table,
                 "publishers": {},

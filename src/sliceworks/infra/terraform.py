@@ -1,4 +1,4 @@
-"""One run of Terraform: start it, read what it says line by line, and say in one line what went wrong."""
+"""One run of Terraform in a stage: command, JSON events, journal of pending creations, errors and hints."""
 
 from __future__ import annotations
 
@@ -6,141 +6,308 @@ import re
 import subprocess
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from sliceworks.base import progress
+from sliceworks.base import files, progress
 from sliceworks.base.errors import SliceworksError
-from sliceworks.infra import troubles
-from sliceworks.infra.journal import Journal
+from sliceworks.infra.protection import resources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from sliceworks.infra.programs import Program
+    from sliceworks.infra.stack import TerraformBinary
+
+RERUN_HINT = "`sliceworks env apply` resumes where it stopped"
+_MAX_PROBLEMS = 3
+_LOCK = re.compile(r"\bID: +(\S+).*?\bWho: +(\S+)(?:.*?\bCreated: +(\S+ [0-9:]+))?", re.DOTALL)
+_NO_BUCKET = re.compile(r"bucket doesn't exist|specified bucket does not exist", re.IGNORECASE)
+_ALREADY_EXISTS = r"already exists|alreadyExists|\b409\b"
+_INDEX = r"""(?:\["[^"]*"\]|\[\d+\])?"""
+_ADDRESS = re.compile(rf"(?:module\.[\w-]+{_INDEX}\.)*\bgoogle_\w+\.[\w-]+{_INDEX}")
+
+_HINTS = (
+    (_NO_BUCKET.pattern, "create the state bucket first: `gcloud storage buckets create gs://BUCKET`"),
+    (r"bucket you tried to delete is not empty|containing objects without", "set spec.forceDestroy to true, then destroy again"),
+    (r"deletion.protection", "set spec.deletionProtection to false, then destroy again"),
+    (r"quota", f"request more quota, or reduce the pools in the document; then {RERUN_HINT}"),
+    (r"stockout|does not have enough resources", f"use another zone, spot or a reservation, or try again later; {RERUN_HINT}"),
+    (
+        r"has not been used in project|SERVICE_DISABLED",
+        f"an enabled service takes about a minute to become available; then {RERUN_HINT}",
+    ),
+    (
+        r"default credentials|invalid authentication|invalid_grant|\b401\b|UNAUTHENTICATED",
+        "`gcloud auth application-default login`",
+    ),
+    (
+        r"permission|PERMISSION_DENIED|\b403\b",
+        f"grant the role to your account or to the automation account (spec.automation.roles); then {RERUN_HINT}",
+    ),
+    (
+        r"connection re(fused|set)|cannot reach|no such host|timeout|\bEOF\b|broken pipe|unavailable|\b50[234]\b",
+        f"the connection was lost, or the service is unavailable: {RERUN_HINT}",
+    ),
+    (r"bucket name is not available", "bucket names are globally unique: choose another{adopt}"),
+    (_ALREADY_EXISTS, "it was created outside this environment: choose another name, or delete it first{adopt}"),
+)
+
+
+def join_problems(problems: list[str]) -> str:
+    """The first few distinct problems on one line."""
+    once = list(dict.fromkeys(problems))
+    more = f"; and {len(once) - _MAX_PROBLEMS} more" if len(once) > _MAX_PROBLEMS else ""
+    return "; ".join(once[:_MAX_PROBLEMS]) + more
+
+
+class StateLock(NamedTuple):
+    """The lock of a state; `since` is a UTC time without zone, and empty if Terraform did not print it."""
+
+    id: str = "ID"
+    who: str = "another client"
+    since: str = ""
+
+
+def read_state_lock(output: str) -> StateLock | None:
+    """The lock that stopped Terraform; None if the state was not locked."""
+    if "Error acquiring the state lock" not in output and "Lock Info" not in output:
+        return None
+    match = _LOCK.search(output)
+    return StateLock(match[1], match[2], match[3] or "") if match else StateLock()
+
+
+def find_hint(output: str, stage: str) -> str:
+    """A hint for known errors of Terraform; empty for all others."""
+    lock = read_state_lock(output)
+    if lock is not None:
+        return _unlock_hint(lock, stage)
+    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, output, re.IGNORECASE)), "")
+    return hint.replace("{adopt}", _adopt_hint(output, stage))
+
+
+def _adopt_hint(output: str, stage: str) -> str:
+    """The provider also reports "already exists" when it retries a creation whose response was lost."""
+    addresses = list(_ADDRESS.finditer(output))
+    for index, address in enumerate(addresses):
+        end = addresses[index + 1].start() if index + 1 < len(addresses) else len(output)
+        if re.search(_ALREADY_EXISTS, output[address.end() : end], re.IGNORECASE):
+            return f"; if an interrupted run of yours created it: `sliceworks env adopt {stage} '{address[0]}'`"
+    return ""
+
+
+def _unlock_hint(lock: StateLock, stage: str) -> str:
+    since = f" since {lock.since}" if lock.since else ""
+    return f"locked by {lock.who}{since}; if that run was interrupted: `sliceworks env unlock {stage} {lock.id}`, then apply again"
+
 
 Object = dict[str, Any]
+FILE = "begun.jsonl"
+
+_LOST = re.compile(
+    r"\b50[0234]\b|unavailable|connection|\bEOF\b|timed? ?out|timeout|deadline|broken pipe|cannot reach|did not answer"
+    r"|internal error|plugin did not respond|interrupted|cancell?ed",
+    re.IGNORECASE,
+)
+"""Errors that leave open whether the request was executed."""
+
+
+@dataclass(slots=True)
+class Journal:
+    """Resources of one stage whose creation was started and not confirmed; survives a killed run."""
+
+    folder: Path
+    _failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / FILE
+
+    def pending_addresses(self) -> list[str]:
+        """Addresses of resources that may exist without being in the state."""
+        if not self._file.exists():
+            return []
+        lines = self._file.read_bytes().splitlines()
+        return list(dict.fromkeys(_read(line) for line in lines if _read(line)))
+
+    def record(self, event: Object) -> None:
+        """Record one JSON event of Terraform."""
+        hook = event.get("hook") or {}
+        if event.get("type") == "apply_start" and hook.get("action") == "create":
+            with self._file.open("ab") as file:
+                file.write(orjson.dumps({"address": hook["resource"]["addr"]}) + b"\n")
+        elif event.get("type") == "diagnostic" and event["diagnostic"].get("address"):
+            diagnostic = event["diagnostic"]
+            self._failed[diagnostic["address"]] = f"{diagnostic.get('summary', '')} {diagnostic.get('detail', '')}"
+
+    def settle(self) -> None:
+        """Call it when Terraform exited and wrote its state: keeps only creations that failed without a clear result."""
+        pending = [address for address in self.pending_addresses() if _LOST.search(self._failed.get(address, ""))]
+        self._failed.clear()
+        self.keep(pending)
+
+    def keep(self, addresses: list[str]) -> None:
+        """Replace the pending addresses."""
+        if addresses:
+            files.write_atomic(self._file, b"".join(orjson.dumps({"address": address}) + b"\n" for address in addresses))
+        else:
+            self._file.unlink(missing_ok=True)
+
+
+def _read(line: bytes) -> str:
+    """The address in a line; empty for a line that a killed run left incomplete."""
+    try:
+        return str(orjson.loads(line)["address"])
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return ""
+
+
 _NAMES = ("email", "dataset_id", "table_id", "membership_id", "display_name", "name", "service", "id")
-"""Where resources have what people call them by, best first."""
-_PLAN = "saved.tfplan"
+"""Attributes that hold the name of a resource, in order of preference."""
+
+_PLAN = "adoption.tfplan"
+SAVED_PLAN = "saved.tfplan"
+_STALE = re.compile(r"saved plan (is stale|does not match)", re.IGNORECASE)
 _INTERRUPTED = "Interrupt received"
 
 
 class TerraformFailed(SliceworksError):
-    """Terraform ended with an error: its own words, and where in the stage they point to. `told` is all that it says."""
+    """Terraform failed."""
 
-    told = ""
+    left_locked = False
+    """Whether the run could not release its own lock."""
 
 
 class StateLocked(TerraformFailed):
-    """Somebody else's lock is in the way."""
+    """Another client holds the state lock."""
+
+    lock = StateLock()
 
 
-class NoBucket(TerraformFailed):
-    """The bucket for the state is not there."""
+class StalePlan(TerraformFailed):
+    """The state changed after the plan was saved."""
+
+
+class BucketMissing(TerraformFailed):
+    """The state bucket does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What becomes of one resource: create, update, replace, delete or read."""
+    """A planned change of one resource: create, update, replace, delete or read."""
 
     address: str
     action: str
 
 
 @dataclass(slots=True)
-class Told:
-    """What a run told: changes that it plans, those that somebody else made, and what it could not do."""
+class RunResult:
+    """The result of a run: planned changes, drift and errors."""
 
     changes: list[Change] = field(default_factory=list)
     drift: list[Change] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     outputs: Object | None = None
-    """What the stage has to give, where it was told."""
+    """None if the run did not print outputs."""
     interrupted: bool = False
-    """Whether somebody pressed Ctrl-C, as Terraform heard it."""
+    """Whether Terraform received SIGINT."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terraform:
     """Terraform in the folder of one stage."""
 
-    program: Program
+    program: TerraformBinary
     folder: Path
     environment: Mapping[str, str]
     stage: str
     patience: int = 60
-    """Seconds to wait for somebody else who works on the same state."""
+    """Seconds to wait for the state lock."""
     holding: int = -1
-    """A file that Terraform keeps open for as long as it lives."""
+    """A file descriptor that Terraform inherits, so that the stage stays locked until it exits."""
     provider: Callable[[Mapping[str, str]], Mapping[str, str]] = dict
-    """The environment of commands that ask providers, which may be waiting for that already."""
+    """Returns the environment for commands that call providers; it may start a provider."""
 
     def init(self) -> None:
-        """Get the folder ready: modules, the provider, the backend."""
+        """Initialize the folder: modules, provider and backend."""
         done = self._run(["init", "-reconfigure", "-no-color"])
         if done.returncode:
             raise self._failed(done.stdout + done.stderr)
 
     def plan(self, *, destroy: bool = False) -> list[Change]:
-        """What would change."""
-        told = self._told(["plan", "-json", self._lock, *(["-destroy"] if destroy else [])])
-        return told.changes
+        """The planned changes."""
+        return self._run_json(["plan", "-json", self._lock, *(["-destroy"] if destroy else [])]).changes
 
-    def plan_in_words(self) -> tuple[list[Change], str]:
-        """What would change, and Terraform's own words for it."""
-        with self._saved() as changes:
-            return changes, self._must(["show", "-no-color", _PLAN], asking=True).strip("\n")
+    def save_plan(self) -> list[Change]:
+        """The planned changes; the plan is saved in the folder for `apply_saved`."""
+        return self._run_json(["plan", "-json", self._lock, f"-out={SAVED_PLAN}"]).changes
+
+    def show_saved(self) -> str:
+        """Terraform's human-readable form of the saved plan."""
+        return self._must(["show", "-no-color", SAVED_PLAN], needs_provider=True).strip("\n")
+
+    def apply_saved(self, report: Callable[[str], None]) -> tuple[list[Change], Object]:
+        """Apply the saved plan and delete it; raises StalePlan if the state changed since."""
+        try:
+            result = self._run_json(["apply", "-json", self._lock, SAVED_PLAN], report, Journal(self.folder))
+        finally:
+            (self.folder / SAVED_PLAN).unlink(missing_ok=True)
+        return result.changes, self.outputs() if result.outputs is None else result.outputs
 
     def drift(self) -> list[Change]:
-        """What is no longer as it was made, and would be put right: tags and the like, which change by themselves, are no drift."""
-        wrong = {change.address for change in self.plan() if change.action not in ("noop", "read")}
-        found = self._told(["plan", "-refresh-only", "-json", self._lock]).drift if wrong else []
-        return [change for change in found if change.address in wrong]
+        """Resources that changed outside Terraform and that apply would change back; changes of computed fields do not count."""
+        changed = {change.address for change in self.plan() if change.action not in ("noop", "read")}
+        drift = self._run_json(["plan", "-refresh-only", "-json", self._lock]).drift if changed else []
+        return [change for change in drift if change.address in changed]
 
     def apply(self, report: Callable[[str], None]) -> tuple[list[Change], Object]:
-        """Make it so; `report` hears of each resource as it is begun and done. What was done, and what the stage has to give."""
-        told = self._told(["apply", "-json", "-auto-approve", self._lock], report, Journal(self.folder))
-        return told.changes, self.outputs() if told.outputs is None else told.outputs
+        """Apply the stage and return its changes and outputs; `report` is called when a resource starts and completes."""
+        result = self._run_json(["apply", "-json", "-auto-approve", self._lock], report, Journal(self.folder))
+        return result.changes, self.outputs() if result.outputs is None else result.outputs
 
     def destroy(self, report: Callable[[str], None]) -> list[Change]:
-        """Remove everything."""
-        return self._told(["destroy", "-json", "-auto-approve", self._lock], report, Journal(self.folder)).changes
+        """Destroy all resources of the stage."""
+        return self._run_json(["destroy", "-json", "-auto-approve", self._lock], report, Journal(self.folder)).changes
 
     def pull(self) -> str:
-        """The state as it is, in JSON; empty where there is none."""
+        """The state as JSON; empty if there is none."""
         return self._must(["state", "pull"])
 
+    def state(self) -> Object:
+        """The state as data; empty if there is none."""
+        text = self.pull()
+        state_data: Object = orjson.loads(text) if text.strip() else {}
+        return state_data
+
     def push(self, file: Path) -> bool:
-        """Put a state into the bucket, unless what is there is newer."""
+        """Push a state file; returns False if the stored state is newer."""
         done = self._run(["state", "push", "-no-color", str(file)])
         if done.returncode and not re.search(r"\bserial\b", done.stderr):
             raise self._failed(done.stderr)
         return not done.returncode
 
     def unlock(self, lock: str) -> None:
-        """Free a state that somebody who is gone has locked."""
+        """Force-unlock the state."""
         self._must(["force-unlock", "-force", "-no-color", lock])
 
     def planned_values(self) -> list[Object]:
-        """What would be made, with the values that are known."""
+        """Planned creations with their known values."""
         with self._saved():
-            shown: Object = orjson.loads(self._must(["show", "-json", _PLAN], asking=True))
-        return [each for each in shown.get("resource_changes") or () if each["change"]["actions"] == ["create"]]
+            shown: Object = orjson.loads(self._must(["show", "-json", _PLAN], needs_provider=True))
+        return [change for change in shown.get("resource_changes") or () if change["change"]["actions"] == ["create"]]
 
     @contextmanager
     def _saved(self) -> Iterator[list[Change]]:
-        """What would change, in a file for as long as it is looked at."""
+        """Planned changes; the plan file exists inside the context."""
         try:
-            yield self._told(["plan", "-json", self._lock, f"-out={_PLAN}"]).changes
+            yield self._run_json(["plan", "-json", self._lock, f"-out={_PLAN}"]).changes
         finally:
             (self.folder / _PLAN).unlink(missing_ok=True)
 
-    def take_over(self, address: str, found: str) -> bool:
-        """Have a thing that is there in the state; False where there is none."""
-        done = self._run(["import", "-no-color", self._lock, address, found], asking=True)
+    def import_resource(self, address: str, resource_id: str) -> bool:
+        """Import an existing resource; returns False if it does not exist."""
+        done = self._run(["import", "-no-color", self._lock, address, resource_id], needs_provider=True)
         if done.returncode and "non-existent remote object" not in done.stderr:
             raise self._failed(done.stdout + done.stderr)
         return not done.returncode
@@ -149,45 +316,43 @@ class Terraform:
     def _lock(self) -> str:
         return f"-lock-timeout={self.patience}s"
 
-    def _must(self, arguments: Sequence[str], *, asking: bool = False) -> str:
-        done = self._run(arguments, asking=asking)
+    def _must(self, arguments: Sequence[str], *, needs_provider: bool = False) -> str:
+        done = self._run(arguments, needs_provider=needs_provider)
         if done.returncode:
             raise self._failed(done.stderr)
         return done.stdout
 
     def outputs(self) -> Object:
-        """What the stage has to give."""
-        said = self._must(["output", "-json", "-no-color"])
-        return {name: each["value"] for name, each in orjson.loads(said or "{}").items()}
+        """The outputs of the stage."""
+        outputs = orjson.loads(self._must(["output", "-json", "-no-color"]) or "{}")
+        return {name: output["value"] for name, output in outputs.items()}
 
     def resources(self) -> list[str]:
-        """The addresses of what is there, as the state has it."""
+        """Addresses of all resources in the state."""
         done = self._run(["state", "list", "-no-color"])
         if done.returncode and "No state file was found" not in done.stderr:
             raise self._failed(done.stderr)
         return done.stdout.split("\n")[:-1]
 
     def names(self) -> list[tuple[str, str]]:
-        """What there is, as the state has it: the kind of each thing and what it is called. Bindings of policies have no names."""
-        done = self._run(["state", "pull"])
-        if done.returncode:
-            raise self._failed(done.stderr)
-        found = (orjson.loads(done.stdout) if done.stdout.strip() else {}).get("resources") or ()
-        things = [(each["type"], one["attributes"]) for each in found if each["mode"] == "managed" for one in each["instances"]]
-        return [(kind, str(_name(has))) for kind, has in things if "_iam_" not in kind and _name(has)]
+        """Type and name of all resources in the state; IAM bindings have no names and are left out."""
+        resources = resources_of(self.state())
+        return [(kind, str(_name(has))) for kind, has in resources if "_iam_" not in kind and _name(has)]
 
-    def _run(self, arguments: Sequence[str], *, asking: bool = False) -> subprocess.CompletedProcess[str]:
+    def _run(self, arguments: Sequence[str], *, needs_provider: bool = False) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self.program.command, *arguments],
             cwd=self.folder,
-            env=dict(self.provider(self.environment) if asking else self.environment),
+            env=dict(self.provider(self.environment) if needs_provider else self.environment),
             capture_output=True,
             text=True,
             check=False,
         )
 
-    def _told(self, arguments: Sequence[str], report: Callable[[str], None] | None = None, journal: Journal | None = None) -> Told:
-        told, loose = Told(), list[str]()
+    def _run_json(
+        self, arguments: Sequence[str], report: Callable[[str], None] | None = None, journal: Journal | None = None
+    ) -> RunResult:
+        result, other_output = RunResult(), list[str]()
         with subprocess.Popen(
             [*self.program.command, *arguments],
             cwd=self.folder,
@@ -201,59 +366,64 @@ class Terraform:
             assert process.stderr is not None
             try:
                 for line in process.stdout:
-                    _take(told, loose, line, report, journal)
-                loose.append(process.stderr.read())
+                    _handle_line(result, other_output, line, report, journal)
+                other_output.append(process.stderr.read())
                 code = process.wait()
             except KeyboardInterrupt:
-                # Terraform hears of Ctrl-C too, ends what it began, and writes its state: it is waited for.
-                progress.say(f"{self.stage}: Terraform ends what it began")
+                # Terraform receives SIGINT too, finishes its current operations and writes its state.
+                progress.say(f"{self.stage}: waiting for Terraform to finish its current operations")
                 for line in process.stdout:
-                    _take(told, loose, line, report, journal)
+                    _handle_line(result, other_output, line, report, journal)
                 if process.wait() >= 0 and journal:
                     journal.settle()
                 raise
         if code >= 0 and journal:
-            # It ended by itself, and what it did is in the state; one that was killed has left its journal to the next.
+            # It exited and wrote its state. After a kill, the next run reads the journal.
             journal.settle()
-        if told.interrupted:
-            # It may hear of Ctrl-C and end before we have heard of it ourselves.
+        if result.interrupted:
+            # Terraform may receive SIGINT and exit before this process handles it.
             raise KeyboardInterrupt
         if code:
-            raise self._failed("\n".join(loose), told.problems)
-        return told
+            raise self._failed("\n".join(other_output), result.problems)
+        return result
 
     def _failed(self, text: str, problems: Sequence[str] = ()) -> TerraformFailed:
         whole = " ".join(problems) or text
-        said = f"{self.stage}: {troubles.told(list(problems)) or _first_error(text)}"
-        hint = troubles.remedy(whole, self.stage)
-        cls = StateLocked if troubles.is_locked(whole) else NoBucket if troubles.has_no_bucket(text) else TerraformFailed
-        error = cls(said, hint=hint)
-        error.told = whole
+        message = f"{self.stage}: {join_problems(list(problems)) or _first_error(text)}"
+        hint, lock = find_hint(whole, self.stage), read_state_lock(whole)
+        kind = BucketMissing if _NO_BUCKET.search(text) else StalePlan if _STALE.search(whole) else TerraformFailed
+        error: TerraformFailed = kind(message, hint=hint)
+        if lock is not None:
+            error = StateLocked(message, hint=hint)
+            error.lock = lock
+        error.left_locked = "releasing the state lock" in whole
         return error
 
 
-def _take(told: Told, loose: list[str], line: str, report: Callable[[str], None] | None, journal: Journal | None) -> None:
-    """One line of what Terraform says in JSON; others are kept for want of better."""
+def _handle_line(
+    result: RunResult, other_output: list[str], line: str, report: Callable[[str], None] | None, journal: Journal | None
+) -> None:
+    """Add a JSON event to the result; other lines are collected for error messages."""
     try:
-        said = orjson.loads(line)
+        event = orjson.loads(line)
     except orjson.JSONDecodeError:
-        loose.append(line)
+        other_output.append(line)
         return
     if journal:
-        journal.take(said)
-    kind = said.get("type")
+        journal.record(event)
+    kind = event.get("type")
     if kind in ("planned_change", "resource_drift"):
-        change = Change(said["change"]["resource"]["addr"], str(said["change"]["action"]))
-        (told.changes if kind == "planned_change" else told.drift).append(change)
-    elif kind == "diagnostic" and said["diagnostic"].get("severity") == "error":
-        told.problems.append(_problem(said["diagnostic"]))
-    elif kind == "log" and _INTERRUPTED in str(said.get("@message", "")):
-        told.interrupted = True
-    elif kind == "outputs" and all("value" in each for each in said["outputs"].values()):
-        # While it plans, it names them without values.
-        told.outputs = {name: each["value"] for name, each in said["outputs"].items()}
+        change = Change(event["change"]["resource"]["addr"], str(event["change"]["action"]))
+        (result.changes if kind == "planned_change" else result.drift).append(change)
+    elif kind == "diagnostic" and event["diagnostic"].get("severity") == "error":
+        result.problems.append(_problem(event["diagnostic"]))
+    elif kind == "log" and _INTERRUPTED in str(event.get("@message", "")):
+        result.interrupted = True
+    elif kind == "outputs" and all("value" in output for output in event["outputs"].values()):
+        # A plan prints outputs without values.
+        result.outputs = {name: output["value"] for name, output in event["outputs"].items()}
     elif kind in ("apply_start", "apply_complete") and report:
-        report(str(said.get("@message", "")).removesuffix("..."))
+        report(str(event.get("@message", "")).removesuffix("..."))
 
 
 def _name(attributes: Object) -> object:
@@ -261,7 +431,7 @@ def _name(attributes: Object) -> object:
 
 
 def _problem(diagnostic: Object) -> str:
-    """A diagnostic in one line."""
+    """A diagnostic on one line."""
     address = diagnostic.get("address")
     where = f"{address}: " if address else ""
     detail = " ".join(str(diagnostic.get("detail") or "").split())
@@ -270,9 +440,9 @@ def _problem(diagnostic: Object) -> str:
 
 
 def _first_error(text: str) -> str:
-    """The first error of what Terraform says to people, in one line."""
+    """The first error of Terraform's human-readable output, on one line."""
     lines = [line.strip(" │╷╵\t") for line in text.splitlines()]
     start = next((index for index, line in enumerate(lines) if line.startswith("Error: ")), None)
     if start is None:
-        return " ".join(line for line in lines if line)[:400] or "Terraform failed and said nothing"
+        return " ".join(line for line in lines if line)[:400] or "Terraform failed without an error message"
     return " ".join(line for line in lines[start : start + 8] if line).removeprefix("Error: ")

@@ -1,54 +1,68 @@
-"""The one seam to any cluster: resources, requests as data, the client, informers, leader election and events.
+"""The Kubernetes client: everything that talks to a cluster goes through it. Public names are imported at first use.
 
-The names below are what the other rooms use. Each is imported when it is first asked for: selectors need no HTTP client.
+resources        group, version, kind and paths; the built-in resources
+requests         requests as data, built by pure functions
+rest             sends requests: retries, errors, warnings, watch events
+client           reads, writes, watches and subresource calls
+discovery        the resources that a cluster serves
+selectors        label selectors
+field_selectors  field selectors
+connection       server, credentials, TLS, the in-cluster service account
+kubeconfig       kubeconfig files
+exec_plugin      credentials from an exec plugin
+https            the HTTPS transport, and open_client
+reflector        lists and watches one selection of objects
+informers        shared reflectors with indexed caches
+workqueue        keys to reconcile, with delays and rate-limited retries
+controller       the reconcile loop
+leader_election  leader election with a Lease
+events           the event recorder
+pod_requests     resource requests of a pod
+pod_diagnosis    why pods are not ready
+node_affinity    node selectors, node affinity, taints and tolerations
+pod_placement    node selectors and tolerations for accelerators on GKE
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.base.lazy import exports
+from sliceworks.base.imports import lazy_exports
 
 if TYPE_CHECKING:
-    from sliceworks.kube.backoff import NEVER, Backoff, Retry
     from sliceworks.kube.client import Client, Items
-    from sliceworks.kube.connect import open_client
     from sliceworks.kube.connection import Connection
     from sliceworks.kube.controller import Controller, Done, Failed, Pending
     from sliceworks.kube.events import EventRecorder
+    from sliceworks.kube.field_selectors import FieldSelector, parse_fields
+    from sliceworks.kube.https import open_client
     from sliceworks.kube.informers import Delta, Informer, Informers
-    from sliceworks.kube.inprocess import InProcess
-    from sliceworks.kube.leader import LeaderElection
+    from sliceworks.kube.leader_election import LeaderElection
     from sliceworks.kube.requests import PatchType
     from sliceworks.kube.resources import GVK, Key, Object, Resource, gvk_of, key_of, owner_reference
-    from sliceworks.kube.selectors import FieldSelector, LabelSelector, from_label_selector, parse_fields, parse_labels
-    from sliceworks.kube.transport import Request, Response, Transport
-    from sliceworks.kube.watching import Event
+    from sliceworks.kube.rest import Event
+    from sliceworks.kube.selectors import LabelSelector, from_label_selector, parse_labels
     from sliceworks.kube.workqueue import WorkQueue
 
 _HOMES = {
-    "backoff": ("NEVER", "Backoff", "Retry"),
     "client": ("Client", "Items"),
-    "connect": ("open_client",),
+    "https": ("open_client",),
     "connection": ("Connection",),
     "controller": ("Controller", "Done", "Failed", "Pending"),
     "events": ("EventRecorder",),
     "informers": ("Delta", "Informer", "Informers"),
-    "inprocess": ("InProcess",),
-    "leader": ("LeaderElection",),
+    "leader_election": ("LeaderElection",),
     "requests": ("PatchType",),
     "resources": ("GVK", "Key", "Object", "Resource", "gvk_of", "key_of", "owner_reference"),
-    "selectors": ("FieldSelector", "LabelSelector", "from_label_selector", "parse_fields", "parse_labels"),
-    "transport": ("Request", "Response", "Transport"),
-    "watching": ("Event",),
+    "field_selectors": ("FieldSelector", "parse_fields"),
+    "selectors": ("LabelSelector", "from_label_selector", "parse_labels"),
+    "rest": ("Event",),
     "workqueue": ("WorkQueue",),
 }
-__getattr__, __dir__ = exports(__name__, _HOMES)
+__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 
 __all__ = [
     "GVK",
-    "NEVER",
-    "Backoff",
     "Client",
     "Connection",
     "Controller",
@@ -58,7 +72,6 @@ __all__ = [
     "EventRecorder",
     "Failed",
     "FieldSelector",
-    "InProcess",
     "Informer",
     "Informers",
     "Items",
@@ -68,11 +81,7 @@ __all__ = [
     "Object",
     "PatchType",
     "Pending",
-    "Request",
     "Resource",
-    "Response",
-    "Retry",
-    "Transport",
     "WorkQueue",
     "from_label_selector",
     "gvk_of",

@@ -1,37 +1,88 @@
-"""One client for any cluster: requests are built by `requests`, sent by `sender`, and answers are plain dicts."""
+"""One client for any cluster: reads, writes, watches and subresource calls on plain dicts."""
 
 from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from sliceworks.base.errors import Expired, Gone, NotFound
 from sliceworks.kube import requests
-from sliceworks.kube.actions import Actions
 from sliceworks.kube.discovery import Discovery
-from sliceworks.kube.requests import PatchType
-from sliceworks.kube.resources import gvk_of
-from sliceworks.kube.sender import close_stream
-from sliceworks.kube.watching import batches
-from sliceworks.kube.well_known import well_known
+from sliceworks.kube.requests import PatchType, delete_body
+from sliceworks.kube.resources import POD, SERVICE_ACCOUNT, find_builtin, gvk_of
+from sliceworks.kube.rest import RestClient, close_stream, read_event_batches
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Mapping, Sequence
 
-    from sliceworks.kube.backoff import Retry
-    from sliceworks.kube.options import DeleteOptions, ListOptions, PatchOptions, WriteOptions
+    from sliceworks.base.retry import Retry
+    from sliceworks.base.transport import Transport
+    from sliceworks.kube.requests import DeleteOptions, ListOptions, LogOptions, PatchOptions, WriteOptions
     from sliceworks.kube.resources import Object, Resource
-    from sliceworks.kube.sender import OnWarning
-    from sliceworks.kube.transport import Transport
-    from sliceworks.kube.watching import Batch, Event
+    from sliceworks.kube.rest import Batch, Event, OnWarning
 
-CHUNK = 500  # objects in one answer where a collection is read in chunks, as kubectl reads it
+
+class SubresourceClient(RestClient):
+    """Calls on subresources with their own request and response types."""
+
+    async def get_scale(self, resource: Resource, name: str, namespace: str) -> Object:
+        """Read the Scale of an object."""
+        return await self.send(requests.get(resource, name, namespace, subresource="scale"))
+
+    async def scale(self, resource: Resource, name: str, namespace: str, replicas: int, **options: Unpack[WriteOptions]) -> Object:
+        """Set the desired replicas; returns the Scale."""
+        change = {"spec": {"replicas": replicas}}
+        return await self.send(requests.patch(resource, name, change, namespace, subresource="scale", **options))
+
+    async def evict(self, pod: str, namespace: str, **options: Unpack[DeleteOptions]) -> Object:
+        """Evict a pod; TooManyRequests if its disruption budget does not allow it."""
+        body: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        if delete_options := delete_body(options):
+            body["deleteOptions"] = delete_options
+        return await self.send(requests.create(POD, body, namespace, name=pod, subresource="eviction"))
+
+    async def bind(self, pod: str, namespace: str, node: str, *, uid: str = "") -> Object:
+        """Bind a pod to a node."""
+        metadata = {"name": pod, "namespace": namespace, **({"uid": uid} if uid else {})}
+        target = {"apiVersion": "v1", "kind": "Node", "name": node}
+        body: Object = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+        return await self.send(requests.create(POD, body, namespace, name=pod, subresource="binding"))
+
+    async def create_token(
+        self, service_account: str, namespace: str, *, audiences: Sequence[str] = (), seconds: int | None = None
+    ) -> Object:
+        """Create a TokenRequest; the response has `status.token` and `status.expirationTimestamp`."""
+        spec: dict[str, Any] = {"audiences": list(audiences)}
+        if seconds is not None:
+            spec["expirationSeconds"] = seconds
+        body: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": spec}
+        return await self.send(requests.create(SERVICE_ACCOUNT, body, namespace, name=service_account, subresource="token"))
+
+    async def logs(self, pod: str, namespace: str, **options: Unpack[LogOptions]) -> str:
+        """The log of a container so far."""
+        response = await self.exchange(requests.log(POD, pod, namespace, **options))
+        return response.body.decode(errors="replace")
+
+    async def follow_logs(self, pod: str, namespace: str, **options: Unpack[LogOptions]) -> AsyncGenerator[bytes, None]:
+        """The log of a container in chunks, until the container ends."""
+        response = await self.exchange(requests.log(POD, pod, namespace, follow=True, **options), stream=True)
+        if response.stream is None:
+            yield response.body
+            return
+        try:
+            async for chunk in response.stream:
+                yield chunk
+        finally:
+            await close_stream(response.stream)
+
+
+CHUNK = 500  # objects per request when a collection is read in chunks; kubectl uses the same
 
 
 @dataclass(slots=True)
 class Items:
-    """A list: its objects, the version it is of, and where to go on if there is more."""
+    """A list: its objects, its resource version, and the token of the next chunk, if any."""
 
     items: list[Object] = field(default_factory=list)
     resource_version: str = ""
@@ -39,11 +90,11 @@ class Items:
     remaining: int = 0
 
 
-class Client(Actions):
+class Client(SubresourceClient):
     """Reads and writes objects of a cluster.
 
-    A write of a namespaced object goes to the namespace given, else the one in the object, else the client's own. A list or a watch
-    without a namespace is of all namespaces.
+    A namespaced object is written to the given namespace, else to the one in its metadata, else to the client's default. A list or
+    watch without a namespace covers all namespaces.
     """
 
     def __init__(
@@ -61,7 +112,7 @@ class Client(Actions):
         self.discovery = Discovery(self)
 
     def using(self, *, retry: Retry | None = None, field_manager: str = "", namespace: str = "") -> Client:
-        """The same connection under another policy, field manager or namespace."""
+        """A client on the same connection with another retry policy, field manager or namespace."""
         other = Client(
             self.transport,
             namespace=namespace or self.namespace,
@@ -73,19 +124,19 @@ class Client(Actions):
         return other
 
     async def resource_of(self, obj: Object) -> Resource:
-        """The resource that an object is of: known, or found by discovery."""
+        """The resource of an object: built in, or found by discovery."""
         gvk = gvk_of(obj)
-        return well_known(gvk) or await self.discovery.by_gvk(gvk)
+        return find_builtin(gvk) or await self.discovery.by_gvk(gvk)
 
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = "", resource_version: str = ""
     ) -> Object:
-        """Read one object, or a part of it."""
-        place = namespace or self.namespace
-        return await self.send(requests.get(resource, name, place, subresource=subresource, resource_version=resource_version))
+        """Read an object or a subresource."""
+        namespace = namespace or self.namespace
+        return await self.send(requests.get(resource, name, namespace, subresource=subresource, resource_version=resource_version))
 
     async def find(self, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
-        """The same, or None where there is no such object."""
+        """Read an object; None if it does not exist."""
         try:
             return await self.get(resource, name, namespace)
         except NotFound:
@@ -94,10 +145,10 @@ class Client(Actions):
     async def create(
         self, obj: Object, namespace: str | None = None, *, resource: Resource | None = None, **options: Unpack[WriteOptions]
     ) -> Object:
-        """Make an object."""
+        """Create an object."""
         resource = resource or await self.resource_of(obj)
         options.setdefault("field_manager", self.field_manager)
-        return await self.send(requests.create(resource, obj, self._place(obj, namespace), **options))
+        return await self.send(requests.create(resource, obj, self._namespace_of(obj, namespace), **options))
 
     async def replace(
         self,
@@ -108,10 +159,12 @@ class Client(Actions):
         subresource: str = "",
         **options: Unpack[WriteOptions],
     ) -> Object:
-        """Put a whole object, as read before and changed, in place of the stored one; Conflict if that has changed meanwhile."""
+        """Update a whole object that was read before; Conflict if it has changed since."""
         resource = resource or await self.resource_of(obj)
         options.setdefault("field_manager", self.field_manager)
-        return await self.send(requests.replace(resource, obj, self._place(obj, namespace), subresource=subresource, **options))
+        return await self.send(
+            requests.replace(resource, obj, self._namespace_of(obj, namespace), subresource=subresource, **options)
+        )
 
     async def patch(
         self,
@@ -124,10 +177,24 @@ class Client(Actions):
         subresource: str = "",
         **options: Unpack[PatchOptions],
     ) -> Object:
-        """Change a stored object, or a part of it."""
+        """Patch an object or a subresource."""
         options.setdefault("field_manager", self.field_manager)
-        place = namespace or self.namespace
-        return await self.send(requests.patch(resource, name, change, place, kind=kind, subresource=subresource, **options))
+        namespace = namespace or self.namespace
+        return await self.send(requests.patch(resource, name, change, namespace, kind=kind, subresource=subresource, **options))
+
+    async def remove_finalizer(
+        self, resource: Resource, metadata: Mapping[str, Any], finalizer: str, **options: Unpack[PatchOptions]
+    ) -> Object | None:
+        """Remove a finalizer; None if the object does not have it or is deleted. Raises Conflict if the object has changed."""
+        finalizers = metadata.get("finalizers") or ()
+        if finalizer not in finalizers:
+            return None
+        remaining = [name for name in finalizers if name != finalizer]
+        patch: Object = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": remaining}}
+        try:
+            return await self.patch(resource, metadata["name"], patch, metadata.get("namespace"), **options)
+        except NotFound:
+            return None
 
     async def apply(
         self,
@@ -138,13 +205,15 @@ class Client(Actions):
         subresource: str = "",
         **options: Unpack[PatchOptions],
     ) -> Object:
-        """Server-side apply: make these fields so, and own them; Conflict if another manager does and `force` is not set."""
+        """Server-side apply: set these fields and own them; Conflict if another manager owns one and `force` is not set."""
         resource = resource or await self.resource_of(obj)
         options.setdefault("field_manager", self.field_manager)
-        return await self.send(requests.apply(resource, obj, self._place(obj, namespace), subresource=subresource, **options))
+        return await self.send(
+            requests.apply(resource, obj, self._namespace_of(obj, namespace), subresource=subresource, **options)
+        )
 
     async def delete(self, resource: Resource, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> Object:
-        """Delete one object; returns it as it is going, or a Status when it is gone."""
+        """Delete an object; returns it while it is terminating, or a Status if it is deleted."""
         return await self.send(requests.delete(resource, name, namespace or self.namespace, **options))
 
     async def delete_collection(
@@ -154,15 +223,15 @@ class Client(Actions):
         selection: ListOptions | None = None,
         **options: Unpack[DeleteOptions],
     ) -> Object:
-        """Delete everything in a namespace that is selected."""
+        """Delete all selected objects of a namespace."""
         return await self.send(requests.delete_collection(resource, namespace or self.namespace, selection, **options))
 
     async def list(self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]) -> Items:
-        """One answer to one list request: all of it, or the `limit` first."""
-        answer = await self.send(requests.list_(resource, namespace, **options))
-        metadata = answer.get("metadata") or {}
-        items: list[Object] = answer.get("items") or []
-        # A list names its kind once; each object says it too when it travels alone.
+        """One list request: all objects, or the first `limit`."""
+        response = await self.send(requests.list_(resource, namespace, **options))
+        metadata = response.get("metadata") or {}
+        items: list[Object] = response.get("items") or []
+        # kube-apiserver omits apiVersion and kind of the items of a list.
         api_version, kind = resource.api_version, resource.kind
         for item in items:
             item["apiVersion"] = api_version
@@ -174,22 +243,22 @@ class Client(Actions):
     async def list_all(
         self, resource: Resource, namespace: str | None = None, *, chunk: int = CHUNK, **options: Unpack[ListOptions]
     ) -> Items:
-        """A whole list, read in chunks. When the server no longer knows where they left off, it is read anew in one piece."""
-        found = await self.list(resource, namespace, **_first_chunk(options, chunk))
-        while found.continue_token:
+        """A whole list, read in chunks. If the continue token expires, the list is read again in one request."""
+        result = await self.list(resource, namespace, **_first_chunk(options, chunk))
+        while result.continue_token:
             try:
-                part = await self.list(resource, namespace, **_next_chunk(options, chunk, found.continue_token))
+                part = await self.list(resource, namespace, **_next_chunk(options, chunk, result.continue_token))
             except (Expired, Gone):
-                return await self.list(resource, namespace, **_whole(options))
-            found.items += part.items
-            found.resource_version, found.continue_token = part.resource_version, part.continue_token
-        found.remaining = 0
-        return found
+                return await self.list(resource, namespace, **_all_at_once(options))
+            result.items += part.items
+            result.resource_version, result.continue_token = part.resource_version, part.continue_token
+        result.remaining = 0
+        return result
 
-    async def each(
+    async def iterate(
         self, resource: Resource, namespace: str | None = None, *, chunk: int = CHUNK, **options: Unpack[ListOptions]
     ) -> AsyncGenerator[Object, None]:
-        """Every object of a list, read in chunks as they are needed; none is given twice when the list has to be read anew."""
+        """All objects of a list, read in chunks on demand; none is repeated if the list has to be read again."""
         seen: set[str] = set()
         part = await self.list(resource, namespace, **_first_chunk(options, chunk))
         while True:
@@ -203,38 +272,37 @@ class Client(Actions):
             try:
                 part = await self.list(resource, namespace, **_next_chunk(options, chunk, part.continue_token))
             except (Expired, Gone):
-                part = await self.list(resource, namespace, **_whole(options))
+                part = await self.list(resource, namespace, **_all_at_once(options))
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]
     ) -> AsyncGenerator[Event, None]:
-        """The changes of a collection, one by one, until the server ends the watch. An ERROR is raised.
+        """Watch events, one by one, until the server ends the watch. An ERROR event is raised.
 
-        Whoever leaves early closes it: `async with aclosing(client.watch(...)) as events`.
+        Close it if you stop early: `async with aclosing(client.watch(...)) as events`.
         """
-        async with aclosing(self.watch_batches(resource, namespace, **options)) as arriving:
-            async for batch in arriving:
+        async with aclosing(self.watch_batches(resource, namespace, **options)) as batches:
+            async for batch in batches:
                 for event in batch:
                     yield event
 
     async def watch_batches(
         self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]
     ) -> AsyncGenerator[Batch, None]:
-        """The changes of a collection as they arrive: all that came in one piece, together. The first batch is empty: it says that
-        the server has taken the watch."""
+        """Watch events in batches as they arrive. The first batch is empty: the server has accepted the watch."""
         response = await self.exchange(requests.watch(resource, namespace, **options), stream=True)
         if response.stream is None:
             return
         try:
             yield []
-            async with aclosing(batches(response.stream)) as arriving:
-                async for batch in arriving:
+            async with aclosing(read_event_batches(response.stream)) as batches:
+                async for batch in batches:
                     yield batch
         finally:
             await close_stream(response.stream)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close the transport."""
         await self.transport.close()
 
     async def __aenter__(self) -> Self:
@@ -243,7 +311,7 @@ class Client(Actions):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _place(self, obj: Object, namespace: str | None) -> str:
+    def _namespace_of(self, obj: Object, namespace: str | None) -> str:
         return namespace or (obj.get("metadata") or {}).get("namespace") or self.namespace
 
 
@@ -251,13 +319,13 @@ def _first_chunk(options: ListOptions, chunk: int) -> ListOptions:
     return {**options, "limit": chunk}
 
 
-def _whole(options: ListOptions) -> ListOptions:
+def _all_at_once(options: ListOptions) -> ListOptions:
     return {**options, "limit": 0}
 
 
 def _next_chunk(options: ListOptions, chunk: int, token: str) -> ListOptions:
-    # The token already says of which version the list is; a server refuses to hear it twice.
-    following: ListOptions = {**options, "limit": chunk, "continue_token": token}
-    following.pop("resource_version", None)
-    following.pop("resource_version_match", None)
-    return following
+    # The token contains the resource version; kube-apiserver rejects requests with both.
+    next_options: ListOptions = {**options, "limit": chunk, "continue_token": token}
+    next_options.pop("resource_version", None)
+    next_options.pop("resource_version_match", None)
+    return next_options

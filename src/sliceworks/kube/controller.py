@@ -1,12 +1,12 @@
-"""A level-triggered reconcile loop: a change says only which object to look at; what to do is decided by what is.
+"""A level-triggered reconcile loop: watches enqueue keys, workers reconcile them.
 
-A reconcile ends in one of three ways, by type:
+A reconcile has one of three outcomes, by type:
 
-    Done()                  everything is as it should be
-    Pending(why, after)     not yet: look again after some seconds, or when something changes
-    Failed(why)             it cannot work until the object changes; nobody tries again before that
+    Done()                           the object is in its desired state
+    Pending(message, requeue_after)  not yet; requeued after some seconds, or when a watched object changes
+    Failed(message)                  cannot succeed until the object changes; not retried before that
 
-A raised error is temporary (looked at again, each time later) unless its type says that the same call will always fail.
+A raised error is temporary (requeued with backoff) unless its type means that the same request will always fail.
 """
 
 from __future__ import annotations
@@ -28,51 +28,50 @@ from sliceworks.base.errors import (
     UnsupportedMediaType,
 )
 from sliceworks.kube.resources import Key, key_of
-from sliceworks.kube.workqueue import WorkQueue, work
+from sliceworks.kube.workqueue import WorkQueue, run_worker
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from sliceworks.kube.backoff import Backoff
+    from sliceworks.base.retry import Backoff
     from sliceworks.kube.informers import Delta, Informer
 
     Mapper: TypeAlias = Callable[[Delta], Iterable[Key]]
+    Reconcile: TypeAlias = Callable[[Key], Awaitable["Outcome"]]
 
-_LASTING = (BadRequest, Invalid, InvalidDocument, MethodNotAllowed, RequestEntityTooLarge, UnsupportedMediaType)
+_PERMANENT = (BadRequest, Invalid, InvalidDocument, MethodNotAllowed, RequestEntityTooLarge, UnsupportedMediaType)
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Everything is as it should be."""
+    """The object is in its desired state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """Not yet. Without `after`, only a change brings it up again."""
+    """Not yet. Without `requeue_after`, only a change of a watched object requeues it."""
 
-    why: str = ""
-    after: float | None = None
+    message: str = ""
+    requeue_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It cannot work until the object changes."""
+    """Cannot succeed until the object changes."""
 
-    why: str
+    message: str
 
 
 Outcome: TypeAlias = Done | Pending | Failed
-if TYPE_CHECKING:
-    Reconcile: TypeAlias = Callable[[Key], Awaitable[Outcome]]
 
 
 def same_object(delta: Delta) -> Iterable[Key]:
-    """A change of an object brings up that object."""
+    """The default mapper: a change enqueues the changed object."""
     return (key_of(delta.object),)
 
 
 class Controller:
-    """Workers that take keys from one queue and reconcile them, never one key twice at a time."""
+    """Workers that reconcile the keys of one queue, each key by one worker at a time."""
 
     def __init__(self, name: str, reconcile: Reconcile, *, workers: int = 1, backoff: Backoff | None = None) -> None:
         self.name = name
@@ -84,7 +83,7 @@ class Controller:
         self._log = logging.getLogger(f"{__name__}.{name}")
 
     def watch(self, informer: Informer, mapper: Mapper = same_object, *, resync: float = 0.0) -> None:
-        """Changes that this informer tells of bring up the keys that `mapper` names."""
+        """Enqueue the keys that `mapper` returns for each change of this informer."""
 
         def enqueue(delta: Delta) -> None:
             for key in mapper(delta):
@@ -94,39 +93,39 @@ class Controller:
         self._informers.append(informer)
 
     async def run(self) -> None:
-        """Work until cancelled; nothing is reconciled before every cache is filled.
+        """Reconcile until cancelled, starting when all caches are synced.
 
-        It can be run again: what has changed meanwhile waits in the queue.
+        It can be run again; keys of changes in between are queued.
         """
         for informer in self._informers:
             await informer.wait_synced()
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
-                group.create_task(work(self.queue, self._look_at, self._failed), name=f"{self.name} {number}")
+                group.create_task(run_worker(self.queue, self._reconcile_key, self._on_error), name=f"{self.name} {number}")
 
-    async def _look_at(self, key: Key) -> None:
-        self._ended(key, await self._reconcile(key))
+    async def _reconcile_key(self, key: Key) -> None:
+        self._record(key, await self._reconcile(key))
 
-    def _ended(self, key: Key, outcome: Outcome) -> None:
+    def _record(self, key: Key, outcome: Outcome) -> None:
         if isinstance(outcome, Done):
             self.outcomes.pop(key, None)
             return
         self.outcomes[key] = outcome
-        if isinstance(outcome, Pending) and outcome.after is not None:
-            self.queue.add_after(key, outcome.after)
+        if isinstance(outcome, Pending) and outcome.requeue_after is not None:
+            self.queue.add_after(key, outcome.requeue_after)
         elif isinstance(outcome, Failed):
-            self._log.warning("%s: %s", key, outcome.why)
+            self._log.warning("%s: %s", key, outcome.message)
 
-    def _failed(self, key: Key, error: Exception) -> None:
-        if isinstance(error, _LASTING):
+    def _on_error(self, key: Key, error: Exception) -> None:
+        if isinstance(error, _PERMANENT):
             self.queue.forget(key)
-            self._ended(key, Failed(str(error)))
+            self._record(key, Failed(str(error)))
             return
         if not isinstance(error, SliceworksError):
-            self._log.error("%s: a bug; looking again in %.1f s", key, self.queue.add_rate_limited(key), exc_info=error)
+            self._log.error("%s: unexpected error; requeuing in %.1f s", key, self.queue.add_rate_limited(key), exc_info=error)
             return
         at_least = (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0
         seconds = self.queue.add_rate_limited(key, at_least)
-        # A conflict only says that somebody was faster; looking again settles it.
+        # A conflict only means that another client wrote first; the next reconcile reads the new version.
         level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
-        self._log.log(level, "%s: %s; looking again in %.1f s", key, error, seconds)
+        self._log.log(level, "%s: %s; requeuing in %.1f s", key, error, seconds)

@@ -1,4 +1,4 @@
-"""Which resources a cluster serves: asked once, asked again when something is missing."""
+"""Discovery of the resources that a cluster serves: cached, and refreshed when a resource is missing."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sliceworks.base.errors import NotAcceptable, NotFound, ServiceUnavailable
+from sliceworks.base.transport import Request
 from sliceworks.kube.resources import GVK, Resource, parse_api_version
-from sliceworks.kube.transport import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_ACCEPT_EITHER = {"accept": f"{AGGREGATED},application/json"}
-_ACCEPT_OLD = {"accept": "application/json"}
+_ACCEPT_AGGREGATED = {"accept": f"{AGGREGATED},application/json"}
+_ACCEPT_LEGACY = {"accept": "application/json"}
 
 
-class Sends(Protocol):
-    """What discovery needs of a client."""
+class RequestSender(Protocol):
+    """The part of a client that discovery uses."""
 
     async def send(self, request: Request) -> dict[str, Any]: ...
 
@@ -33,83 +33,83 @@ class Group:
 
 
 class Discovery:
-    """The resources of one cluster, kept after the first question."""
+    """The resources of one cluster, cached after the first request."""
 
-    def __init__(self, client: Sends) -> None:
+    def __init__(self, client: RequestSender) -> None:
         self._client = client
         self._groups: tuple[Group, ...] | None = None
 
     async def groups(self) -> tuple[Group, ...]:
-        """Every group, in the order the cluster prefers."""
+        """All groups, in the order the cluster lists them."""
         if self._groups is None:
-            self._groups = tuple(await self._ask())
+            self._groups = tuple(await self._fetch())
         return self._groups
 
     def invalidate(self) -> None:
-        """Forget everything, so that the next question goes to the cluster."""
+        """Clear the cache."""
         self._groups = None
 
     async def resources(self) -> list[Resource]:
-        """Every resource in every version."""
+        """All resources in all versions."""
         return [resource for group in await self.groups() for resource in group.resources]
 
     async def by_gvk(self, gvk: GVK) -> Resource:
-        """The resource of one kind in one version; NotFound where the cluster has none."""
-        found = await self._look(lambda resource: resource.kind == gvk.kind and _same_version(resource, gvk))
-        if found is None:
+        """The resource of a kind; NotFound if the cluster does not serve it."""
+        resource = await self._find(lambda resource: resource.kind == gvk.kind and _same_version(resource, gvk))
+        if resource is None:
             raise NotFound(f'no matches for kind "{gvk.kind}" in version "{gvk.api_version}"')
-        return found
+        return resource
 
     async def find(self, name: str) -> Resource:
-        """The resource a person means: `po`, `pods`, `Pod`, `deployments.apps` or `deployments.v1.apps`."""
-        wanted, _, rest = name.lower().partition(".")
+        """The resource of a kubectl argument: `po`, `pods`, `Pod`, `deployments.apps` or `deployments.v1.apps`."""
+        prefix, _, rest = name.lower().partition(".")
         version, _, group = rest.partition(".")
 
         def matches(resource: Resource) -> bool:
-            if wanted not in (resource.plural, resource.singular, resource.kind.lower(), *resource.short_names):
+            if prefix not in (resource.plural, resource.singular, resource.kind.lower(), *resource.short_names):
                 return False
             return not rest or resource.group == rest or (resource.version, resource.group) == (version, group)
 
-        found = await self._look(matches)
-        if found is None:
+        resource = await self._find(matches)
+        if resource is None:
             raise NotFound(f'the server doesn\'t have a resource type "{name}"')
-        return found
+        return resource
 
-    async def _look(self, matches: Callable[[Resource], bool]) -> Resource | None:
+    async def _find(self, matches: Callable[[Resource], bool]) -> Resource | None:
         fresh = self._groups is None
-        found = next(filter(matches, await self.resources()), None)
-        if found is None and not fresh:
+        resource = next(filter(matches, await self.resources()), None)
+        if resource is None and not fresh:
             self.invalidate()
-            found = next(filter(matches, await self.resources()), None)
-        return found
+            resource = next(filter(matches, await self.resources()), None)
+        return resource
 
-    async def _ask(self) -> list[Group]:
+    async def _fetch(self) -> list[Group]:
         groups: list[Group] = []
         for root in ("/api", "/apis"):
             try:
-                answer = await self._client.send(Request("GET", root, headers=_ACCEPT_EITHER))
+                response = await self._client.send(Request("GET", root, headers=_ACCEPT_AGGREGATED))
             except NotAcceptable:
-                answer = await self._client.send(Request("GET", root, headers=_ACCEPT_OLD))
-            if answer.get("kind") == "APIGroupDiscoveryList":
-                groups += parse_aggregated(answer)
+                response = await self._client.send(Request("GET", root, headers=_ACCEPT_LEGACY))
+            if response.get("kind") == "APIGroupDiscoveryList":
+                groups += parse_aggregated(response)
             else:
-                groups += [await self._old_group(name, versions) for name, versions in old_groups(answer)]
+                groups += [await self._legacy_group(name, versions) for name, versions in parse_legacy_groups(response)]
         return groups
 
-    async def _old_group(self, name: str, versions: Iterable[str]) -> Group:
+    async def _legacy_group(self, name: str, versions: Iterable[str]) -> Group:
         resources: list[Resource] = []
         for version in versions:
             path = f"/apis/{name}/{version}" if name else f"/api/{version}"
             try:
-                resources += parse_old_version(await self._client.send(Request("GET", path, headers=_ACCEPT_OLD)))
+                resources += parse_legacy_version(await self._client.send(Request("GET", path, headers=_ACCEPT_LEGACY)))
             except (NotFound, ServiceUnavailable):
-                continue  # an aggregated API whose server is away hides only itself
+                continue  # an aggregated API whose server is unavailable is omitted
         return Group(name, tuple(versions), tuple(resources))
 
 
-def parse_aggregated(answer: dict[str, Any]) -> Iterator[Group]:
+def parse_aggregated(response: dict[str, Any]) -> Iterator[Group]:
     """The groups in an APIGroupDiscoveryList."""
-    for item in answer.get("items") or ():
+    for item in response.get("items") or ():
         name = item["metadata"].get("name", "")
         versions = item.get("versions") or ()
         resources = (
@@ -136,21 +136,21 @@ def _from_aggregated(group: str, version: str, entry: dict[str, Any]) -> Resourc
     )
 
 
-def old_groups(answer: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Names and versions in an APIVersions or APIGroupList, preferred version first."""
-    if answer.get("kind") == "APIVersions":
-        yield "", tuple(answer.get("versions") or ())
+def parse_legacy_groups(response: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Names and versions of the groups in an APIVersions or APIGroupList, preferred version first."""
+    if response.get("kind") == "APIVersions":
+        yield "", tuple(response.get("versions") or ())
         return
-    for group in answer.get("groups") or ():
+    for group in response.get("groups") or ():
         preferred = (group.get("preferredVersion") or {}).get("version")
         versions = [version["version"] for version in group.get("versions") or ()]
         yield group["name"], tuple(sorted(versions, key=lambda version: version != preferred))
 
 
-def parse_old_version(answer: dict[str, Any]) -> Iterator[Resource]:
+def parse_legacy_version(response: dict[str, Any]) -> Iterator[Resource]:
     """The resources in an APIResourceList."""
-    group, version = parse_api_version(answer["groupVersion"])
-    entries = answer.get("resources") or ()
+    group, version = parse_api_version(response["groupVersion"])
+    entries = response.get("resources") or ()
     for entry in entries:
         if "/" in entry["name"]:
             continue

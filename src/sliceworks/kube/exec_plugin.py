@@ -1,4 +1,4 @@
-"""Credentials from a program, such as gke-gcloud-auth-plugin: run when needed, kept until they expire or are refused."""
+"""Credentials from an exec plugin such as gke-gcloud-auth-plugin, cached until they expire or are rejected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
-from sliceworks.kube.connection import Certificate, bearer
+from sliceworks.kube.connection import Certificate, bearer_header
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +24,7 @@ API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """What a kubeconfig says about the program. `cluster` is told to it where it asks for that."""
+    """The `exec` section of a kubeconfig user. `cluster` is set if provideClusterInfo is."""
 
     command: str
     args: tuple[str, ...] = ()
@@ -36,20 +36,20 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _Credential:
     headers: Mapping[str, str]
     certificate: Certificate | None
     expires: datetime | None
 
 
 class ExecCredentials:
-    """Asks the program at first need, again after `expirationTimestamp`, and again after a 401."""
+    """Runs the plugin at first use, again after `expirationTimestamp`, and again after a 401."""
 
-    def __init__(self, plugin: Plugin, others: Mapping[str, str] | None = None) -> None:
+    def __init__(self, plugin: Plugin, extra_headers: Mapping[str, str] | None = None) -> None:
         self._plugin = plugin
-        self._others = dict(others or {})
-        self._answer: _Answer | None = None
-        self._asking = asyncio.Lock()
+        self._extra_headers = dict(extra_headers or {})
+        self._credential: _Credential | None = None
+        self._lock = asyncio.Lock()
 
     async def headers(self) -> Mapping[str, str]:
         return (await self._current()).headers
@@ -57,36 +57,35 @@ class ExecCredentials:
     async def certificate(self) -> Certificate | None:
         return (await self._current()).certificate
 
-    async def renew(self) -> bool:
-        refused = self._answer
-        async with self._asking:
-            if self._answer is refused:
-                self._answer = None
+    async def invalidate(self) -> bool:
+        rejected = self._credential
+        async with self._lock:
+            if self._credential is rejected:
+                self._credential = None
         return True
 
-    async def _current(self) -> _Answer:
-        if self._answer is None or _expired(self._answer):
-            async with self._asking:
-                if self._answer is None or _expired(self._answer):
-                    self._answer = self._read(await _run(self._plugin))
-        return self._answer
+    async def _current(self) -> _Credential:
+        if self._credential is None or _is_expired(self._credential):
+            async with self._lock:
+                if self._credential is None or _is_expired(self._credential):
+                    self._credential = self._parse(await _run(self._plugin))
+        return self._credential
 
-    def _read(self, output: bytes) -> _Answer:
+    def _parse(self, output: bytes) -> _Credential:
         command = self._plugin.command
         try:
-            credential = orjson.loads(output)
-            status = credential["status"]
+            output_object = orjson.loads(output)
+            status = output_object["status"]
             token, certificate = status.get("token"), status.get("clientCertificateData")
-            key, expires = status.get("clientKeyData"), _moment(status.get("expirationTimestamp"))
+            key, expires = status.get("clientKeyData"), _parse_time(status.get("expirationTimestamp"))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise SliceworksError(f"{command} did not print an ExecCredential with a status") from error
-        if credential.get("apiVersion") != self._plugin.api_version:
-            found = credential.get("apiVersion")
-            raise SliceworksError(f"{command} answered in {found}, but the kubeconfig asks for {self._plugin.api_version}")
+        if (api_version := output_object.get("apiVersion")) != self._plugin.api_version:
+            raise SliceworksError(f"{command} returned apiVersion {api_version}, expected {self._plugin.api_version}")
         if not token and not (certificate and key):
-            raise SliceworksError(f"{command} gave neither a token nor a client certificate with its key")
-        return _Answer(
-            {**self._others, **(bearer(token) if token else {})},
+            raise SliceworksError(f"{command} returned neither a token nor a client certificate with its key")
+        return _Credential(
+            {**self._extra_headers, **(bearer_header(token) if token else {})},
             Certificate(certificate.encode(), key.encode()) if certificate and key else None,
             expires,
         )
@@ -110,18 +109,18 @@ async def _run(plugin: Plugin) -> bytes:
         )
     except OSError as error:
         hint = plugin.install_hint.strip() or f"install {plugin.command}, or correct users[].user.exec.command in the kubeconfig"
-        raise SliceworksError(f"cannot run the credential plugin {plugin.command}: {error.strerror}", hint=hint) from error
+        raise SliceworksError(f"cannot run credential plugin {plugin.command}: {error.strerror}", hint=hint) from error
     try:
-        output, complaint = await process.communicate()
+        output, stderr = await process.communicate()
     except asyncio.CancelledError:
-        with suppress(ProcessLookupError):  # it may have ended in this very moment
+        with suppress(ProcessLookupError):  # it may have exited meanwhile
             process.kill()
         await process.wait()
         raise
     if process.returncode:
-        lines = (complaint or b"").decode(errors="replace").strip().splitlines()
-        said = f": {lines[-1]}" if lines else ""
-        raise SliceworksError(f"the credential plugin {plugin.command} failed with exit code {process.returncode}{said}")
+        lines = (stderr or b"").decode(errors="replace").strip().splitlines()
+        detail = f": {lines[-1]}" if lines else ""
+        raise SliceworksError(f"credential plugin {plugin.command} failed with exit code {process.returncode}{detail}")
     return output
 
 
@@ -130,13 +129,13 @@ def _is_interactive(plugin: Plugin) -> bool:
         return False
     terminal = sys.stdin is not None and sys.stdin.isatty()
     if plugin.interactive_mode == "Always" and not terminal:
-        raise SliceworksError(f"the credential plugin {plugin.command} needs a terminal to ask for input, and there is none")
+        raise SliceworksError(f"credential plugin {plugin.command} needs a terminal for input, but stdin is not a terminal")
     return terminal
 
 
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text).astimezone(UTC) if text else None
+def _parse_time(timestamp: str | None) -> datetime | None:
+    return datetime.fromisoformat(timestamp).astimezone(UTC) if timestamp else None
 
 
-def _expired(answer: _Answer) -> bool:
-    return answer.expires is not None and clock.now() >= answer.expires
+def _is_expired(credential: _Credential) -> bool:
+    return credential.expires is not None and clock.now() >= credential.expires

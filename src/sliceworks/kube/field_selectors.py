@@ -1,4 +1,4 @@
-"""Field selectors: `metadata.name=x,status.phase!=Running`, with `\\,`, `\\=` and `\\\\` for those characters in a value."""
+"""Field selectors: `metadata.name=x,status.phase!=Running`; `\\,`, `\\=` and `\\\\` escape characters in a value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPECIAL = ("\\", ",", "=")
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition on one field: equal to a value, or not."""
+    """A requirement on one field: equal to a value, or not."""
 
     field: str
     value: str
@@ -26,7 +26,7 @@ class Term:
 
 
 class FieldSelector:
-    """All of its terms must hold; one without any matches everything."""
+    """Matches objects that meet all terms; without terms it matches everything."""
 
     __slots__ = ("terms",)
 
@@ -34,22 +34,18 @@ class FieldSelector:
         self.terms = terms
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Whether an object with these fields is selected. A field that is not there is empty."""
+        """Whether the selector matches these fields; a missing field is empty."""
         return all((fields.get(term.field, "") == term.value) is term.equal for term in self.terms)
 
-    def check(self, supported: Callable[[str], bool]) -> None:
-        """Refuse a field that this kind cannot be selected by."""
+    def check(self, is_supported: Callable[[str], bool]) -> None:
+        """Raise BadRequest if the resource does not support one of the fields."""
         for term in self.terms:
-            if not supported(term.field):
+            if not is_supported(term.field):
                 raise BadRequest(f"field label not supported: {term.field}")
 
-    def exact(self, field: str) -> str | None:
-        """The one value that a field must have, where there is one."""
-        return next((term.value for term in self.terms if term.equal and term.field == field), None)
-
     @property
-    def everything(self) -> bool:
-        """Whether nothing is left out."""
+    def matches_everything(self) -> bool:
+        """Whether all objects match."""
         return not self.terms
 
     def __str__(self) -> str:
@@ -69,19 +65,19 @@ ALL_FIELDS = FieldSelector()
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """The selector that a text writes; BadRequest names the part that cannot be read."""
+    """Parse a field selector; BadRequest with kube-apiserver's message if it is invalid."""
     if not text:
         return ALL_FIELDS
     return FieldSelector(tuple(_term(part, text) for part in sorted(_split(text)) if part))
 
 
 def escape(value: str) -> str:
-    """A value as it is written in a field selector."""
+    """Escape a value for a field selector."""
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
 
 
 def unescape(text: str) -> str:
-    """The value that is meant by what is written in a field selector."""
+    """The value of an escaped string in a field selector."""
     if not any(special in text for special in _SPECIAL):
         return text
     value: list[str] = []

@@ -1,4 +1,4 @@
-"""The transport that speaks HTTPS to any Kubernetes: pooled connections, streams, fresh credentials after a 401."""
+"""The HTTPS transport (connection pool, streams, fresh credentials after a 401), and open_client for a kubeconfig context."""
 
 from __future__ import annotations
 
@@ -7,37 +7,50 @@ import ipaddress
 import socket
 import urllib.request
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
+from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError, Unreachable
-from sliceworks.kube.tls import ssl_context
-from sliceworks.kube.transport import Response
+from sliceworks.base.transport import Response
+from sliceworks.kube import kubeconfig
+from sliceworks.kube.client import Client
+from sliceworks.kube.connection import ssl_context
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
 
+    from sliceworks.base.retry import Retry
+    from sliceworks.base.transport import Request
     from sliceworks.kube.connection import Certificate, Connection
-    from sliceworks.kube.transport import Request
+    from sliceworks.kube.rest import OnWarning
+
 
 _CONNECT_SECONDS = 10.0
-_READ_SECONDS = 65.0  # a kube-apiserver ends any request that is no watch after 60 seconds
+_READ_SECONDS = 65.0  # kube-apiserver ends requests other than watches after 60 seconds
 _KEEP_ALIVE_SECONDS = 60.0
-_BUFFER = 1 << 20
-_WHOLE = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=_READ_SECONDS)
-_STREAM = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=None)
-_GOODBYE = 0.05
+_READ_BUFFER_BYTES = 1 << 20
+_TLS_CLOSE_SECONDS = 0.05
+
+
+def _timeout(stream: bool) -> aiohttp.ClientTimeout:
+    """Timeouts in real seconds, because the server runs in real time."""
+    read = None if stream else clock.scale_real_seconds(_READ_SECONDS)
+    return aiohttp.ClientTimeout(total=None, sock_connect=clock.scale_real_seconds(_CONNECT_SECONDS), sock_read=read)
 
 
 class HttpsTransport:
-    """Sends requests over a pool of connections that opens with the first one."""
+    """Sends requests over a connection pool, which is opened by the first request."""
 
     def __init__(self, connection: Connection, *, user_agent: str = "sliceworks") -> None:
         parts = urlsplit(connection.server)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise SliceworksError(f"{connection.server} is no address of a Kubernetes API: it should read https://host:port")
+            raise SliceworksError(
+                f"server {connection.server!r} is not a valid URL of a Kubernetes API (expected https://host:port)"
+            )
         self._connection = connection
         self._credentials = connection.credentials
         self._base = connection.server.rstrip("/")
@@ -50,67 +63,64 @@ class HttpsTransport:
         if connection.tls_server_name:
             self._per_request["server_hostname"] = connection.tls_server_name
         if proxy := connection.proxy_url or _proxy_from_environment(parts.scheme, parts.hostname):
-            self._per_request["proxy"] = _checked_proxy(proxy)
+            self._per_request["proxy"] = _check_proxy(proxy)
         self._closed = False
 
     async def send(self, request: Request, *, stream: bool = False) -> Response:
-        """Send one request; a 401 is answered once with fresh credentials."""
+        """Send one request; after a 401 it is sent once more with fresh credentials."""
         response = await self._exchange(request, stream)
-        if response.status == 401 and await self._credentials.renew():
+        if response.status == 401 and await self._credentials.invalidate():
             response = await self._exchange(request, stream)
         return response
 
     async def close(self) -> None:
-        """Close the pool."""
+        """Close all connections."""
         self._closed = True
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-            # TLS says goodbye in the background; a loop that ends before that complains.
-            await asyncio.sleep(_GOODBYE)
+            # aiohttp closes TLS connections in the background; a loop that ends before that logs errors.
+            await asyncio.sleep(clock.scale_real_seconds(_TLS_CLOSE_SECONDS))
 
     async def _exchange(self, request: Request, stream: bool) -> Response:
         headers = {**self._common, **await self._credentials.headers(), **request.headers}
-        # The last thing to wait for: whoever finds a new certificate closes the pool that others had before.
+        # Await this last: a request that finds a new certificate closes the pool that others were about to use.
         session = await self._open()
         try:
-            answer = await session.request(
+            response = await session.request(
                 request.method,
-                URL(self._target(request), encoded=True),
+                URL(self._base + request.target, encoded=True),
                 data=request.body or None,
                 headers=headers,
                 allow_redirects=False,
-                timeout=_STREAM if stream else _WHOLE,
+                timeout=_timeout(stream),
                 **self._per_request,
             )
-            lower = _lower(answer.headers)
-            if stream and answer.status < 400:
-                return Response(answer.status, lower, stream=self._pieces(answer))
+            headers = _lower_names(response.headers)
+            if stream and response.status < 400:
+                return Response(response.status, headers, stream=self._chunks(response))
             try:
-                return Response(answer.status, lower, await answer.read())
+                return Response(response.status, headers, await response.read())
             finally:
-                answer.release()
+                response.release()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._unreachable(error) from error
 
-    def _target(self, request: Request) -> str:
-        if not request.query:
-            return self._base + request.path
-        return f"{self._base}{request.path}?{urlencode(request.query, quote_via=quote, safe=_SAFE_IN_QUERY)}"
-
-    async def _pieces(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         try:
-            content = answer.content
-            while piece := await content.readany():
-                yield piece
+            while chunk := await response.content.readany():
+                yield chunk
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._unreachable(error) from error
         finally:
-            answer.close()
+            # A graceful TLS close would outlast the stream, and perhaps the loop: nothing awaits it.
+            if (open_connection := response.connection) is not None and open_connection.transport is not None:
+                open_connection.transport.abort()
+            response.close()
 
     async def _open(self) -> aiohttp.ClientSession:
         if self._closed:
-            raise Unreachable(f"the connection to {self._base} is closed")
+            raise Unreachable(f"connection to {self._base} is closed")
         certificate = await self._credentials.certificate()
         if self._session is None or certificate != self._certificate:
             await self._renew_session(certificate)
@@ -121,16 +131,16 @@ class HttpsTransport:
         old = self._session
         self._certificate = certificate
         self._session = aiohttp.ClientSession(
-            # A watch holds its connection for as long as it lives: a bound on all would let watches starve the rest.
+            # No limit of connections: each watch holds one, and would starve other requests.
             connector=aiohttp.TCPConnector(
                 ssl=ssl_context(self._connection, certificate) if self._base.startswith("https:") else False,
                 limit=0,
-                socket_factory=_socket,
+                socket_factory=_create_socket,
                 keepalive_timeout=_KEEP_ALIVE_SECONDS,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("accept-encoding",),
-            read_bufsize=_BUFFER,
+            read_bufsize=_READ_BUFFER_BYTES,
             max_line_size=1 << 16,
             max_field_size=1 << 16,
         )
@@ -139,43 +149,45 @@ class HttpsTransport:
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, asyncio.TimeoutError | TimeoutError):
-            return Unreachable(f"{self._base} did not answer in time")
+            return Unreachable(f"timed out waiting for {self._base}")
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return Unreachable(
-                f"the certificate of {self._base} is not trusted: {error.certificate_error}",
-                hint="name its certificate authority in the kubeconfig",
+                f"certificate of {self._base} is not trusted: {error.certificate_error}",
+                hint="set certificate-authority of the cluster in the kubeconfig",
             )
         if isinstance(error, aiohttp.ClientConnectorError):
             reason = error.os_error.strerror or str(error.os_error)
-            return Unreachable(f"cannot connect to {self._base}: {reason}", hint="is the cluster running, and is this its address?")
-        return Unreachable(f"the connection to {self._base} broke: {str(error) or type(error).__name__}")
+            return Unreachable(
+                f"cannot connect to {self._base}: {reason}",
+                hint="check that the cluster is running and that the server address is correct",
+            )
+        return Unreachable(f"connection to {self._base} failed: {str(error) or type(error).__name__}")
 
 
-# After 30 silent seconds, three questions ten seconds apart. Not every system has all of these.
+# After 30 idle seconds, three probes 10 seconds apart. Not all platforms have these options.
 _KEEP_ALIVE_OPTIONS = [
     (getattr(socket, name), value)
     for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
     if hasattr(socket, name)
 ]
-_SAFE_IN_QUERY = "!()*,:~/"
 
 
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within a minute or so when the other side is gone without a word: a watch may be silent for long."""
+def _create_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket with TCP keepalive, so that watches, which may be silent for long, notice a lost peer within a minute."""
     family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEP_ALIVE_OPTIONS:
-        made.setsockopt(socket.IPPROTO_TCP, option, value)
-    return made
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return sock
 
 
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    lower: dict[str, str] = {}
+def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
+    joined: dict[str, str] = {}
     for name, value in headers.items():
         key = name.lower()
-        lower[key] = f"{lower[key]}, {value}" if key in lower else value
-    return lower
+        joined[key] = f"{joined[key]}, {value}" if key in joined else value
+    return joined
 
 
 def _is_loopback(host: str) -> bool:
@@ -191,7 +203,27 @@ def _proxy_from_environment(scheme: str, host: str) -> str:
     return urllib.request.getproxies().get(scheme, "")
 
 
-def _checked_proxy(url: str) -> str:
+def _check_proxy(url: str) -> str:
     if urlsplit(url).scheme not in ("http", "https"):
-        raise SliceworksError(f"the proxy {url} cannot be used: only http and https proxies can")
+        raise SliceworksError(f"proxy {url} is not supported: only http and https proxies are")
     return url
+
+
+def open_client(
+    path: str | Path | None = None,
+    context: str | None = None,
+    *,
+    namespace: str = "",
+    field_manager: str = "sliceworks",
+    retry: Retry | None = None,
+    on_warning: OnWarning | None = None,
+) -> Client:
+    """A client for a kubeconfig context, or for the cluster of the current pod. No request is sent yet."""
+    connection = kubeconfig.connect(path, context)
+    return Client(
+        HttpsTransport(connection, user_agent=field_manager),
+        namespace=namespace or connection.namespace,
+        field_manager=field_manager,
+        retry=retry,
+        on_warning=on_warning,
+    )

@@ -1,4 +1,4 @@
-"""Keeps a picture of a collection: lists it, follows its changes, and lists it anew when the thread is lost."""
+"""A reflector: lists a collection, watches it, and lists it again when the watch cannot continue."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Protocol
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Expired, Gone, InternalError, ServerTimeout, SliceworksError, TooManyRequests, Unreachable
-from sliceworks.kube.backoff import NEVER, Backoff
+from sliceworks.base.retry import NEVER, Backoff
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from sliceworks.kube.client import Client
-    from sliceworks.kube.options import ListOptions
+    from sliceworks.kube.requests import ListOptions
     from sliceworks.kube.resources import Object, Resource
 
 log = logging.getLogger(__name__)
 
-_WATCH_SECONDS = 300  # at least; up to twice that, so that many watches do not end together
-_GRACE = 30.0
-_STEADY = 5.0  # a watch that held for so many seconds has recovered
-_FROM_CACHE = "0"
-_CURRENT = ""
+_MIN_WATCH_SECONDS = 300  # up to twice that, so that many watches do not end together
+_GRACE_SECONDS = 30.0
+_RECOVERY_SECONDS = 5.0  # a watch of this duration resets the backoff
+_ANY_VERSION = "0"
+_LATEST_VERSION = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which objects of which collection. An empty namespace means all of them."""
+    """A resource with namespace and selectors; an empty namespace selects all namespaces."""
 
     resource: Resource
     namespace: str = ""
@@ -43,114 +43,115 @@ class Selection:
 
 
 class Sink(Protocol):
-    """Who is told what the reflector sees."""
+    """Receives the state that the reflector reads."""
 
     def replaced(self, items: Sequence[Object]) -> None:
-        """The collection is exactly this."""
+        """The collection consists of exactly these objects."""
         ...
 
     def changed(self, kind: str, obj: Object) -> None:
-        """One object is ADDED, MODIFIED or DELETED."""
+        """One object was ADDED, MODIFIED or DELETED."""
         ...
 
 
 class Reflector:
-    """Runs until it is cancelled. `error` says what last went wrong, until something goes right."""
+    """Runs until it is cancelled. `error` is the last failure; it is cleared by the next success."""
 
     def __init__(self, client: Client, selection: Selection, sink: Sink, *, backoff: Backoff | None = None) -> None:
         self.error: SliceworksError | None = None
         self.resource_version = ""
-        # The reflector has a back-off of its own, and says what goes wrong meanwhile.
+        # No retries in the client: the reflector has its own backoff and reports errors meanwhile.
         self._client = client.using(retry=NEVER)
         self._selection = selection
         self._sink = sink
         self._backoff = backoff or Backoff()
         self._failures = 0
-        self._unlisted = True
-        # A list from the server's cache is cheap, and never older than what was seen already; a current one is the last resort.
-        self._list_at = _FROM_CACHE
+        self._needs_list = True
+        # A list from kube-apiserver's watch cache is cheap. It is never older than the last seen version; a consistent read is the
+        # fallback.
+        self._list_version = _ANY_VERSION
 
     async def run(self) -> None:
-        """List, watch, and begin again, until cancelled."""
+        """List and watch in a loop, until cancelled."""
         while True:
-            began = clock.loop_time()
+            start = clock.loop_time()
             try:
-                await self._follow()
+                await self._list_and_watch()
                 self.error = None
             except SliceworksError as error:
-                self._lost(error)
+                self._handle_error(error)
             except Exception as error:
-                log.exception("%s: listing anew", self._selection)
-                self._lost(SliceworksError(f"{type(error).__name__}: {error}"))
-            await self._pause(clock.loop_time() - began)
+                log.exception("%s: unexpected error; listing again", self._selection)
+                self._handle_error(SliceworksError(f"{type(error).__name__}: {error}"))
+            await self._back_off(clock.loop_time() - start)
 
-    async def _follow(self) -> None:
-        if self._unlisted:
+    async def _list_and_watch(self) -> None:
+        if self._needs_list:
             await self._list()
         await self._watch()
 
     async def _list(self) -> None:
-        where = self._selection
-        found = await self._client.list(
-            where.resource, where.namespace or None, **self._options({"resource_version": self._list_at})
+        selection = self._selection
+        result = await self._client.list(
+            selection.resource, selection.namespace or None, **self._options({"resource_version": self._list_version})
         )
         self.error = None
-        self.resource_version = found.resource_version
-        self._sink.replaced(found.items)
-        self._unlisted = False
+        self.resource_version = result.resource_version
+        self._sink.replaced(result.items)
+        self._needs_list = False
 
     async def _watch(self) -> None:
-        where, changed = self._selection, self._sink.changed
-        seconds = int(_WATCH_SECONDS * (1 + clock.randomness().random()))
+        selection, changed = self._selection, self._sink.changed
+        seconds = int(_MIN_WATCH_SECONDS * (1 + clock.rng().random()))
         options = self._options(
             {"resource_version": self.resource_version, "timeout_seconds": seconds, "allow_watch_bookmarks": True}
         )
-        watch = self._client.watch_batches(where.resource, where.namespace or None, **options)
-        # A peer that vanished without a word never ends the watch: it has had its time by then.
-        async with _no_longer_than(seconds + _GRACE), aclosing(watch) as arriving:
-            async for batch in arriving:
+        watch = self._client.watch_batches(selection.resource, selection.namespace or None, **options)
+        # A server that disappeared without closing the connection never ends the watch.
+        async with _watch_timeout(seconds + _GRACE_SECONDS), aclosing(watch) as batches:
+            async for batch in batches:
                 self.error = None
                 for kind, obj in batch:
                     if kind != "BOOKMARK":
                         changed(kind, obj)
                     self.resource_version = obj["metadata"]["resourceVersion"]
 
-    def _lost(self, error: SliceworksError) -> None:
-        if self._unlisted:
-            # Neither the cache's version nor the one seen last is to be had: ask for whatever is current.
-            if isinstance(error, Expired | Gone) or _is_from_the_future(error):
-                self._list_at = _CURRENT
+    def _handle_error(self, error: SliceworksError) -> None:
+        if self._needs_list:
+            # The server has neither its cached version nor the last seen one: request the latest.
+            if isinstance(error, Expired | Gone) or _is_version_too_large(error):
+                self._list_version = _LATEST_VERSION
         elif not isinstance(error, Unreachable | TooManyRequests | InternalError):
-            self._unlisted = True
-            self._list_at = self.resource_version
+            self._needs_list = True
+            self._list_version = self.resource_version
         if self.error is None or str(self.error) != str(error):
             log.log(logging.INFO if isinstance(error, Expired | Gone) else logging.WARNING, "%s: %s", self._selection, error)
         self.error = error
 
-    async def _pause(self, held: float) -> None:
-        if held >= _STEADY:
+    async def _back_off(self, duration: float) -> None:
+        if duration >= _RECOVERY_SECONDS:
             self._failures = 0
-        if self.error is None and held >= 1.0:
+        if self.error is None and duration >= 1.0:
             return
         self._failures += 1
-        # The first time a version is too old there is nothing to wait for: the list is there to be had.
+        # After the first expired version, list again at once.
         if self._failures == 1 and isinstance(self.error, Expired | Gone):
             return
         await clock.sleep(self._backoff.delay(self._failures))
 
-    def _options(self, more: ListOptions) -> ListOptions:
-        return {"labels": self._selection.labels, "fields": self._selection.fields, **more}
+    def _options(self, options: ListOptions) -> ListOptions:
+        return {"labels": self._selection.labels, "fields": self._selection.fields, **options}
 
 
 @asynccontextmanager
-async def _no_longer_than(seconds: float) -> AsyncIterator[None]:
+async def _watch_timeout(seconds: float) -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise Unreachable("the watch did not end when its time was over") from error
+        raise Unreachable("watch did not end after its timeout") from error
 
 
-def _is_from_the_future(error: SliceworksError) -> bool:
+def _is_version_too_large(error: SliceworksError) -> bool:
     causes = (error.details or {}).get("causes") if isinstance(error, ServerTimeout) else None
     return any(cause.get("reason") == "ResourceVersionTooLarge" for cause in causes or ())

@@ -1,10 +1,11 @@
-"""What a cluster serves: a kind in a version of a group, and the paths it lives at."""
+"""Group, version, kind and resource paths; built-in resources that need no discovery."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from sliceworks.base.errors import BadRequest, UsageError
@@ -13,12 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Object: TypeAlias = dict[str, Any]
-
 _PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9._~:-]+\Z")
 
 
 class GVK(NamedTuple):
-    """Group, version and kind: what `apiVersion` and `kind` of an object say."""
+    """Group, version and kind of an object."""
 
     group: str
     version: str
@@ -33,7 +33,7 @@ class GVK(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Which object of a kind: `namespace` is empty for what belongs to the whole cluster."""
+    """Namespace and name of an object; the namespace is empty for cluster-scoped objects."""
 
     namespace: str
     name: str
@@ -44,7 +44,8 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One served kind. `subresources`, `verbs`, `short_names` and `categories` are empty where nobody asked the cluster."""
+    """One served resource. `subresources`, `verbs`, `short_names` and `categories` may be empty for resources not from
+    discovery."""
 
     group: str
     version: str
@@ -67,16 +68,16 @@ class Resource:
 
     @property
     def qualified(self) -> str:
-        """The plural name with its group, as kubectl and error messages write it: `deployments.apps`."""
+        """The plural name with its group: `deployments.apps`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The percent-encoded path of the collection, of one object, or of a part of one."""
+        """The percent-encoded path of the collection, of an object, or of a subresource."""
         path = f"/apis/{self.group}/{self.version}/" if self.group else f"/api/{self.version}/"
         if namespace and self.namespaced:
             path += f"namespaces/{_segment(namespace)}/"
         elif name is not None and self.namespaced:
-            raise UsageError(f"{self.kind} {name} needs a namespace")
+            raise UsageError(f"{self.kind} {name}: namespace is required")
         path += self.plural
         if name is not None:
             path += "/" + _segment(name)
@@ -96,12 +97,12 @@ def parse_api_version(api_version: str) -> tuple[str, str]:
 
 
 def gvk_of(obj: Mapping[str, Any]) -> GVK:
-    """Group, version and kind that an object says it is of."""
+    """Group, version and kind of an object."""
     api_version, kind = obj.get("apiVersion"), obj.get("kind")
     if not isinstance(api_version, str) or not api_version:
-        raise UsageError(f"{_described(obj)} has no apiVersion")
+        raise UsageError(f"{_describe(obj)}: apiVersion is required")
     if not isinstance(kind, str) or not kind:
-        raise UsageError(f"{_described(obj)} has no kind")
+        raise UsageError(f"{_describe(obj)}: kind is required")
     return GVK(*parse_api_version(api_version), kind)
 
 
@@ -112,7 +113,7 @@ def key_of(obj: Mapping[str, Any]) -> Key:
 
 
 def owner_reference(owner: Mapping[str, Any], *, controller: bool = True, block: bool = True) -> Object:
-    """The entry in `ownerReferences` that makes an object belong to this one."""
+    """An `ownerReferences` entry for this owner."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -124,20 +125,88 @@ def owner_reference(owner: Mapping[str, Any], *, controller: bool = True, block:
 
 
 def controller_of(obj: Mapping[str, Any]) -> Object | None:
-    """The owner reference of the one controller of an object."""
+    """The owner reference to the controller of an object."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
-            found: Object = reference
-            return found
+            controller: Object = reference
+            return controller
     return None
 
 
-def _segment(text: str) -> str:
-    if not text or text in (".", ".."):
-        raise UsageError(f"{text!r} cannot be a part of a path")
-    return text if _PLAIN_SEGMENT.match(text) else quote(text, safe=":~")
+def _segment(name: str) -> str:
+    if not name or name in (".", ".."):
+        raise UsageError(f"{name!r} is not a valid path segment")
+    return name if _PLAIN_SEGMENT.match(name) else quote(name, safe=":~")
 
 
-def _described(obj: Mapping[str, Any]) -> str:
+def _describe(obj: Mapping[str, Any]) -> str:
     name = (obj.get("metadata") or {}).get("name")
     return " ".join(str(part) for part in (obj.get("kind") or "object", name) if part)
+
+
+_STATUS = ("status",)
+_SCALED = ("status", "scale")
+
+
+def _core(kind: str, plural: str, *, namespaced: bool = True, subresources: tuple[str, ...] = ()) -> Resource:
+    return Resource("", "v1", kind, plural, namespaced, subresources)
+
+
+def _v1(group: str, kind: str, plural: str, *, namespaced: bool = True, subresources: tuple[str, ...] = ()) -> Resource:
+    return Resource(group, "v1", kind, plural, namespaced, subresources)
+
+
+CONFIG_MAP: Final = _core("ConfigMap", "configmaps")
+CORE_EVENT: Final = _core("Event", "events")
+ENDPOINTS: Final = _core("Endpoints", "endpoints")
+LIMIT_RANGE: Final = _core("LimitRange", "limitranges")
+NAMESPACE: Final = _core("Namespace", "namespaces", namespaced=False, subresources=("finalize", "status"))
+NODE: Final = _core("Node", "nodes", namespaced=False, subresources=_STATUS)
+PERSISTENT_VOLUME: Final = _core("PersistentVolume", "persistentvolumes", namespaced=False, subresources=_STATUS)
+PERSISTENT_VOLUME_CLAIM: Final = _core("PersistentVolumeClaim", "persistentvolumeclaims", subresources=_STATUS)
+POD: Final = _core("Pod", "pods", subresources=("binding", "eviction", "log", "status"))
+POD_TEMPLATE: Final = _core("PodTemplate", "podtemplates")
+RESOURCE_QUOTA: Final = _core("ResourceQuota", "resourcequotas", subresources=_STATUS)
+SECRET: Final = _core("Secret", "secrets")
+SERVICE: Final = _core("Service", "services", subresources=_STATUS)
+SERVICE_ACCOUNT: Final = _core("ServiceAccount", "serviceaccounts", subresources=("token",))
+CONTROLLER_REVISION: Final = _v1("apps", "ControllerRevision", "controllerrevisions")
+DAEMON_SET: Final = _v1("apps", "DaemonSet", "daemonsets", subresources=_STATUS)
+DEPLOYMENT: Final = _v1("apps", "Deployment", "deployments", subresources=_SCALED)
+REPLICA_SET: Final = _v1("apps", "ReplicaSet", "replicasets", subresources=_SCALED)
+STATEFUL_SET: Final = _v1("apps", "StatefulSet", "statefulsets", subresources=_SCALED)
+CRON_JOB: Final = _v1("batch", "CronJob", "cronjobs", subresources=_STATUS)
+JOB: Final = _v1("batch", "Job", "jobs", subresources=_STATUS)
+HORIZONTAL_POD_AUTOSCALER: Final = Resource(
+    "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", subresources=_STATUS
+)
+POD_DISRUPTION_BUDGET: Final = _v1("policy", "PodDisruptionBudget", "poddisruptionbudgets", subresources=_STATUS)
+_RBAC = "rbac.authorization.k8s.io"
+CLUSTER_ROLE: Final = _v1(_RBAC, "ClusterRole", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDING: Final = _v1(_RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+ROLE: Final = _v1(_RBAC, "Role", "roles")
+ROLE_BINDING: Final = _v1(_RBAC, "RoleBinding", "rolebindings")
+_AUTHORIZATION = "authorization.k8s.io"
+SELF_SUBJECT_ACCESS_REVIEW: Final = _v1(_AUTHORIZATION, "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False)
+SUBJECT_ACCESS_REVIEW: Final = _v1(_AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
+TOKEN_REVIEW: Final = _v1("authentication.k8s.io", "TokenReview", "tokenreviews", namespaced=False)
+CUSTOM_RESOURCE_DEFINITION: Final = _v1(
+    "apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False, subresources=_STATUS
+)
+ENDPOINT_SLICE: Final = _v1("discovery.k8s.io", "EndpointSlice", "endpointslices")
+EVENT: Final = _v1("events.k8s.io", "Event", "events")
+INGRESS: Final = _v1("networking.k8s.io", "Ingress", "ingresses", subresources=_STATUS)
+LEASE: Final = _v1("coordination.k8s.io", "Lease", "leases")
+NETWORK_POLICY: Final = _v1("networking.k8s.io", "NetworkPolicy", "networkpolicies")
+PRIORITY_CLASS: Final = _v1("scheduling.k8s.io", "PriorityClass", "priorityclasses", namespaced=False)
+STORAGE_CLASS: Final = _v1("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
+
+
+@cache
+def _by_gvk() -> dict[GVK, Resource]:
+    return {value.gvk: value for value in globals().values() if isinstance(value, Resource)}
+
+
+def find_builtin(gvk: GVK) -> Resource | None:
+    """The resource of a built-in kind; None for other kinds, which need discovery."""
+    return _by_gvk().get(gvk)

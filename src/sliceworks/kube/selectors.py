@@ -1,30 +1,17 @@
-"""Label and field selectors: parsed once, matched often.
-
-The words of a refusal are those of kube-apiserver, because the twin's server answers with them. Nothing here does any I/O.
-"""
+"""Label selectors: parsed as kube-apiserver parses them, matched against labels."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
+from sliceworks.base import names
 from sliceworks.base.errors import BadRequest
-from sliceworks.kube.field_selectors import FieldSelector, parse_fields
+from sliceworks.schemas.field_errors import FieldError, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-__all__ = [
-    "EVERYTHING",
-    "NOTHING",
-    "FieldSelector",
-    "LabelSelector",
-    "Requirement",
-    "from_label_selector",
-    "from_labels",
-    "parse_fields",
-    "parse_labels",
-]
 
 _EXPRESSION_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _INFIX = {"in": " in ", "notin": " notin ", "gt": ">", "lt": "<"}
@@ -33,53 +20,53 @@ _NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on one label. `operator` is one of `=`, `==`, `!=`, `in`, `notin`, `exists`, `!`, `gt`, `lt`."""
+    """A requirement on one label. `operator` is one of `=`, `==`, `!=`, `in`, `notin`, `exists`, `!`, `gt`, `lt`."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels meet the condition."""
-        found = labels.get(self.key)
+        """Whether these labels meet the requirement."""
+        value = labels.get(self.key)
         match self.operator:
             case "=" | "==" | "in":
-                return found is not None and found in self.values
+                return value is not None and value in self.values
             case "!=" | "notin":
-                return found is None or found not in self.values
+                return value is None or value not in self.values
             case "exists":
-                return found is not None
+                return value is not None
             case "!":
-                return found is None
+                return value is None
             case "gt":
-                return (number := whole_number(found)) is not None and number > int(self.values[0])
+                return (number := parse_int(value)) is not None and number > int(self.values[0])
             case _:
-                return (number := whole_number(found)) is not None and number < int(self.values[0])
+                return (number := parse_int(value)) is not None and number < int(self.values[0])
 
     def __str__(self) -> str:
         if self.operator == "exists":
             return self.key
         if self.operator == "!":
             return "!" + self.key
-        listed = ",".join(sorted(self.values))
+        values = ",".join(sorted(self.values))
         if self.operator in ("in", "notin"):
-            listed = f"({listed})"
-        return self.key + _INFIX.get(self.operator, self.operator) + listed
+            values = f"({values})"
+        return self.key + _INFIX.get(self.operator, self.operator) + values
 
 
 class LabelSelector:
-    """All of its requirements must hold; one without any matches everything."""
+    """Matches labels that meet all requirements; without requirements it matches everything."""
 
-    __slots__ = ("_equal", "_others", "nothing", "requirements")
+    __slots__ = ("_equal", "_others", "matches_nothing", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement] = (), *, nothing: bool = False) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
-        self.nothing = nothing
+        self.matches_nothing = nothing
         self._equal = tuple((item.key, item.values[0]) for item in self.requirements if _is_exact(item))
         self._others = tuple(item for item in self.requirements if not _is_exact(item))
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
-        """Whether an object with these labels is selected."""
+        """Whether the selector matches these labels."""
         if labels is None:
             labels = _NO_LABELS
         for key, value in self._equal:
@@ -88,28 +75,27 @@ class LabelSelector:
         for requirement in self._others:
             if not requirement.matches(labels):
                 return False
-        return not self.nothing
+        return not self.matches_nothing
 
     @property
-    def everything(self) -> bool:
-        """Whether nothing is left out, so that matching can be skipped."""
-        return not self.requirements and not self.nothing
-
-    def exact(self, key: str) -> str | None:
-        """The one value that a label must have, where there is one: what an index can use."""
-        return next((value for found, value in self._equal if found == key), None)
+    def matches_everything(self) -> bool:
+        """Whether all objects match, so that matching can be skipped."""
+        return not self.requirements and not self.matches_nothing
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))
 
     def __repr__(self) -> str:
-        return "LabelSelector(nothing)" if self.nothing else f"LabelSelector({str(self)!r})"
+        return "LabelSelector(nothing)" if self.matches_nothing else f"LabelSelector({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LabelSelector) and (self.requirements, self.nothing) == (other.requirements, other.nothing)
+        return isinstance(other, LabelSelector) and (self.requirements, self.matches_nothing) == (
+            other.requirements,
+            other.matches_nothing,
+        )
 
     def __hash__(self) -> int:
-        return hash((self.requirements, self.nothing))
+        return hash((self.requirements, self.matches_nothing))
 
 
 EVERYTHING = LabelSelector()
@@ -117,36 +103,32 @@ NOTHING = LabelSelector(nothing=True)
 
 
 def parse_labels(text: str) -> LabelSelector:
-    """The selector that `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1` writes."""
+    """Parse a selector such as `a=b,c!=d,e in (x,y),f notin (z),g,!h,i>1`."""
     if not text:
         return EVERYTHING
-    from sliceworks.kube.label_grammar import parse
-
-    return LabelSelector(parse(text))
+    return LabelSelector(parse_requirements(text))
 
 
 def from_label_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """The selector that a `metav1.LabelSelector` writes: none selects nothing, an empty one selects everything."""
+    """The selector of a `metav1.LabelSelector`: None matches nothing, an empty one matches everything."""
     if selector is None:
         return NOTHING
-    from sliceworks.kube.label_grammar import requirement
-
-    found = [requirement(key, "=", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
+    requirements = [new_requirement(key, "=", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
         operator = _EXPRESSION_OPERATORS.get(expression.get("operator", ""))
         if operator is None:
             raise BadRequest(f'"{expression.get("operator", "")}" is not a valid label selector operator')
-        found.append(requirement(expression.get("key", ""), operator, tuple(expression.get("values") or ())))
-    return LabelSelector(found) if found else EVERYTHING
+        requirements.append(new_requirement(expression.get("key", ""), operator, tuple(expression.get("values") or ())))
+    return LabelSelector(requirements) if requirements else EVERYTHING
 
 
 def from_labels(labels: Mapping[str, str]) -> LabelSelector:
-    """The selector for objects that carry all of these labels, taken as they are."""
+    """A selector that requires all of these labels; they are not validated."""
     return LabelSelector(Requirement(key, "=", (value,)) for key, value in labels.items())
 
 
-def whole_number(text: str | None) -> int | None:
-    """A label's value as Go's ParseInt reads it."""
+def parse_int(text: str | None) -> int | None:
+    """A label value as Go's strconv.ParseInt parses it; None if it is not an int64."""
     if text is None:
         return None
     digits = text[1:] if text[:1] in ("+", "-") else text
@@ -158,3 +140,133 @@ def whole_number(text: str | None) -> int | None:
 
 def _is_exact(requirement: Requirement) -> bool:
     return requirement.operator in ("=", "==", "in") and len(requirement.values) == 1
+
+
+_TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n]+))")
+_SYMBOLS = frozenset(("==", "!=", "=", "!", "(", ")", ",", "<", ">"))
+_OPERATORS = {"in": "in", "notin": "notin", "=": "=", "==": "==", "!=": "!=", ">": "gt", "<": "lt"}
+_END = ""
+
+
+def parse_requirements(text: str) -> list[Requirement]:
+    """The requirements of a selector string in their order; BadRequest with kube-apiserver's message if it is invalid."""
+    return _Parser(text).requirements()
+
+
+def new_requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    """A validated requirement; BadRequest with kube-apiserver's message if it is invalid."""
+    errors = [invalid("key", key, "; ".join(details))] if (details := names.qualified_name_errors(key)) else []
+    errors += _count_errors(operator, values)
+    for index, value in enumerate(values):
+        if details := names.label_value_errors(value):
+            errors.append(invalid(f"values[{index}][{key}]", value, "; ".join(details)))
+    if errors:
+        messages = list(dict.fromkeys(map(str, errors)))
+        raise BadRequest(messages[0] if len(messages) == 1 else "[" + ", ".join(messages) + "]")
+    return Requirement(key, operator, values)
+
+
+def _count_errors(operator: str, values: tuple[str, ...]) -> list[FieldError]:
+    if operator in ("in", "notin"):
+        return [] if values else [invalid("values", [], "for 'in', 'notin' operators, values set can't be empty")]
+    if operator in ("exists", "!"):
+        return [invalid("values", list(values), "values set must be empty for exists and does not exist")] if values else []
+    if operator in ("gt", "lt"):
+        detail = "for 'Gt', 'Lt' operators, the value must be an integer"
+        return [invalid(f"values[{i}]", value, detail) for i, value in enumerate(values) if parse_int(value) is None]
+    return []
+
+
+class _Parser:
+    """A single pass over the tokens. Keywords such as `in` are identifiers where a value is expected."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[str] = [symbol or word for symbol, word in _TOKEN.findall(text.rstrip(" \t\r\n"))]
+        self._tokens.append(_END)
+        self._position = 0
+
+    def requirements(self) -> list[Requirement]:
+        requirements: list[Requirement] = []
+        while self._peek() != _END:
+            if not self._is_start():
+                _fail(self._peek(), ", expected: !, identifier, or 'end of string'")
+            try:
+                requirements.append(self._requirement())
+            except BadRequest as error:
+                raise BadRequest(f"unable to parse requirement: {error}") from None
+            after = self._take()
+            if after == _END:
+                break
+            if after != ",":
+                _fail(after, ", expected: ',' or 'end of string'")
+            if not self._is_start():
+                _fail(self._peek(), ", expected: identifier after ','")
+        return requirements
+
+    def _requirement(self) -> Requirement:
+        absent = self._peek() == "!"
+        if absent:
+            self._take()
+        key = self._take()
+        if not _is_identifier(key):
+            _fail(key, ", expected: identifier")
+        if details := names.qualified_name_errors(key):
+            raise BadRequest(str(invalid("", key, "; ".join(details))))
+        # A key after "!" stands alone; the caller rejects what follows, as in "!a=b".
+        if absent or self._peek() in (_END, ","):
+            return new_requirement(key, "!" if absent else "exists", ())
+        operator = _OPERATORS.get(self._peek())
+        if operator is None:
+            _fail(self._peek(), ", expected: in, notin, =, ==, !=, gt, lt")
+        self._take()
+        values = self._set() if operator in ("in", "notin") else self._exact()
+        return new_requirement(key, operator, tuple(sorted(values)))
+
+    def _exact(self) -> set[str]:
+        if self._peek() in (_END, ","):
+            return {""}
+        value = self._take()
+        if not _is_identifier(value):
+            _fail(value, ", expected: identifier")
+        return {value}
+
+    def _set(self) -> set[str]:
+        opening = self._take()
+        if opening != "(":
+            _fail(opening, " expected: '('")
+        first = self._peek()
+        if first not in (",", ")") and not _is_identifier(first):
+            _fail(first, ", expected: ',', ')' or identifier")
+        values: set[str] = set()
+        blank = True
+        while (token := self._take()) != ")":
+            if token == ",":
+                if blank:
+                    values.add("")
+                blank = True
+                if self._peek() not in (",", ")") and not _is_identifier(self._peek()):
+                    _fail(self._peek(), ", expected: ',', or identifier")
+                continue
+            values.add(token)
+            blank = False
+            if self._peek() not in (",", ")"):
+                _fail(self._peek(), ", expected: ',' or ')'")
+        return values | {""} if blank else values
+
+    def _is_start(self) -> bool:
+        return self._peek() == "!" or _is_identifier(self._peek())
+
+    def _peek(self) -> str:
+        return self._tokens[self._position]
+
+    def _take(self) -> str:
+        self._position += 1
+        return self._tokens[self._position - 1]
+
+
+def _is_identifier(token: str) -> bool:
+    return token not in _SYMBOLS and token != _END
+
+
+def _fail(token: str, expected: str) -> NoReturn:
+    raise BadRequest(f"found '{token}'{expected}")

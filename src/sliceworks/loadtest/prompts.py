@@ -1,4 +1,4 @@
-"""What is sent: prompts from a file, made up, or from a trace. Which one a request sends depends on its number alone."""
+"""Prompts of a load test: from a file, synthetic, or from a trace."""
 
 from __future__ import annotations
 
@@ -16,57 +16,64 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sliceworks.specs.load_asking import Lengths, Synthetic
-    from sliceworks.specs.load_asking import Prompts as Source
+    from sliceworks.specs.load_test import Lengths, Synthetic
+    from sliceworks.specs.load_test import Prompts as Source
 
-# Short, common English words: the usual tokenizers give each of them, with the space before it, one token.
-_TEXT = (
+# Short common words: most tokenizers encode each, with its leading space, as one token.
+_VOCABULARY = (
     "time water house story light river garden paper table music window letter road hand winter bread stone bird ship cloud field"
 )
-_WORDS = tuple(_TEXT.split())
-NUDGE = "Go on."
-"""What a user says after an answer, so that a conversation has another turn."""
+_WORDS = tuple(_VOCABULARY.split())
+CONTINUE_PROMPT = "Go on."
+"""The user's follow-up message of a multi-turn conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt: a text, or the messages of a chat; and how long the answer may be, where the source says so."""
+    """One prompt: a string or chat messages, and the maximum tokens if the source gives them."""
 
     text: str = ""
     messages: tuple[dict[str, Any], ...] = ()
     max_tokens: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def content(self) -> str:
+        """The text of the prompt, or of all its messages."""
+        if not self.messages:
+            return self.text
+        return "\n".join(message["content"] for message in self.messages if isinstance(message.get("content"), str))
+
     def chat(self) -> list[dict[str, Any]]:
-        """As messages."""
+        """The prompt as chat messages."""
         return list(self.messages) or [{"role": "user", "content": self.text}]
 
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """All prompts, in the order in which they are sent; after the last the first comes again."""
+    """All prompts in order; they repeat from the first after the last."""
 
     all: tuple[Prompt, ...]
-    moments: NDArray[np.float64] | None = None
-    """Of a trace: seconds."""
+    due_times: NDArray[np.float64] | None = None
+    """Arrival times of a trace, in seconds."""
 
     def index(self, number: int) -> int:
         return number % len(self.all)
 
 
-def load(source: Source | None, seed: int, folder: Path, text: bytes | None = None) -> Prompts:
-    """The prompts of a test; `text` is what a file holds that was fetched from elsewhere."""
+def load(source: Source | None, seed: int, folder: Path, downloaded: bytes | None = None) -> Prompts:
+    """The prompts of a test; `text` is the contents of a downloaded file."""
     if source is None:
         return Prompts((Prompt(),))
     if source.texts:
-        return Prompts(tuple(Prompt(each) for each in source.texts))
+        return Prompts(tuple(Prompt(item) for item in source.texts))
     if source.synthetic is not None:
-        return Prompts(tuple(_made_up(source.synthetic, np.random.default_rng([seed, 7]))))
+        return Prompts(tuple(_generate(source.synthetic, np.random.default_rng([seed, 7]))))
     name = source.source
-    found = list(_lines(text if text is not None else _content(folder / name), name))
+    lines = list(_lines(downloaded if downloaded is not None else _content(folder / name), name))
     if source.trace:
-        return _trace(found, name, seed)
-    prompts = [_prompt(each, source.field, place) for place, each in found]
+        return _trace(lines, name, seed)
+    prompts = [_prompt(each, source.field, place) for place, each in lines]
     if source.order == "shuffled":
         prompts = [prompts[index] for index in np.random.default_rng([seed, 11]).permutation(len(prompts))]
     return Prompts(tuple(prompts))
@@ -80,7 +87,7 @@ def _content(file: Path) -> bytes:
 
 
 def _lines(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
-    """Each line with its place; one that is no JSON is an error that names it."""
+    """Each line with its position; raises InvalidDocument for a line that is not JSON."""
     empty = True
     for number, line in enumerate(content.splitlines(), 1):
         if not line.strip():
@@ -92,69 +99,69 @@ def _lines(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
             raise InvalidDocument(f"not a line of JSON: {error}", place=place) from error
         empty = False
     if empty:
-        raise InvalidDocument("there are no prompts in it", place=name)
+        raise InvalidDocument("the file contains no prompts", place=name)
 
 
 def _prompt(data: Any, key: str, place: str) -> Prompt:
     if isinstance(data, str):
         return Prompt(data)
     if not isinstance(data, dict):
-        raise InvalidDocument(f"a prompt is a text or an object, found {type(data).__name__}", place=place)
-    most = data.get("max_tokens")
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 1):
-        raise InvalidDocument(f"max_tokens is a number of tokens, found {most!r}", place=place)
+        raise InvalidDocument(f"a prompt must be a string or an object, got {type(data).__name__}", place=place)
+    max_tokens = data.get("max_tokens")
+    if max_tokens is not None and (isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1):
+        raise InvalidDocument(f"max_tokens must be a positive integer, got {max_tokens!r}", place=place)
     messages = data.get("messages")
-    if isinstance(messages, list) and messages and all(isinstance(each, dict) and "role" in each for each in messages):
-        return Prompt(messages=tuple(messages), max_tokens=most)
+    if isinstance(messages, list) and messages and all(isinstance(message, dict) and "role" in message for message in messages):
+        return Prompt(messages=tuple(messages), max_tokens=max_tokens)
     if not isinstance(data.get(key), str):
         known = ", ".join(sorted(map(str, data))) or "nothing"
         raise InvalidDocument(
-            f"no text in {key!r}, and no messages", place=place, hint=f"prompts.field names the text; here: {known}"
+            f"no string in field {key!r} and no messages", place=place, hint=f"set prompts.field to one of: {known}"
         )
-    return Prompt(data[key], max_tokens=most)
+    return Prompt(data[key], max_tokens=max_tokens)
 
 
-def _trace(found: Sequence[tuple[str, Any]], name: str, seed: int) -> Prompts:
-    random, prompts, moments = np.random.default_rng([seed, 13]), [], []
-    for place, line in found:
-        moment = line.get("timestamp") if isinstance(line, dict) else None
-        if isinstance(moment, bool) or not isinstance(moment, int | float):
+def _trace(lines: Sequence[tuple[str, Any]], name: str, seed: int) -> Prompts:
+    random, prompts, timestamps = np.random.default_rng([seed, 13]), [], []
+    for place, line in lines:
+        timestamp = line.get("timestamp") if isinstance(line, dict) else None
+        if isinstance(timestamp, bool) or not isinstance(timestamp, int | float):
             raise InvalidDocument("no timestamp in milliseconds", place=place)
-        moments.append(moment / 1000)
+        timestamps.append(timestamp / 1000)
         if "prompt" in line or "messages" in line:
             prompts.append(_prompt(line, "prompt", place))
         elif isinstance(line.get("input_length"), int) and line["input_length"] > 0:
             prompts.append(Prompt(_words(line["input_length"], random), max_tokens=line.get("output_length")))
         else:
             raise InvalidDocument("neither a prompt nor an input_length", place=place)
-    times = np.asarray(moments)
+    times = np.asarray(timestamps)
     if (np.diff(times) < 0).any():
-        wrong = int(np.argmax(np.diff(times) < 0)) + 1
-        raise InvalidDocument("the timestamps go back", place=found[wrong][0], hint=f"sort {name} by timestamp")
+        position = int(np.argmax(np.diff(times) < 0)) + 1
+        raise InvalidDocument("the timestamps are not in order", place=lines[position][0], hint=f"sort {name} by timestamp")
     return Prompts(tuple(prompts), times)
 
 
-def _made_up(wanted: Synthetic, random: np.random.Generator) -> Iterator[Prompt]:
-    prefix = wanted.prefix
+def _generate(spec: Synthetic, random: np.random.Generator) -> Iterator[Prompt]:
+    prefix = spec.prefix
     beginnings = [_words(prefix.tokens, random) for _ in range(prefix.groups)] if prefix else [""]
-    sizes = lengths(wanted.input, wanted.count, random)
-    answers = lengths(wanted.output, wanted.count, random) if wanted.output else None
-    for number, size in enumerate(sizes):
+    input_lengths = sample_lengths(spec.input, spec.count, random)
+    output_lengths = sample_lengths(spec.output, spec.count, random) if spec.output else None
+    for number, size in enumerate(input_lengths):
         beginning = beginnings[number % len(beginnings)]
         rest = _words(max(int(size) - (prefix.tokens if prefix else 0), 1), random)
-        yield Prompt(f"{beginning} {rest}".strip(), max_tokens=int(answers[number]) if answers is not None else None)
+        yield Prompt(f"{beginning} {rest}".strip(), max_tokens=int(output_lengths[number]) if output_lengths is not None else None)
 
 
-def lengths(wanted: Lengths, count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """So many lengths, as they are distributed."""
-    if wanted.shape == "uniform":
-        return random.integers(wanted.least, wanted.most, count, endpoint=True)
-    if wanted.shape == "lognormal":
-        spread = np.log1p((wanted.deviation / wanted.mean) ** 2)
-        found = random.lognormal(np.log(wanted.mean) - spread / 2, np.sqrt(spread), count)
+def sample_lengths(spec: Lengths, count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """`count` random lengths."""
+    if spec.distribution == "uniform":
+        return random.integers(spec.min, spec.max, count, endpoint=True)
+    if spec.distribution == "lognormal":
+        spread = np.log1p((spec.stddev / spec.mean) ** 2)
+        lengths = random.lognormal(np.log(spec.mean) - spread / 2, np.sqrt(spread), count)
     else:
-        found = random.normal(wanted.mean, wanted.deviation, count)
-    return np.clip(np.round(found), wanted.least, wanted.most).astype(np.int64)
+        lengths = random.normal(spec.mean, spec.stddev, count)
+    return np.clip(np.round(lengths), spec.min, spec.max).astype(np.int64)
 
 
 def _words(count: int, random: np.random.Generator) -> str:

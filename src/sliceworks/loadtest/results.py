@@ -1,131 +1,131 @@
-"""What a run comes to: its figures as a whole and phase by phase, whether they count, and whether its objectives were kept.
-
-A folder holds one run: `run.json` with all of this, `requests.parquet` and `pieces.parquet` with the raw rows behind it.
-"""
+"""Results of a run (`run.json`): summary, validity and objectives; and SQL over all runs of a folder."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import orjson
 
 from sliceworks.base import files
-from sliceworks.base.errors import InvalidDocument
-from sliceworks.loadtest.statistics import Window, summarise
-from sliceworks.specs.objectives import parse
+from sliceworks.base.errors import InvalidDocument, SliceworksError
+from sliceworks.loadtest.request_table import CHUNKS_FILE, REQUESTS_FILE, quote_sql
+from sliceworks.loadtest.run_statistics import Window, summarize
+from sliceworks.specs.objectives import parse_objective
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sliceworks.loadtest.plans import Plan
-    from sliceworks.loadtest.running import Outcome
-    from sliceworks.loadtest.statistics import Summary
+    from sliceworks.loadtest.load_plan import Plan
+    from sliceworks.loadtest.run_statistics import Summary
+    from sliceworks.loadtest.runner import Outcome
     from sliceworks.specs.objectives import Objective
 
-RUN = "run.json"
-FORMAT = 2
+RUN_FILE = "run.json"
+FORMAT_VERSION = 3
 Data = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An objective, what was found, and whether it was kept. None: nothing was measured."""
+class ObjectiveResult:
+    """An objective, its measured value (None if nothing was measured) and whether it was met."""
 
     text: str
-    found: float | None
-    kept: bool
-    why: str = ""
+    value: float | None
+    met: bool
+    reason: str = ""
 
 
-def judge(summary: Summary, plan: Plan, outcome: Outcome) -> list[str]:
-    """Why the figures do not count; nothing when they do."""
-    found, spec = [], plan.spec
+def find_problems(summary: Summary, plan: Plan, outcome: Outcome) -> list[str]:
+    """Why the run is invalid; empty if it is valid."""
+    problems, spec = [], plan.spec
     if outcome.stopped:
-        found.append(f"ended early: {outcome.stopped}")
+        problems.append(f"ended early: {outcome.stopped}")
     if outcome.lost_workers:
         many, numbers = len(outcome.lost_workers), ", ".join(map(str, outcome.lost_workers))
-        whose = "its" if many == 1 else "their"
-        found.append(f"{many} of {spec.workers.count} senders did not come to {whose} end: number {numbers}")
-    found += outcome.notes
+        problems.append(f"{many} of {spec.workers.count} workers did not finish: number {numbers}")
+    problems += outcome.notes
     delivery = summary.delivery
     if delivery.share < spec.delivery.share:
-        found.append(
-            f"only {delivery.share:.1%} of the {delivery.asked:,} requests that were to be sent were sent; "
-            f"{spec.delivery.share:.0%} would count"
+        problems.append(
+            f"only {delivery.share:.1%} of the {delivery.scheduled:,} scheduled requests were sent; "
+            f"at least {spec.delivery.share:.0%} are required"
         )
     if delivery.delay is not None and delivery.delay.percentiles[99.0] > spec.delivery.delay:
-        found.append(
-            f"requests left {delivery.delay.percentiles[99.0] * 1000:.0f} ms later than they should (p99); "
-            f"up to {spec.delivery.delay * 1000:.0f} ms would count: more workers, or a lower rate"
+        problems.append(
+            f"requests were sent {delivery.delay.percentiles[99.0] * 1000:.0f} ms late (p99), "
+            f"at most {spec.delivery.delay * 1000:.0f} ms are allowed: use more workers or a lower rate"
         )
     if not summary.requests:
-        found.append("no request was measured")
-    return found
+        problems.append("no request was measured")
+    return problems
 
 
-def keeps(objective: Objective, summary: Summary) -> Kept:
-    """Whether an objective was kept. What was not measured was not kept; a request that failed took for ever."""
+def evaluate_objective(objective: Objective, summary: Summary) -> ObjectiveResult:
+    """Whether an objective was met. Unmeasured counts as missed; a failed request has infinite latency."""
     if objective.measure == "errors":
-        return Kept(objective.text, summary.error_rate, summary.requests > 0 and summary.error_rate < max(objective.limit, 1e-12))
-    spread = summary.spreads.get(objective.measure)
-    if spread is None:
-        return Kept(objective.text, None, False)
-    found = summary.of_all.get(objective.text, spread.at(objective.quantile))
-    if found == float("inf"):
-        return Kept(objective.text, None, False, f"{summary.error_rate:.2%} of all requests were never answered well")
-    return Kept(objective.text, found, found < objective.limit)
+        return ObjectiveResult(
+            objective.text, summary.error_rate, summary.requests > 0 and summary.error_rate < max(objective.limit, 1e-12)
+        )
+    latency = summary.latencies.get(objective.measure)
+    if latency is None:
+        return ObjectiveResult(objective.text, None, False)
+    value = summary.with_failures.get(objective.text, latency.at(objective.quantile))
+    if value == float("inf"):
+        return ObjectiveResult(objective.text, None, False, f"{summary.error_rate:.2%} of all requests failed")
+    return ObjectiveResult(objective.text, value, value < objective.limit)
 
 
-def conclude(
+def write_results(
     name: str, plan: Plan, outcome: Outcome, folder: Path, tags: dict[str, str], *, tokens: dict[str, int] | None = None
 ) -> Data:
-    """Work out everything, and write it down."""
+    """Computes the results and writes them."""
     spec, schedule = plan.spec, plan.schedule
-    objectives = tuple(map(parse, spec.slo))
-    moments = schedule.moments / 1e9
+    objectives = tuple(map(parse_objective, spec.slo))
+    due_times = schedule.due_times / 1e9
     counted = [phase for phase in schedule.phases if phase.ends > spec.warm_up]
     steady = len(counted) == 1 and counted[0].steady
-    whole = summarise(folder, Window(spec.warm_up, schedule.lasts, moments, steady), objectives)
+    summary = summarize(folder, Window(spec.warm_up, schedule.duration, due_times, steady), objectives)
     parts = []
     for phase in counted:
-        window = Window(max(phase.begins, spec.warm_up), phase.ends, moments, phase.steady)
-        parts.append({"name": phase.name, **_data(summarise(folder, window, objectives) if len(counted) > 1 else whole)})
-    kept = [keeps(each, whole) for each in objectives]
-    problems = judge(whole, plan, outcome)
-    found = {
-        "format": FORMAT,
+        window = Window(max(phase.begins, spec.warm_up), phase.ends, due_times, phase.steady)
+        parts.append({"name": phase.name, **_data(summarize(folder, window, objectives) if len(counted) > 1 else summary)})
+    objective_results = [evaluate_objective(objective, summary) for objective in objectives]
+    problems = find_problems(summary, plan, outcome)
+    result = {
+        "format": FORMAT_VERSION,
         "name": name,
-        "began": outcome.began,
+        "started": outcome.started,
         "clocks": asdict(outcome.clocks) if outcome.clocks.senders else {},
         "tags": {**spec.tags, **tags},
         "stopped": outcome.stopped,
         "valid": not problems,
         "problems": problems,
-        "objectives": [asdict(each) for each in kept],
-        "kept": all(each.kept for each in kept),
-        "summary": _data(whole),
+        "objectives": [asdict(item) for item in objective_results],
+        "met": all(result.met for result in objective_results),
+        "summary": _data(summary),
         "phases": parts,
         "tokens": tokens or {},
         "spec": spec.model_dump(by_alias=True, exclude_defaults=True),
         "url": plan.url,
     }
-    files.put(folder / RUN, orjson.dumps(found, option=orjson.OPT_INDENT_2))
-    return found
+    files.write_atomic(folder / RUN_FILE, orjson.dumps(result, option=orjson.OPT_INDENT_2))
+    return result
 
 
 def _data(summary: Summary) -> Data:
-    """For JSON: percentiles have names, and rates are worked out."""
-    spreads = {
+    """The summary as JSON, with named percentiles and rates."""
+    latencies = {
         name: {
-            "count": each.count,
-            "mean": each.mean,
-            "min": each.least,
-            "max": each.most,
-            **{f"p{at:g}": value for at, value in each.percentiles.items()},
-            "within": {f"p{at:g}": bounds for at, bounds in each.within.items()},
+            "count": distribution.count,
+            "mean": distribution.mean,
+            "min": distribution.min,
+            "max": distribution.max,
+            **{f"p{at:g}": value for at, value in distribution.percentiles.items()},
+            "confidence": {f"p{at:g}": bounds for at, bounds in distribution.confidence.items()},
         }
-        for name, each in summary.spreads.items()
+        for name, distribution in summary.latencies.items()
     }
     delivery = summary.delivery
     return {
@@ -134,32 +134,85 @@ def _data(summary: Summary) -> Data:
         "succeeded": summary.succeeded,
         "errorRate": summary.error_rate,
         "failures": summary.failures,
-        "requestsPerSecond": summary.per_second(summary.answered),
+        "requestsPerSecond": summary.per_second(summary.completed),
         "goodput": summary.per_second(summary.good),
         "tokensIn": summary.tokens_in,
         "tokensOut": summary.tokens_out,
-        "tokensOutPerSecond": summary.per_second(summary.tokens_meanwhile),
+        "tokensOutPerSecond": summary.per_second(summary.tokens_received),
         "bytesIn": summary.bytes_in,
         "coalesced": summary.coalesced,
         "delivery": {
-            "asked": delivery.asked,
+            "scheduled": delivery.scheduled,
             "sent": delivery.sent,
             "share": delivery.share,
-            "rateAsked": delivery.rate_asked,
-            "rateSent": delivery.rate_sent,
+            "scheduledRate": delivery.scheduled_rate,
+            "sentRate": delivery.sent_rate,
         },
-        "times": spreads,
+        "latencies": latencies,
     }
 
 
 def load(folder: Path) -> Data:
-    """A run that was written down."""
+    """Reads the results of a run."""
     try:
-        found = orjson.loads((folder / RUN).read_bytes())
+        result = orjson.loads((folder / RUN_FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise InvalidDocument(f"there is no run in {folder}", hint="sliceworks load list shows what there is") from error
+        raise InvalidDocument(f"no run found in {folder}", hint="see `sliceworks load list`") from error
     except (OSError, orjson.JSONDecodeError) as error:
-        raise InvalidDocument(f"the run cannot be read: {error}", place=str(folder / RUN)) from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise InvalidDocument("the run was written by another version", place=str(folder / RUN))
-    return found
+        raise InvalidDocument(f"the run cannot be read: {error}", place=str(folder / RUN_FILE)) from error
+    return check_format(result, folder / RUN_FILE)
+
+
+def check_format(document: Any, file: Path) -> Data:
+    """The document; raises InvalidDocument if another version of Sliceworks wrote it."""
+    version = document.get("format") if isinstance(document, dict) else None
+    if version != FORMAT_VERSION:
+        raise InvalidDocument(
+            f"format: expected {FORMAT_VERSION}, got {version}: the run was written by another version",
+            place=str(file),
+            hint="move its folder elsewhere and run the test again",
+        )
+    result: Data = document
+    return result
+
+
+def run_query(folder: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Columns and rows of a query over all runs, read-only and without other file access."""
+    runs = sorted(item.parent.resolve() for item in folder.glob(f"*/{RUN_FILE}"))
+    if not runs:
+        raise SliceworksError(f"no runs found in {folder}", hint="create one with `sliceworks load run -f test.yaml`")
+    for run in runs:
+        load(run)
+    with duckdb.connect() as connection:
+        for table, file in (("requests", REQUESTS_FILE), ("chunks", CHUNKS_FILE)):
+            _load(connection, table, [run_path / file for run_path in runs])
+        _load_runs(connection, [run / RUN_FILE for run in runs])
+        # From here on, the query can read only these files. Rows are read on demand: large runs need not fit into memory.
+        readable = ", ".join(quote_sql(run_path / file) for run_path in runs for file in (REQUESTS_FILE, CHUNKS_FILE))
+        connection.execute(f"SET allowed_paths = [{readable}]")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET lock_configuration = true")
+        try:
+            # Other statements could write to readable files.
+            if any(statement.type is not duckdb.StatementType.SELECT for statement in connection.extract_statements(query)):
+                raise SliceworksError("only queries are allowed", hint="begin with SELECT, FROM, WITH or DESCRIBE")
+            result = connection.execute(query)
+            return [column[0] for column in result.description or ()], result.fetchall()
+        except duckdb.Error as error:
+            raise SliceworksError(f"query failed: {error}") from error
+
+
+def _load(connection: duckdb.DuckDBPyConnection, table: str, files: list[Path]) -> None:
+    parts = (f"SELECT {quote_sql(file.parent.name)} AS run, * FROM read_parquet({quote_sql(file)})" for file in files)
+    connection.execute(f"CREATE VIEW {table} AS {' UNION ALL BY NAME '.join(parts)}")
+
+
+def _load_runs(connection: duckdb.DuckDBPyConnection, files: list[Path]) -> None:
+    connection.execute(
+        "CREATE TABLE runs (run VARCHAR, name VARCHAR, started DOUBLE, valid BOOLEAN, met BOOLEAN, tags JSON, summary JSON)"
+    )
+    for file in files:
+        fields = "name, started, valid, met, to_json(tags), to_json(summary)"
+        connection.execute(
+            f"INSERT INTO runs SELECT {quote_sql(file.parent.name)}, {fields} FROM read_json_auto({quote_sql(file)})"
+        )

@@ -1,122 +1,102 @@
-"""A fault drill: the programs of a rehearsal die at random, in the middle of what they do, and come back knowing nothing.
+"""Fault drill: kills programs of a rehearsal at random, in the middle of their requests, and restarts them without state.
 
-In virtual time work takes no time: any moment of the clock would find everybody at rest. So a death strikes when its victim, from
-some moment on, is about to make its first, second or tenth request.
+Work takes no virtual time, so at any clock time every program is idle. The drill therefore kills a program when it is about to send
+its n-th request after a random time.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
-from sliceworks.twin.controllers.programs import acting
+from sliceworks.platform.controller_host import list_restartables
+from sliceworks.rehearsal.record import Outage
+from sliceworks.twin.controllers.manager import current_component
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
-    from sliceworks.rehearsal.day.record import Death
+    from sliceworks.platform.controller_host import Restartable
     from sliceworks.twin.cluster import Cluster
-    from sliceworks.twin.controllers.programs import Program
 
-EVERY = 300.0
-"""Seconds from one death to the next, unless somebody says otherwise."""
-_DOWN, _PATIENCE, _REQUESTS = 30.0, 600.0, 10
-
-
-@dataclass(frozen=True, slots=True)
-class Mortal:
-    """Something that can be killed and started again. Its tasks act by its name."""
-
-    name: str
-    kill: Callable[[], Awaitable[None]]
-    revive: Callable[[], Awaitable[None]]
-
-
-def mortals(cluster: Cluster) -> list[Mortal]:
-    """The programs of a twin's own: its controllers, its scheduler, JobSet, Kueue, and what plays the nodes."""
-    from sliceworks.twin.cluster import NODES
-
-    def of(program: Program) -> Mortal:
-        async def revive() -> None:
-            cluster.controllers.revive(program)
-
-        return Mortal(program.name, program.kill, revive)
-
-    return [*map(of, cluster.controllers.programs), Mortal(NODES, cluster.kill_nodes, cluster.revive_nodes)]
+DEFAULT_INTERVAL = 300.0
+"""Default mean number of seconds between outages."""
+_MAX_DOWNTIME, _PICK_TIMEOUT, _MAX_REQUESTS = 30.0, 600.0, 10
+_PROPAGATION = 60.0
+"""Seconds until a new service account can be used, in a drill."""
 
 
 class Drill:
-    """Somebody dies every so many seconds; the same seed kills the same ones. `deaths` tells of all that were."""
+    """Kills a program about every `every` seconds, chosen by `seed`; `deaths` lists the outages."""
 
     def __init__(self, every: float, seed: int) -> None:
-        self.deaths: list[Death] = []
+        self.outages: list[Outage] = []
         self._every, self._random = every, Random(f"drill {seed}")
-        self._doomed: frozenset[str] = frozenset()
-        self._left, self._struck = 0, ""
-        self._dying = asyncio.Event()
+        self._targets: frozenset[str] = frozenset()
+        self._requests_left, self._victim = 0, ""
+        self._victim_chosen = asyncio.Event()
 
     async def between(self) -> None:
-        """What every request to the cluster has to pass: who is to die now gets no further."""
-        who = acting.get()
-        if who == self._struck and who:
-            await _never()
-        if who not in self._doomed or _is_held():
+        """Hook before every request to the cluster; blocks the program that is about to be killed."""
+        component = current_component.get()
+        if component and component == self._victim:
+            await _block_forever()
+        if component not in self._targets or _is_held():
             return
-        self._left -= 1
-        if self._left <= 0:
-            self._struck, self._doomed = who, frozenset()
-            self._dying.set()
-            await _never()
+        self._requests_left -= 1
+        if self._requests_left <= 0:
+            self._victim, self._targets = component, frozenset()
+            self._victim_chosen.set()
+            await _block_forever()
 
     @asynccontextmanager
-    async def going_on(self, cluster: Cluster, others: Callable[[], Sequence[Mortal]]) -> AsyncIterator[None]:
-        """Let programs of a twin die, and `others` that run beside it at the time."""
+    async def active(self, cluster: Cluster, others: Callable[[], Sequence[Restartable]]) -> AsyncIterator[None]:
+        """Kill programs of the twin, and `others` that run beside it, while the context is open."""
+        cluster.cloud.services["iam"].configure({"propagationSeconds": _PROPAGATION})
         task = asyncio.create_task(self._run(cluster, others), name="drill")
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+            self._victim, self._targets = "", frozenset()
 
-    async def _run(self, cluster: Cluster, others: Callable[[], Sequence[Mortal]]) -> None:
-        from sliceworks.rehearsal.day.record import Death  # every twin that starts loads this module, and few have a drill
-
+    async def _run(self, cluster: Cluster, others: Callable[[], Sequence[Restartable]]) -> None:
         begin = clock.loop_time()
         while True:
             await clock.sleep(self._every * self._random.uniform(0.5, 1.5))
-            victim, at_work = await self._caught([*mortals(cluster), *others()])
+            victim, was_busy = await self._pick_victim([*list_restartables(cluster), *others()])
             died = clock.loop_time()
             await victim.kill()
-            self._struck = ""
-            # Half of them are back at once, as a container is that is restarted; the others as one that has to be placed anew.
-            await clock.sleep(self._random.choice((0.0, self._random.uniform(1.0, _DOWN))))
-            await victim.revive()
-            self.deaths.append(Death(victim.name, died - begin, clock.loop_time() - died, at_work))
+            self._victim = ""
+            # Half restart at once, like a container; the others after a delay, like a rescheduled pod.
+            await clock.sleep(self._random.choice((0.0, self._random.uniform(1.0, _MAX_DOWNTIME))))
+            await victim.restart()
+            self.outages.append(Outage(victim.name, died - begin, clock.loop_time() - died, was_busy))
 
-    async def _caught(self, among: list[Mortal]) -> tuple[Mortal, bool]:
-        """Who is about to make some request: now one who was chosen, now whoever is at work. Somebody at rest, if nobody is."""
-        chosen = self._random.choice(among)
-        self._dying.clear()
-        doomed = self._random.choice(([chosen], among))
-        self._left, self._doomed = self._random.randrange(1, _REQUESTS), frozenset(each.name for each in doomed)
+    async def _pick_victim(self, programs: list[Restartable]) -> tuple[Restartable, bool]:
+        """The program to kill, and whether it was about to send a request; an idle program if none sends one in time."""
+        chosen = self._random.choice(programs)
+        self._victim_chosen.clear()
+        targets = self._random.choice(([chosen], programs))
+        self._requests_left, self._targets = self._random.randrange(1, _MAX_REQUESTS), frozenset(item.name for item in targets)
         try:
-            async with asyncio.timeout(max(self._every, _PATIENCE)):
-                await self._dying.wait()
+            async with asyncio.timeout(max(self._every, _PICK_TIMEOUT)):
+                await self._victim_chosen.wait()
         except TimeoutError:
-            self._doomed = frozenset()
+            self._targets = frozenset()
             return chosen, False
-        return next(each for each in among if each.name == self._struck), True
+        return next(program for program in programs if program.name == self._victim), True
 
 
-async def _never() -> None:
+async def _block_forever() -> None:
     await asyncio.get_running_loop().create_future()
 
 
 def _is_held() -> bool:
-    """Whether something real is under way: what happens then has no order, and nobody dies of it."""
+    """Whether real programs run: their requests have no deterministic order, so the drill pauses."""
     loop = asyncio.get_running_loop()
     return isinstance(loop, clock.VirtualLoop) and loop.is_held

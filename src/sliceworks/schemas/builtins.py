@@ -1,4 +1,4 @@
-"""The kinds Kubernetes 1.35 is born with: what discovery says of them, and their schemas, read from data when first asked for."""
+"""The built-in kinds of Kubernetes 1.35: discovery data and schemas, loaded on first use."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import orjson
 from sliceworks.schemas.model import Schema, build
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+
+    from sliceworks.schemas.model import Check, Defaulter
 
 DATA = Path(__file__).parent / "data" / "kubernetes-1.35"
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
-_DEFINITION = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceDefinition"
-# Where the components of a group live, when it is not `io.k8s.api.<first label of the group>`.
+# Component prefixes of groups, where they are not `io.k8s.api.<first label of the group>`.
 _PACKAGES = {
     "": "io.k8s.api.core",
     "rbac.authorization.k8s.io": "io.k8s.api.rbac",
@@ -28,7 +29,7 @@ _PACKAGES = {
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """Something below an object: its kind may be another than the object's."""
+    """A subresource; its kind can differ from the kind of the object."""
 
     name: str
     group: str
@@ -56,14 +57,14 @@ class BuiltinResource:
 
 @dataclass(frozen=True, slots=True)
 class BuiltinGroup:
-    """A group with its versions, the preferred one first."""
+    """A group and its versions, the preferred version first."""
 
     name: str
     versions: tuple[str, ...]
 
 
-class Builtins:
-    """The built-in kinds. One instance serves the process: see `catalogue`."""
+class Scheme:
+    """The built-in kinds. `builtin_scheme` returns the instance of the process."""
 
     def __init__(self) -> None:
         documents = orjson.loads((DATA / "discovery.json").read_bytes())
@@ -71,21 +72,23 @@ class Builtins:
         self.resources = list(_resources(documents))
         self._packages: dict[str, dict[str, Any]] = {}
         self._components: dict[str, Schema] = {}
+        self._defaulters: dict[str, Defaulter] = {}
+        self._checks: dict[str, Check] = {}
 
     def component(self, name: str) -> Schema:
-        """The schema of a component, such as `io.k8s.api.core.v1.Container`. KeyError when there is none."""
-        found = self._components.get(name)
-        if found is None:
-            found = self._components[name] = build(self.node(name), self.component, name)
-            self._attach_rules(found)
-        return found
+        """The schema of a component, such as `io.k8s.api.core.v1.Container`. Raises KeyError if it does not exist."""
+        result = self._components.get(name)
+        if result is None:
+            result = self._components[name] = build(self.node(name), self.component, name)
+            self._attach_rules(result)
+        return result
 
     def schema(self, group: str, version: str, kind: str) -> Schema:
-        """The schema of a kind. KeyError when it is not built in."""
+        """The schema of a kind. Raises KeyError if it is not built in."""
         return self.component(component_name(group, version, kind))
 
     def node(self, name: str) -> dict[str, Any]:
-        """A component as it stands in the data: OpenAPI with short references and `go` notes."""
+        """The raw node of a component: OpenAPI with shortened references and `go` annotations."""
         package = name.rpartition(".")[0]
         found = self._packages.get(package)
         if found is None:
@@ -97,57 +100,46 @@ class Builtins:
         return node
 
     def nodes(self) -> dict[str, dict[str, Any]]:
-        """All components as they stand in the data."""
+        """The raw nodes of all components."""
         return {name: node for path in DATA.glob("io.k8s.*.json") for name, node in orjson.loads(path.read_bytes()).items()}
 
     def storage_version(self, group: str) -> str:
-        """The version objects of a group are stored in: the preferred one."""
+        """The version in which objects of a group are stored: the preferred one."""
         return next(item.versions[0] for item in self.groups if item.name == group)
 
-    def _attach_rules(self, schema: Schema) -> None:
-        defaulter, check = _defaulters().get(schema.name), _checks().get(schema.name)
-        if defaulter:
-            schema.defaulters.append(defaulter)
-        if check:
-            schema.checks.append(check)
-        if schema.name == _DEFINITION:
-            from sliceworks.schemas.crds import set_defaults
+    def register(self, defaulters: Mapping[str, Defaulter], checks: Mapping[str, Check]) -> None:
+        """Register defaulters and checks by component name; the API server calls it once, on startup."""
+        self._defaulters.update(defaulters)
+        self._checks.update(checks)
+        for schema in self._components.values():
+            self._attach_rules(schema)
 
-            schema.defaulters.append(set_defaults)
+    def _attach_rules(self, schema: Schema) -> None:
+        defaulter, check = self._defaulters.get(schema.name), self._checks.get(schema.name)
+        if defaulter and defaulter not in schema.defaulters:
+            schema.defaulters.append(defaulter)
+        if check and check not in schema.checks:
+            schema.checks.append(check)
 
 
 @cache
-def catalogue() -> Builtins:
-    """The built-in kinds, read once for the process."""
-    return Builtins()
+def builtin_scheme() -> Scheme:
+    """The built-in kinds, loaded once per process."""
+    return Scheme()
 
 
 def is_kind(group: str, version: str, kind: str) -> bool:
     """Whether a kind is built in."""
-    return any((item.group, item.version, item.kind) == (group, version, kind) for item in catalogue().resources)
+    return any((item.group, item.version, item.kind) == (group, version, kind) for item in builtin_scheme().resources)
 
 
 def component_name(group: str, version: str, kind: str) -> str:
     """The component that describes a built-in kind: `io.k8s.api.batch.v1.Job`."""
     if kind in ("DeleteOptions", "WatchEvent") or (not group and kind in ("Status", "APIResourceList")):
-        # Every group has these, and all mean the same.
+        # Every group declares these kinds; they share one component.
         return f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"
     package = _PACKAGES.get(group) or "io.k8s.api." + group.partition(".")[0]
     return f"{package}.{version}.{kind}"
-
-
-@cache
-def _defaulters() -> dict[str, Any]:
-    from sliceworks.schemas import rules
-
-    return dict(rules.defaulters())
-
-
-@cache
-def _checks() -> dict[str, Any]:
-    from sliceworks.schemas import rules
-
-    return dict(rules.checks())
 
 
 def _resources(documents: list[dict[str, Any]]) -> Iterator[BuiltinResource]:

@@ -1,7 +1,7 @@
-"""Config Connector's kinds, as version 1.155 has them: their CustomResourceDefinitions, and what its webhooks know beyond those.
+"""Config Connector 1.155: its CustomResourceDefinitions, references and immutable fields.
 
-The data holds names, types and what is required. Marks in it tell what refers to other objects and what may not change; they are
-taken out of the definitions and given by `marks`.
+The data holds field names, types and required fields. Annotations in it mark references and immutable fields; they are
+removed from the definitions and available from `kind_infos`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Object = dict[str, Any]
-Steps = tuple[str, ...]
+FieldPath = tuple[str, ...]
 """Steps into an object; `*` stands for each item of a list."""
 
 VERSION = "v1beta1"
+RELEASE = "1.155.0"
+OPERATOR, OPERATOR_NAMESPACE = "configconnector-operator", "configconnector-operator-system"
 PREFIX = "cnrm.cloud.google.com/"
 GROUPS = ".cnrm.cloud.google.com"
 CORE = "core.cnrm.cloud.google.com"
@@ -42,15 +44,15 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A field that names another object. `kind` is empty where the field says it itself."""
+    """A field that refers to another object. `kind` is empty if the reference itself has a `kind` field."""
 
-    path: Steps
+    path: FieldPath
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
-    """What is known of a kind beyond its definition."""
+class KindInfo:
+    """Properties of a kind that its CustomResourceDefinition does not express."""
 
     kind: str
     group: str
@@ -61,7 +63,7 @@ class Marks:
     iam_target: bool
     iam_conditions: bool
     references: tuple[Reference, ...]
-    immutable: tuple[Steps, ...]
+    immutable: tuple[FieldPath, ...]
 
     @property
     def resource(self) -> str:
@@ -71,23 +73,23 @@ class Marks:
 
 @cache
 def _data() -> dict[str, Object]:
-    found: dict[str, Object] = orjson.loads(_DATA.read_bytes())
-    return found
+    result: dict[str, Object] = orjson.loads(_DATA.read_bytes())
+    return result
 
 
 @cache
-def marks() -> dict[str, Marks]:
-    """What is known of each kind, by its name."""
-    return {kind: _marks(kind, entry) for kind, entry in _data().items()}
+def kind_infos() -> dict[str, KindInfo]:
+    """The properties of every kind, by name."""
+    return {kind: _kind_info(kind, entry) for kind, entry in _data().items()}
 
 
 def definitions() -> list[Object]:
-    """The CustomResourceDefinitions, made anew: they may be changed."""
+    """The CustomResourceDefinitions, as new objects that the caller can modify."""
     return [_definition(kind, entry) for kind, entry in _data().items()]
 
 
-def installation() -> list[Object]:
-    """The CustomResourceDefinitions of what sets Config Connector up: for the cluster, and for a namespace."""
+def operator_definitions() -> list[Object]:
+    """The CustomResourceDefinitions of the operator: ConfigConnector and ConfigConnectorContext."""
     text: Object = {"type": "string"}
     common: Object = {
         "googleServiceAccount": text,
@@ -109,6 +111,33 @@ def installation() -> list[Object]:
     return [
         _core("ConfigConnector", "Cluster", whole, []),
         _core("ConfigConnectorContext", "Namespaced", part, ["googleServiceAccount"]),
+    ]
+
+
+def operator_objects() -> list[Object]:
+    """The objects of the operator's release bundle."""
+    account = {"name": OPERATOR, "namespace": OPERATOR_NAMESPACE}
+    labels = {"cnrm.cloud.google.com/component": OPERATOR}
+    image = f"gcr.io/gke-release/cnrm/operator:{RELEASE}"
+    container = {"name": "manager", "image": image, "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
+    template = {"metadata": {"labels": labels}, "spec": {"serviceAccountName": OPERATOR, "containers": [container]}}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPERATOR_NAMESPACE, "labels": labels}},
+        *operator_definitions(),
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account},
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": f"{OPERATOR}-cluster-admin"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", **account}],
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {**account, "labels": labels},
+            "spec": {"replicas": 1, "serviceName": OPERATOR, "selector": {"matchLabels": labels}, "template": template},
+        },
     ]
 
 
@@ -149,9 +178,9 @@ def _core(kind: str, scope: str, fields: Object, required: list[str]) -> Object:
     }
 
 
-def _marks(kind: str, entry: Object) -> Marks:
+def _kind_info(kind: str, entry: Object) -> KindInfo:
     found = list(_marked(entry["spec"], ("spec",)))
-    return Marks(
+    return KindInfo(
         kind,
         entry["group"],
         entry["plural"],
@@ -164,7 +193,7 @@ def _marks(kind: str, entry: Object) -> Marks:
     )
 
 
-def _marked(node: Object, path: Steps) -> Iterator[tuple[Steps, Object]]:
+def _marked(node: Object, path: FieldPath) -> Iterator[tuple[FieldPath, Object]]:
     if node.get("x-ref") or node.get("x-immutable"):
         yield path, node
     for name, child in (node.get("properties") or {}).items():
@@ -222,24 +251,24 @@ def _root(entry: Object) -> Object:
 
 
 def _plain(node: Object) -> Object:
-    """A node as a definition has it: marks become the keywords that say the same, or go."""
-    found: Object = {key: value for key, value in node.items() if key[:2] != "x-"}
+    """The node without annotations; those with an equivalent schema keyword are converted to it."""
+    result: Object = {key: value for key, value in node.items() if key[:2] != "x-"}
     if "properties" in node:
-        found["properties"] = {name: _plain(child) for name, child in node["properties"].items()}
+        result["properties"] = {name: _plain(child) for name, child in node["properties"].items()}
     for keyword in ("items", "additionalProperties"):
         if isinstance(node.get(keyword), dict):
-            found[keyword] = _plain(node[keyword])
+            result[keyword] = _plain(node[keyword])
     if rules := node.get("x-rules"):
-        found["x-kubernetes-validations"] = [{"rule": rule, "message": "field is immutable"} for rule in rules]
+        result["x-kubernetes-validations"] = [{"rule": rule, "message": "field is immutable"} for rule in rules]
     if node.get("x-ref") and "kind" not in node["properties"]:
-        found["oneOf"] = [
+        result["oneOf"] = [
             {"required": ["name"], "not": {"required": ["external"]}},
             {"required": ["external"], "not": {"anyOf": [{"required": ["name"]}, {"required": ["namespace"]}]}},
         ]
     elif node.get("x-exactlyOne"):
-        found["oneOf"] = [{"required": [name]} for name in node["x-exactlyOne"]]
+        result["oneOf"] = [{"required": [name]} for name in node["x-exactlyOne"]]
     elif node.get("x-sensitive"):
-        found["oneOf"] = [{"required": [name]} for name in ("value", "valueFrom")]
+        result["oneOf"] = [{"required": [name]} for name in ("value", "valueFrom")]
     elif node.get("x-atMostOne"):
-        found["not"] = {"required": list(node["x-atMostOne"])}
-    return found
+        result["not"] = {"required": list(node["x-atMostOne"])}
+    return result

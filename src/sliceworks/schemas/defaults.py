@@ -1,4 +1,4 @@
-"""Fills in what a client left out: static defaults of custom resources, and the defaulting functions of built-in kinds."""
+"""Apply defaults: static defaults of custom resources and defaulting functions of built-in kinds."""
 
 from __future__ import annotations
 
@@ -6,22 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.schemas.model import MISSING
-from sliceworks.schemas.plans import plan
+from sliceworks.schemas.model import MISSING, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
-    from sliceworks.schemas.model import Defaulter, Schema
-    from sliceworks.schemas.plans import Plan
+    from sliceworks.schemas.model import Defaulter, Plan, Schema
 
-    # A field, how to make its default, and whether `null` is a value of its own there.
+    # A field, the factory of its default, and whether the field is nullable.
     Static = tuple[str, Callable[[], Any], bool]
     Work = tuple[list[Defaulter], list[Static]]
 
 
 def set_defaults(schema: Schema, value: Any, settled: Container[str] = ()) -> None:
-    """Completes the value in place, parents before children. Nothing is filled in below the fields that are settled."""
+    """Set defaults in place, parents before children, but not inside the `settled` fields."""
     wanted = plan(schema, "functions", _functions) if schema.name else plan(schema, "defaults", _work)
     if wanted is None:
         return
@@ -44,7 +42,7 @@ def _apply(wanted: Plan[Work], value: Any) -> None:
         return
     if wanted.work is not None:
         _fill(wanted.work, value)
-    # A value has fewer fields than its schema: go through those.
+    # Iterate over the value: it has fewer fields than its schema.
     find = wanted.fields.get
     for field, item in value.items():
         if item.__class__ is dict or item.__class__ is list:
@@ -72,7 +70,7 @@ def _apply_items(wanted: Plan[Work], values: list[Any]) -> None:
 
 
 def _filled(wanted: Plan[Work], item: Any) -> Any:
-    """An element of a list or a map; `null` there becomes the element's default, where it has one."""
+    """The item with its defaults set; `null` is replaced with the default of the item schema, if any."""
     if item is None and not wanted.schema.nullable:
         default = wanted.schema.default
         item = orjson.loads(default) if isinstance(default, bytes) else None
@@ -81,13 +79,13 @@ def _filled(wanted: Plan[Work], item: Any) -> Any:
 
 
 def _functions(schema: Schema) -> Work | None:
-    """The work in a built-in kind: its data carries Go's zero values as defaults, and its real defaults are functions."""
+    """The defaulting functions of a built-in kind. The `default` keywords of its schema are only Go's zero values."""
     return (schema.defaulters, []) if schema.defaulters else None
 
 
 def _work(schema: Schema) -> Work | None:
     statics = [] if schema.name else [_static(field, child) for field, child in schema.properties.items() if _has_default(child)]
-    # A default of its own matters where the value is an element that may be `null`: see _filled.
+    # The node's own default applies to `null` items only: see `_filled`.
     return (schema.defaulters, statics) if schema.defaulters or statics or _has_default(schema) else None
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a field, worded as Kubernetes words it."""
+"""Field errors, worded as Kubernetes' `field.Error`, and the 422 Status that carries them."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _WITHOUT_VALUE = {
 }
 
 
-class Shown(str):
+class Rendered(str):
     """A value already rendered for a message."""
 
     __slots__ = ()
 
 
-OMITTED = Shown("")
+OMITTED = Rendered("")
 """The value of an error that does not show what was found: rules of whole objects and lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One thing wrong with one field. `value` is what was found there."""
+    """An error of one field. `value` is the invalid value."""
 
     reason: str
     path: str
@@ -70,6 +70,12 @@ class FieldError:
         return {"reason": self.reason, "message": self.body, "field": self.path or "<nil>"}
 
 
+class RulesNotChecked(FieldError):
+    """CEL rules were skipped because the value has other errors."""
+
+    __slots__ = ()
+
+
 def required(path: str, detail: str = "") -> FieldError:
     return FieldError("FieldValueRequired", path, None, detail)
 
@@ -83,7 +89,7 @@ def type_invalid(path: str, value: Any, detail: str) -> FieldError:
 
 
 def not_supported(path: str, value: Any, allowed: Sequence[str]) -> FieldError:
-    return FieldError("FieldValueNotSupported", path, value, "supported values: " + ", ".join(_quoted(name) for name in allowed))
+    return FieldError("FieldValueNotSupported", path, value, "supported values: " + ", ".join(quoted(name) for name in allowed))
 
 
 def duplicate(path: str, value: Any) -> FieldError:
@@ -106,19 +112,19 @@ def too_many(path: str, found: int, limit: int) -> FieldError:
     return FieldError("FieldValueTooMany", path, None, f"{found}: must have at most {limit} item{'' if limit == 1 else 's'}")
 
 
-def refusal(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
-    """The 422 that carries these errors: `Pod "x" is invalid: [a, b]`."""
+def new_invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
+    """The 422 error of an invalid object: `Pod "x" is invalid: [a, b]`."""
     found = list(errors)
     texts = list(dict.fromkeys(str(error) for error in found))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
     named = {field: text for field, text in (("name", name), ("group", group), ("kind", kind)) if text}
     return Invalid(
-        f"{qualified} {_quoted(name)} is invalid: {listed}", details={**named, "causes": [error.cause() for error in found]}
+        f"{qualified} {quoted(name)} is invalid: {listed}", details={**named, "causes": [error.cause() for error in found]}
     )
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A string as Go's %q prints it."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{plain}"' if plain.isprintable() else '"' + "".join(map(_escaped, plain)) + '"'
@@ -134,7 +140,7 @@ def _escaped(character: str) -> str:
 
 
 def go_number(value: float) -> str:
-    """A number as Go's %v prints it: large and tiny fractions with an exponent."""
+    """A number as Go's %v prints it: very large and very small numbers with an exponent."""
     if isinstance(value, int):
         return str(value)
     _, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
@@ -146,10 +152,10 @@ def go_number(value: float) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, Shown):
+    if isinstance(value, Rendered):
         return str(value)
     if isinstance(value, str):
-        return _quoted(value)
+        return quoted(value)
     if value is None:
         return "null"
     if isinstance(value, float):

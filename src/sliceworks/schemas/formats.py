@@ -1,4 +1,4 @@
-"""The string formats a custom resource's schema may name, checked as kube-apiserver checks them. Other formats are ignored."""
+"""String formats of CRD schemas, checked as kube-apiserver checks them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 _HEX = "[0-9a-fA-F]"
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _HOST_CHARACTER = r"[a-zA-Z0-9\u00a1-\uffff]"
-_GO_DURATION = re.compile(r"[-+]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)")
-_WORDY_DURATION = re.compile(r"\d+\s*([A-Za-zµ]+)")
+_GO_DURATION = re.compile(r"[-+]?(0|((\d++\.?+\d*+|\.\d++)(ns|us|µs|μs|ms|s|m|h))+)")
+_WORDY_DURATION = re.compile(r"(?<!\d)\d+\s*([A-Za-zµ]+)")
 _DURATION_WORDS = (
     "ns",
     "nano",
@@ -41,12 +41,12 @@ _TIME_OF_DAY = re.compile(r"(\d\d):(\d\d):(\d\d)(.\d+)?(z|[+-]\d\d:\d\d)")
 _ADDRESS = re.compile(r'([^\s@<>()\[\],;:\\"]+|"[^"]+")@(\[[^\]]+\]|[^\s@<>()\[\],;:\\"]+)')
 
 
-def known(name: str | None) -> str | None:
-    """The format's name if it means something, else None: kube-apiserver drops the others."""
+def normalize(name: str | None) -> str | None:
+    """The canonical name of a supported format, or None: kube-apiserver ignores other formats."""
     return name if name is not None and name.replace("-", "") in _CHECKS else None
 
 
-def fits(name: str, text: str) -> bool:
+def is_valid(name: str, text: str) -> bool:
     return _CHECKS[name.replace("-", "")](text)
 
 
@@ -68,8 +68,8 @@ def _date(text: str) -> bool:
 
 def _date_time(text: str) -> bool:
     day, _, rest = text.lower().partition("t")
-    found = _TIME_OF_DAY.fullmatch(rest.partition("t")[0]) if _date(day) else None
-    return found is not None and found[1] <= "23" and found[2] <= "59" and found[3] <= "59"
+    match = _TIME_OF_DAY.fullmatch(rest.partition("t")[0]) if _date(day) else None
+    return match is not None and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
 def _duration(text: str) -> bool:
@@ -83,7 +83,7 @@ def _duration_word(unit: str) -> bool:
 
 
 def _ipv4(text: str) -> bool:
-    """An address with dots in it: leading zeros are allowed, and so is IPv4 written inside IPv6."""
+    """An IPv4 address, also an IPv4-mapped IPv6 address; leading zeros are allowed."""
     return "." in text and (_plain_ipv4(text) or _ipv6(text))
 
 
@@ -110,7 +110,7 @@ def _cidr(text: str) -> bool:
 
 
 def _uri(text: str) -> bool:
-    """What Go takes as the target of a request: absolute, or a path from the root."""
+    """A request URI as Go parses it: absolute, or an absolute path."""
     if not text or re.search(r"[\x00-\x20\x7f]", text) or re.search(r"%(?![0-9A-Fa-f]{2})", text):
         return False
     return text.startswith("/") or re.match(r"[A-Za-z][-+.A-Za-z0-9]*:[^\s]", text) is not None or text == "*"

@@ -1,4 +1,4 @@
-"""How Go reads single values out of JSON: its words when a value does not fit, and the types that read themselves."""
+"""How Go decodes single JSON values: type mismatch messages, quantities, times and bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _UTC_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
 class TypeMismatch(Exception):
-    """A value that does not fit its Go type. `message` is what Go says; `fields` is the path as Go counts it."""
+    """A value that cannot be decoded into its Go type. `message` is Go's; `fields` is the path in Go's notation."""
 
     def __init__(self, found: str, wanted: str, message: str = "") -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class TypeMismatch(Exception):
         self.fields: list[str] = []
 
     def within(self, struct: str, field: str) -> None:
-        """Called once for each struct on the way out; the innermost one is named in the message."""
+        """Record an enclosing struct; call it from the innermost struct, which the message names, outwards."""
         self.struct = self.struct or struct
         self.fields.append(field)
 
@@ -55,7 +55,7 @@ def mismatch(value: Any, wanted: str) -> TypeMismatch:
 
 
 def json_kind(value: Any) -> str:
-    """What Go calls a JSON value."""
+    """Go's name for the type of a JSON value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -65,7 +65,7 @@ def json_kind(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def integer(value: Any, limits: tuple[int, int], wanted: str) -> int:
+def read_integer(value: Any, limits: tuple[int, int], wanted: str) -> int:
     if value.__class__ is int:
         if limits[0] <= value <= limits[1]:
             return int(value)
@@ -74,8 +74,8 @@ def integer(value: Any, limits: tuple[int, int], wanted: str) -> int:
     raise TypeMismatch(f"number {value}", wanted)
 
 
-def int_or_string(value: Any) -> int | str:
-    return value if value.__class__ is str else integer(value, INT32, "int32")
+def read_int_or_string(value: Any) -> int | str:
+    return value if value.__class__ is str else read_integer(value, INT32, "int32")
 
 
 def read_quantity(value: Any) -> str:
@@ -90,9 +90,9 @@ def read_quantity(value: Any) -> str:
 
 
 def read_bytes(value: Any) -> str:
-    """A `[]byte`: base64 in a string, or (as Go also accepts) numbers in a list."""
+    """Decode a `[]byte`: a base64 string or, as Go also accepts, a list of numbers."""
     if value.__class__ is list:
-        return base64.b64encode(bytes(integer(item, (0, 255), "uint8") for item in value)).decode()
+        return base64.b64encode(bytes(read_integer(item, (0, 255), "uint8") for item in value)).decode()
     if value.__class__ is not str:
         raise mismatch(value, "[]uint8")
     text = value.replace("\n", "").replace("\r", "") if "\n" in value or "\r" in value else value
@@ -110,7 +110,7 @@ def _first_bad_byte(text: str) -> int:
 
 
 def read_time(value: Any) -> str | None:
-    """A `metav1.Time`: written back in UTC, in whole seconds. A map may hold one that was never set."""
+    """Decode a `metav1.Time`, normalized to UTC and whole seconds. None stands for an unset time in a map."""
     if value is None:
         return None
     if value.__class__ is not str:
@@ -119,7 +119,7 @@ def read_time(value: Any) -> str | None:
 
 
 def read_micro_time(value: Any) -> str:
-    """A `metav1.MicroTime`: written back in UTC, with six decimals."""
+    """Decode a `metav1.MicroTime`, normalized to UTC with six decimals."""
     if value.__class__ is not str:
         raise mismatch(value, "string")
     return _microseconds(value)
@@ -138,7 +138,7 @@ def _seconds(text: str) -> str:
 
 def _moment(text: str, layout: str) -> datetime:
     _match_layout(text, layout)
-    # Go reads any number of decimals; Python keeps six.
+    # Go parses any number of decimals; Python supports six.
     cut = re.sub(r"(\.\d{6})\d+", r"\1", text)
     try:
         return datetime.fromisoformat(cut).astimezone(UTC)
@@ -147,14 +147,14 @@ def _moment(text: str, layout: str) -> datetime:
 
 
 def _match_layout(text: str, layout: str) -> None:
-    """Walks the layout piece by piece as Go does, so that its message names the piece that failed."""
+    """Match the layout element by element like Go, so that the message names the element that failed."""
     fraction = (".000000", r"\.\d{6}") if layout == MICROSECONDS else ("", r"([.,]\d+)?")
     place = 0
     for piece, pattern in (*_LAYOUT, *_CLOCK, fraction, _ZONE):
-        found = re.compile(pattern, re.ASCII).match(text, place)
-        if found is None:
+        match = re.compile(pattern, re.ASCII).match(text, place)
+        if match is None:
             raise TypeMismatch("", "", f'parsing time "{text}" as "{layout}": cannot parse "{text[place:]}" as "{piece}"')
-        place = found.end()
+        place = match.end()
     if place != len(text):
         raise TypeMismatch("", "", f'parsing time "{text}": extra text: "{text[place:]}"')
 

@@ -1,8 +1,8 @@
-"""The schema of one value, built from an OpenAPI node: what every other part of this room reads."""
+"""The schema of a value, built from an OpenAPI node, and plans: the nodes of a schema that a pass has to visit."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import orjson
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Defaulter = Callable[[Any], None]
     Decoder = Callable[[Any, list[str]], Any]
 
-# `type` is an attribute of a schema, so the type of classes needs a name of its own.
+# Schema has an attribute `type`, which shadows the built-in in annotations.
 Class = type
 REFERENCE: Final = "#/components/schemas/"
 _LISTS = {"allOf": "all_of", "anyOf": "any_of", "oneOf": "one_of"}
@@ -28,7 +28,7 @@ _LAZY = frozenset({"properties", "additional", "items", "all_of", "any_of", "one
 
 
 class _Missing:
-    """The absence of a default: `null` is a default too."""
+    """The absence of a default, as distinct from the default `null`."""
 
     __slots__ = ()
 
@@ -40,9 +40,9 @@ MISSING: Final = _Missing()
 
 
 class Schema:
-    """One node. Children (`properties`, `items`, `additional` and the logical branches) are built when first read.
+    """A schema node. Children (`properties`, `items`, `additional` and the logical branches) are built on first access.
 
-    That is what makes recursive types possible and keeps unused kinds free of cost.
+    Lazy children allow recursive types, and unused kinds cost nothing.
     """
 
     __slots__ = (
@@ -134,7 +134,7 @@ class Schema:
     go: dict[str, str]
     checks: list[Check]
     defaulters: list[Defaulter]
-    # What the other modules compile from this node, each in its own slot, on first use.
+    # Caches of other modules, one slot each, filled on first use.
     decoder: Decoder | None
     planned: dict[str, Any]
 
@@ -161,7 +161,7 @@ class Schema:
         self.rules = node.get("x-kubernetes-validations", [])
 
     def _read_limits(self, node: Node) -> None:
-        # The class of the values that need no further look: a scalar without any limit.
+        # The Python class of an unrestricted scalar: its instances need no further validation.
         self.plain = _SCALARS.get(node.get("type", "")) if node.keys() <= _NO_LIMITS else None
         self.enum = tuple(node["enum"]) if "enum" in node else None
         self.pattern = node.get("pattern")
@@ -181,7 +181,7 @@ class Schema:
         self.patch_merge_key = node.get("x-kubernetes-patch-merge-key")
 
     def __getattr__(self, attribute: str) -> Any:
-        # Called only while the slot is empty, so a built child costs a plain attribute read.
+        # Python calls it only for an empty slot, so access to a built child is a plain attribute read.
         if attribute not in _LAZY:
             raise AttributeError(attribute)
         child = self._child(attribute)
@@ -203,7 +203,7 @@ class Schema:
 
 
 def build(node: Node, resolve: Resolve | None = None, name: str = "") -> Schema:
-    """The schema of an OpenAPI node; `resolve` turns the name of a component into its schema (and should cache)."""
+    """The schema of an OpenAPI node; `resolve` returns the schema of a component by name (and should cache it)."""
     reference = node.get("$ref") or _single_reference(node)
     if reference is None:
         return Schema(node, resolve, name)
@@ -222,7 +222,45 @@ def _single_reference(node: Node) -> str | None:
 
 
 def _derived(target: Schema, own: Node) -> Schema:
-    """The component as one field sees it: a few keywords belong to the field, the rest to the type."""
+    """The component's schema with the keywords that a field sets next to its reference."""
     copy = Schema({**target.node, **own}, target._resolve, target.name)
     copy.checks, copy.defaulters = target.checks, target.defaulters
     return copy
+
+
+Work = TypeVar("Work")
+
+
+class Plan(Generic[Work]):
+    """The work at one schema node, and the plans of its children."""
+
+    __slots__ = ("fields", "items", "schema", "values", "work")
+
+    def __init__(self, schema: Schema, work: Work | None) -> None:
+        self.schema, self.work = schema, work
+        self.fields: dict[str, Plan[Work]] = {}
+        self.items: Plan[Work] | None = None
+        self.values: Plan[Work] | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.work or self.fields or self.items is not None or self.values is not None)
+
+
+def plan(schema: Schema, topic: str, work_of: Callable[[Schema], Work | None]) -> Plan[Work] | None:
+    """The plan of a schema for one topic, or None if it has no work. Cached on the schema."""
+    if topic in schema.planned:
+        result: Plan[Work] | None = schema.planned[topic]
+        return result
+    made = Plan(schema, work_of(schema))
+    # A recursive type sees its own unfinished plan here and counts it as work: some needless visits, none missed.
+    schema.planned[topic] = made
+    for field, child in schema.properties.items():
+        below = plan(child, topic, work_of)
+        if below is not None:
+            made.fields[field] = below
+    if schema.items is not None:
+        made.items = plan(schema.items, topic, work_of)
+    if schema.additional is not None:
+        made.values = plan(schema.additional, topic, work_of)
+    schema.planned[topic] = made or None
+    return made or None

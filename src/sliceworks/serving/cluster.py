@@ -1,4 +1,4 @@
-"""Model services of a cluster, as they are read from it: records, workloads, pods and what was told about them."""
+"""Reads model services from a cluster: records, workloads, pods and warning events."""
 
 from __future__ import annotations
 
@@ -6,113 +6,107 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import progress
-from sliceworks.base.conditions import is_true
+from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import NotFound, SliceworksError
-from sliceworks.base.words import closest
-from sliceworks.kube.well_known import (
-    CONFIG_MAP,
-    CORE_EVENT,
-    DEPLOYMENT,
-    HORIZONTAL_POD_AUTOSCALER,
-    JOB,
-    POD,
-    SERVICE,
-    STATEFUL_SET,
-)
+from sliceworks.base.names import suggest_name
+from sliceworks.kube import pod_diagnosis
+from sliceworks.kube.resources import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, JOB, POD, SERVICE, STATEFUL_SET
 from sliceworks.serving import record as records
-from sliceworks.serving import standing as standings
-from sliceworks.serving import why
-from sliceworks.serving.scaling import scaling
+from sliceworks.serving.objects import GATEWAY_LABEL
+from sliceworks.serving.service_status import autoscaler_status, belongs_to_service, compute_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.kube import Client
+    from sliceworks.kube.pod_diagnosis import Cause
     from sliceworks.serving.record import Record
-    from sliceworks.serving.scaling import Scaling
-    from sliceworks.serving.standing import Standing
-    from sliceworks.serving.why import Cause
+    from sliceworks.serving.service_status import AutoscalerStatus, ServiceStatus
 
 Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A service and what there is of it."""
+class ServiceDetails:
+    """A service with its status, pods, Services and autoscalers, and the causes if it is not ready."""
 
     record: Record
-    standing: Standing
+    status: ServiceStatus
     pods: tuple[Object, ...]
     services: tuple[Object, ...]
     causes: tuple[Cause, ...]
-    scalings: tuple[Scaling, ...] = ()
+    autoscalers: tuple[AutoscalerStatus, ...] = ()
 
 
-async def all_records(client: Client, namespace: str | None) -> list[Record]:
-    """The services of a namespace, or of all. A record that somebody has changed beyond use is told of, and passed over."""
-    found: list[Record] = []
-    for each in (await client.list_all(CONFIG_MAP, namespace, labels=records.SELECTOR)).items:
+async def list_records(client: Client, namespace: str | None) -> list[Record]:
+    """The records of a namespace, or of all. Invalid records are reported and skipped."""
+    result: list[Record] = []
+    for config_map in (await client.list_all(CONFIG_MAP, namespace, labels=records.SELECTOR)).items:
         try:
-            found.append(records.read(each))
+            result.append(records.from_config_map(config_map))
         except SliceworksError as error:
-            metadata = each["metadata"]
-            progress.say(
-                f"configmap/{metadata['name']} in {metadata['namespace']} records no model service any more: {error.message}"
-            )
-    return found
+            metadata = config_map["metadata"]
+            progress.say(f"skipping configmap/{metadata['name']} in {metadata['namespace']}: invalid record: {error.message}")
+    return result
 
 
-async def one_record(client: Client, name: str, namespace: str) -> Record:
-    """One service; an error names the closest."""
+async def get_record(client: Client, name: str, namespace: str) -> Record:
+    """The record of a service; if it does not exist, the error suggests the closest name."""
     try:
-        return records.read(await client.get(CONFIG_MAP, records.record_name(name), namespace))
+        return records.from_config_map(await client.get(CONFIG_MAP, records.record_name(name), namespace))
     except NotFound as error:
-        known = [each.service.metadata.name for each in await all_records(client, namespace)]
-        hint = closest(name, known) or "sliceworks models list -A"
-        raise SliceworksError(f"there is no model service {name!r} in {namespace}", hint=hint) from error
+        names = [record.service.metadata.name for record in await list_records(client, namespace)]
+        hint = suggest_name(name, names) or "sliceworks models list -A"
+        raise SliceworksError(f"model service {name!r} not found in namespace {namespace}", hint=hint) from error
 
 
-def neighbours(name: str, front: str, known: Iterable[Record]) -> list[Record]:
-    """The other services that share a gateway and stay, in the order in which they came."""
-    sharing = (each for each in known if each.service.spec.gateway and each.service.spec.gateway.name == front)
-    found = [each for each in sharing if each.service.metadata.name != name and not each.going]
-    return sorted(found, key=lambda each: (each.created, each.service.metadata.name))
+def gateway_peers(name: str, gateway: str, known: Iterable[Record]) -> list[Record]:
+    """The other services that share a gateway and are not being deleted, oldest first."""
+    sharing = (record for record in known if record.service.spec.gateway and record.service.spec.gateway.name == gateway)
+    peers = [record for record in sharing if record.service.metadata.name != name and not record.is_deleting]
+    return sorted(peers, key=lambda record: (record.created, record.service.metadata.name))
 
 
-async def workloads(client: Client, namespace: str | None) -> list[Object]:
-    """Everything that runs pods."""
+async def list_workloads(client: Client, namespace: str | None) -> list[Object]:
+    """All Deployments, StatefulSets and Jobs."""
     return [item for kind in (DEPLOYMENT, STATEFUL_SET, JOB) for item in (await client.list_all(kind, namespace)).items]
 
 
-async def look(client: Client, record: Record, namespace: str) -> Seen:
-    """How a service stands, and why it is not ready where it is not."""
-    running = await workloads(client, namespace)
-    stands = standings.standing(record, running)
-    pods = [each for each in (await client.list_all(POD, namespace)).items if standings.belongs(record, each)]
-    services = [each for each in (await client.list_all(SERVICE, namespace)).items if standings.belongs(record, each)]
+async def describe(client: Client, record: Record, namespace: str) -> ServiceDetails:
+    """The details of a service, with causes if it is not ready."""
+    workloads = await list_workloads(client, namespace)
+    status = compute_status(record, workloads)
+    pods = [pod for pod in (await client.list_all(POD, namespace)).items if belongs_to_service(record, pod)]
+    services = [service for service in (await client.list_all(SERVICE, namespace)).items if belongs_to_service(record, service)]
     causes: list[Cause] = []
-    if not stands.settled:
-        told = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
-        causes = causes_of(record, pods, running, told)
+    if not status.is_settled:
+        warnings = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
+        causes = find_causes(record, pods, workloads, warnings)
     autoscalers = (await client.list_all(HORIZONTAL_POD_AUTOSCALER, namespace)).items
-    scalings = tuple(scaling(each) for each in autoscalers if standings.belongs(record, each))
-    return Seen(record, stands, tuple(pods), tuple(services), tuple(causes), scalings)
+    statuses = tuple(autoscaler_status(item) for item in autoscalers if belongs_to_service(record, item))
+    return ServiceDetails(record, status, tuple(pods), tuple(services), tuple(causes), statuses)
 
 
-def causes_of(record: Record, pods: list[Object], running: Iterable[Object], told: Iterable[Object]) -> list[Cause]:
-    """Why a service is not ready, from its own pods and from the workloads and events of its namespace."""
-    names = {each.name for each in record.objects} | {each["metadata"]["name"] for each in pods}
-    own = [each for each in told if _is_about(each, names)]
-    jobs = [each for each in running if each["kind"] == "Job" and records.reference(each) in record.objects]
-    return why.explain(pods, jobs, own)
+def find_causes(record: Record, pods: list[Object], workloads: Iterable[Object], warnings: Iterable[Object]) -> list[Cause]:
+    """Why a service is not ready, from its pods and from the workloads and warning events of its namespace."""
+    names = {ref.name for ref in record.objects} | {pod["metadata"]["name"] for pod in pods}
+    events = [event for event in warnings if _is_about(event, names)]
+    jobs = [item for item in workloads if item["kind"] == "Job" and records.reference(item) in record.objects]
+    return pod_diagnosis.explain(pods, jobs, events, not_ready=describe_not_ready)
 
 
 def _is_about(event: Object, names: set[str]) -> bool:
-    """ReplicaSets are called after their Deployments."""
+    """Whether an event is about one of these objects, or about a ReplicaSet of one."""
     name = (event.get("involvedObject") or {}).get("name", "")
     return name in names or name.rpartition("-")[0] in names
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether a pod has an address and answers."""
-    return bool((pod.get("status") or {}).get("podIP")) and is_true(pod, "Ready")
+    """Whether a pod has an address and is ready."""
+    return bool((pod.get("status") or {}).get("podIP")) and is_condition_true(pod, "Ready")
+
+
+def describe_not_ready(pod: Object) -> str:
+    """Why a running pod is not ready yet, as far as known: a server loads its model."""
+    is_gateway = GATEWAY_LABEL in (pod["metadata"].get("labels") or {})
+    return "running but not ready yet" if is_gateway else "running but not ready yet: the model is loading"

@@ -1,64 +1,80 @@
-"""From a YAML document to a typed one, or to all that is wrong with it: file and line, the field, and the closest known name."""
+"""Parses YAML documents into typed ones, or lists every problem with file, line, field and the closest known name."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.base.words import closest
-from sliceworks.specs.model import API_VERSION, GROUP
+from sliceworks.base.names import suggest_name
+from sliceworks.specs.common import API_VERSION, GROUP
 
 if TYPE_CHECKING:
-    from sliceworks.base.yamls import Document
+    from sliceworks.base.yaml_documents import Document
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentProblem:
+    """One problem of a document: the path of the field, a message and a hint."""
+
+    path: tuple[str | int, ...]
+    message: str
+    hint: str = ""
+
+    def to_error(self, document: Document) -> InvalidDocument:
+        """The problem as an error with file and line."""
+        return InvalidDocument(self.message, place=document.place(*self.path), hint=self.hint)
+
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
-# Where each kind is. A command reads one or two of them, and the models of all take longer to load than most commands run.
+# The module of each kind, imported on first use: loading all models takes longer than most commands run.
 KINDS = {
     "Environment": "sliceworks.specs.environment",
     "Gateway": "sliceworks.specs.gateway",
-    "ModelService": "sliceworks.specs.serving",
+    "ModelService": "sliceworks.specs.model_service",
     "LoadTest": "sliceworks.specs.load_test",
     "Scenario": "sliceworks.specs.scenario",
     "TrainingJob": "sliceworks.specs.training",
 }
+
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 _QUOTED = re.compile(r"'([^']*)'")
 
 
-def is_ours(document: Document) -> bool:
-    """Whether a document is one of the product's own, and not an object of a cluster."""
+def is_sliceworks_document(document: Document) -> bool:
+    """Whether a document is a Sliceworks document rather than a Kubernetes object."""
     return str(document.data.get("apiVersion", "")).partition("/")[0] == GROUP
 
 
 def read(document: Document) -> BaseModel:
     """The typed document; raises the InvalidDocument of its first problem."""
-    found, problems = check(document)
+    model, problems = check(document)
     if problems:
         raise problems[0]
-    assert found is not None
-    return found
+    assert model is not None
+    return model
 
 
 def read_as(document: Document, kind: type[Kind]) -> Kind:
-    """The typed document, which is of this kind; raises InvalidDocument also where it is of another."""
-    found = read(document)
-    if not isinstance(found, kind):
-        raise InvalidDocument(f"a {kind.__name__} is wanted, found {document.data['kind']}", place=document.place("kind"))
-    return found
+    """The typed document; raises InvalidDocument if it is invalid or of another kind."""
+    model = read(document)
+    if not isinstance(model, kind):
+        raise InvalidDocument(f"expected a {kind.__name__}, found {document.data['kind']}", place=document.place("kind"))
+    return model
 
 
 def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
-    """The typed document, or all that is wrong with it."""
+    """The typed document, or all its problems."""
     data = document.data
     version, kind = data.get("apiVersion"), data.get("kind")
     if version != API_VERSION:
-        found = f", found {version}" if version else ""
-        return None, [InvalidDocument(f"apiVersion must be {API_VERSION}{found}", place=document.place("apiVersion"))]
+        actual = f", found {version}" if version else ""
+        return None, [InvalidDocument(f"apiVersion must be {API_VERSION}{actual}", place=document.place("apiVersion"))]
     if not kind:
         return None, [InvalidDocument(f"kind is required, one of {', '.join(KINDS)}", place=document.place("kind"))]
     if str(kind) not in KINDS:
@@ -67,35 +83,46 @@ def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
     try:
         return model.model_validate(data), []
     except ValidationError as error:
-        # A field that is misspelled is also missing: what was written comes before what was not.
-        unknown_first = sorted(error.errors(), key=lambda found: found["type"] != "extra_forbidden")
-        return None, [_problem(document, model, found) for found in unknown_first]
+        # A misspelled field is also a missing one: report unknown fields first.
+        unknown_first = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
+        return None, [_problem(document, model, item) for item in unknown_first]
 
 
-def _problem(document: Document, model: type[BaseModel], found: Any) -> InvalidDocument:
-    path = tuple(step for step in found["loc"] if not _is_choice(step))
-    shown = _shown(path)
-    if found["type"] == "extra_forbidden":
-        text = f"unknown field {shown}{_closest(str(path[-1]), _fields(model, path[:-1]))}"
-    elif found["type"] == "missing":
-        text = f"{shown} is required"
-    elif found["type"] == "value_error":
-        text = f"{shown}: {found['ctx']['error']}"
-    elif found["type"] in _MAPPINGS:
-        text = f"{shown}: must be a mapping of fields, found {found['input']!r}"
+def _problem(document: Document, model: type[BaseModel], error: Any) -> InvalidDocument:
+    is_unknown = error["type"] == "extra_forbidden"
+    last = len(error["loc"]) - 1
+    # The name of an unknown field is the user's, whatever it looks like.
+    path = tuple(step for at, step in enumerate(error["loc"]) if (is_unknown and at == last) or not _is_choice(step))
+    shown = _format_path(path)
+    if is_unknown:
+        message = f"unknown field {shown}{_closest(str(path[-1]), _fields(model, path[:-1]))}"
+    elif error["type"] == "missing":
+        message = f"{shown} is required"
+    elif error["type"] == "value_error":
+        message = f"{shown}: {error['ctx']['error']}"
+    elif error["type"] in _MAPPINGS:
+        message = f"{shown}: must be a mapping of fields, found {error['input']!r}"
+    elif error["type"] == "string_type" and (scalar := _yaml_scalar(error["input"])):
+        quoted = f'write "{scalar}" in quotes: without, YAML reads another type'
+        return InvalidDocument(f"{shown}: must be a string, found {scalar}", place=document.place(*path), hint=quoted)
     else:
-        text = f"{shown}: {found['msg'][:1].lower()}{found['msg'][1:]}"
-    if found["type"] == "literal_error":
-        text += _closest(str(found["input"]), _QUOTED.findall(found["ctx"]["expected"]))
-    return InvalidDocument(text, place=document.place(*path))
+        message = f"{shown}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+    if error["type"] == "literal_error":
+        message += _closest(str(error["input"]), _QUOTED.findall(error["ctx"]["expected"]))
+    return InvalidDocument(message, place=document.place(*path))
+
+
+def _yaml_scalar(value: Any) -> str:
+    """A number or boolean as YAML writes it; empty for other values."""
+    return str(value).lower() if isinstance(value, bool | int | float) else ""
 
 
 def _is_choice(step: str | int) -> bool:
-    """Steps that name a variant of a union are pydantic's, not the document's."""
+    """Whether pydantic added the step to name a variant of a union."""
     return isinstance(step, str) and ("[" in step or step.startswith("function-"))
 
 
-def _shown(path: tuple[str | int, ...]) -> str:
+def _format_path(path: tuple[str | int, ...]) -> str:
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}"
@@ -103,25 +130,25 @@ def _shown(path: tuple[str | int, ...]) -> str:
 
 
 def _fields(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
-    """The names that a place in a document could have had."""
-    found: Any = model
-    own_name = False  # in a mapping people choose the names: of a pool, of a team
+    """The known fields at a path."""
+    current: Any = model
+    is_user_key = False  # the next step is a key that the user chose, such as a pool's name
     for step in path:
-        if isinstance(step, int) or own_name:
-            own_name = False
+        if isinstance(step, int) or is_user_key:
+            is_user_key = False
             continue
-        field = next((each for each in found.model_fields.values() if each.alias == step), None)
-        found = _model_in(field.annotation) if field is not None else None
-        if field is None or found is None:
+        field = next((field for field in current.model_fields.values() if field.alias == step), None)
+        current = _model_in(field.annotation) if field is not None else None
+        if field is None or current is None:
             return []
-        own_name = _is_mapping(field.annotation)
-    return [str(each.alias) for each in found.model_fields.values()]
+        is_user_key = _is_mapping(field.annotation)
+    return [str(field.alias) for field in current.model_fields.values()]
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in getattr(annotation, "__args__", ()) if (found := _model_in(part)) is not None), None)
+    return next((model for part in getattr(annotation, "__args__", ()) if (model := _model_in(part)) is not None), None)
 
 
 def _is_mapping(annotation: Any) -> bool:
@@ -129,5 +156,5 @@ def _is_mapping(annotation: Any) -> bool:
 
 
 def _closest(name: str, known: Any) -> str:
-    close = closest(name, known, cutoff=0.5)
+    close = suggest_name(name, known, cutoff=0.5)
     return f"; {close}" if close else ""

@@ -1,4 +1,4 @@
-"""Gateway: one address in front of model servers. Which model is served where, who may ask for it, how much, and for how long."""
+"""Gateway: one endpoint in front of model servers, with API keys, rate limits, timeouts, retries and health checks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sliceworks.base import quantity
-from sliceworks.specs.model import Metadata, Name, Seconds, Spec
+from sliceworks.specs.common import Name, NamespacedMetadata, Seconds, Spec
 
 Kind = Literal["openai", "triton", "jetstream", "sax", "echo"]
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -18,287 +18,294 @@ Positive = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 
-_EVERYWHERE = {"0.0.0.0", "::"}
+_WILDCARD_HOSTS = {"0.0.0.0", "::"}
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_CELL = re.compile(r"/sax/[^/\s]+/[^/\s]+")
+_SAX_PATH = re.compile(r"/sax/[^/\s]+/[^/\s]+")
 _MODEL = re.compile(r"[^\s\"\\\x00-\x1f]+")
 
 
-def _bytes(value: object) -> int:
+def _parse_size(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise ValueError("must be a size such as 64Mi")
     size = int(quantity.parse(str(value)))
     if size < 1:
-        raise ValueError("must be more than nothing")
+        raise ValueError(f"must be at least 1, got {value}")
     return size
 
 
-def _digest(value: str) -> str:
+def _check_digest(value: str) -> str:
     if not _DIGEST.fullmatch(value):
-        raise ValueError("must be the SHA-256 of the key, 64 hexadecimal digits: sliceworks gateway key prints one")
+        raise ValueError("must be the SHA-256 digest of the key, 64 hexadecimal digits; `sliceworks gateway key` prints one")
     return value
 
 
-def _model_name(value: str) -> str:
+def _check_model_name(value: str) -> str:
     if not _MODEL.fullmatch(value):
-        raise ValueError(f"must be a model's name without spaces, quotes and backslashes, found {value!r}")
+        raise ValueError(f"must be a model name without spaces, quotes and backslashes, got {value!r}")
     return value
 
 
-def _names_a_place(parts: SplitResult) -> bool:
-    """Whether there can be a machine of this name, and such a port."""
+def _has_valid_host(parts: SplitResult) -> bool:
+    """Whether the host name and the port are valid."""
     try:
         return bool(parts.hostname and parts.hostname.encode("idna")) and parts.port != 0
     except ValueError:
         return False
 
 
-Bytes = Annotated[int, BeforeValidator(_bytes)]
-Digest = Annotated[str, AfterValidator(_digest)]
-ModelName = Annotated[str, AfterValidator(_model_name)]
+Bytes = Annotated[int, BeforeValidator(_parse_size)]
+Digest = Annotated[str, AfterValidator(_check_digest)]
+ModelName = Annotated[str, AfterValidator(_check_model_name)]
 
 
 class Secret(Spec):
-    """A word that nobody else knows, kept in a file or in a variable of the environment, never in the document."""
+    """A secret in a file or an environment variable, never in the document."""
 
     file: str = ""
     env: str = ""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _check_source(self) -> Self:
         if bool(self.file) == bool(self.env):
-            raise ValueError("give file or env, one of them")
+            raise ValueError("exactly one of file and env is required")
         return self
 
 
 class Tls(Spec):
-    """The certificate that the gateway shows, and whose certificates it asks clients for. Files are read again when they change."""
+    """TLS certificate of the gateway, and the CA of client certificates. The files are reloaded when they change."""
 
-    certificate: str
-    key: str
-    client_authority: str = Field(default="", description="Clients must show a certificate that this authority signed.")
+    cert_file: str
+    key_file: str
+    client_ca_file: str = Field(
+        default="", alias="clientCAFile", description="If set, clients must present a certificate signed by this CA."
+    )
 
 
 class Listen(Spec):
-    """Where the gateway listens."""
+    """Addresses on which the gateway listens."""
 
-    host: str = Field(default="127.0.0.1", description="Loopback unless told otherwise.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on; loopback by default.")
     port: Port = 8080
-    grpc_port: Port | None = Field(default=None, description="Where gRPC of the Open Inference Protocol is passed through.")
+    grpc_port: Port | None = Field(default=None, description="Port for gRPC: the Open Inference Protocol and JetStream.")
     tls: Tls | None = None
 
 
 class Admin(Spec):
-    """Numbers, state and changes, on a port and with a key of their own."""
+    """The admin listener: metrics, status, reload, drain and publication of Sax models, with a separate port and key."""
 
     host: str = "127.0.0.1"
     port: Port = 8081
-    key: Secret | None = Field(default=None, description="Without one only probes are answered, and numbers if those are open.")
-    open_metrics: bool = Field(default=False, description="Serve /metrics without the key.")
+    key: Secret | None = Field(default=None, description="Without a key only probes are served, and /metrics if public.")
+    public_metrics: bool = Field(default=False, description="Serve /metrics without the admin key.")
 
 
-class Rate(Spec):
-    """How much may be asked for in a minute. What is left of a minute can be used at once."""
+class RateLimits(Spec):
+    """Limits of a key or a model. A minute's allowance can be used in one burst."""
 
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = Field(
-        default=None, description="Of prompts and answers together, as servers count them, else about as many."
+        default=None,
+        description="Prompt and completion tokens together, as reported by the backend, else estimated. A request reserves its"
+        " prompt and its token limit; what it does not use is returned when it ends.",
     )
-    concurrent: Positive | None = Field(default=None, description="Requests under way at once.")
+    max_parallel_requests: Positive | None = Field(default=None, description="Requests in flight at the same time.")
 
 
 class Key(Spec):
-    """Who may ask."""
+    """An API key."""
 
     name: Name
-    sha256: Digest | None = Field(default=None, description="SHA-256 of the key, in place of the key itself.")
-    secret: Secret | None = Field(default=None, description="Where the key itself is kept.")
+    sha256: Digest | None = Field(default=None, description="SHA-256 digest of the key.")
+    secret: Secret | None = Field(default=None, description="The key itself, in a file or an environment variable.")
     models: Annotated[list[str], Field(min_length=1)] = Field(
-        default_factory=lambda: ["*"], description="Names of models, or * at the end of a beginning."
+        default_factory=lambda: ["*"], description="Models that the key may use: names, or prefixes that end in *."
     )
-    rate: Rate = Rate()
+    rate_limit: RateLimits = RateLimits()
 
     @model_validator(mode="after")
-    def _one_form(self) -> Self:
+    def _check_source(self) -> Self:
         if (self.sha256 is None) == (self.secret is None):
-            raise ValueError("give sha256 or secret, one of them")
+            raise ValueError("exactly one of sha256 and secret is required")
         return self
 
 
 class Backend(Spec):
-    """One server that has the model."""
+    """One server of the model."""
 
     kind: Kind
-    url: str = Field(description="Such as http://gemma:8000; for sax the model's path, such as /sax/test/llama7b.")
-    grpc: str = Field(default="", description="host:port of its gRPC side; with TLS where the url is https.")
-    model: ModelName | None = Field(default=None, description="What the model is called there, if not as here.")
+    url: str = Field(description="For example http://gemma:8000; for sax the model's path, such as /sax/test/llama7b.")
+    grpc: str = Field(default="", description="host:port for gRPC; with TLS if the url is https.")
+    model: ModelName | None = Field(default=None, description="The backend's name for the model, if it differs.")
     weight: Annotated[float, Field(gt=0)] = 1.0
-    credential: Secret | None = Field(default=None, description="Sent as a bearer token.")
-    authority: str = Field(default="", description="A file of certificates to trust for https. It is read again when it changes.")
+    credential: Secret | None = Field(default=None, description="Token to send as `Authorization: Bearer`.")
+    ca_file: str = Field(default="", description="CA certificates to trust for https. Reloaded when the file changes.")
 
     @model_validator(mode="after")
-    def _address(self) -> Self:
+    def _check_url(self) -> Self:
         if self.kind == "sax":
-            if not _CELL.fullmatch(self.url):
-                raise ValueError(f"the url of a sax backend is a path such as /sax/test/llama7b, found {self.url!r}")
+            if not _SAX_PATH.fullmatch(self.url):
+                raise ValueError(f"url of a sax backend must be a path such as /sax/test/llama7b, got {self.url!r}")
             return self
         parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or parts.query or parts.fragment or not _names_a_place(parts):
-            raise ValueError(f"a url is such as http://gemma:8000, found {self.url!r}")
+        if parts.scheme not in {"http", "https"} or parts.query or parts.fragment or not _has_valid_host(parts):
+            raise ValueError(f"url must be an HTTP URL such as http://gemma:8000, got {self.url!r}")
         return self
 
     @property
-    def secure(self) -> bool:
-        """Whether it is reached with TLS, over gRPC as well."""
+    def uses_tls(self) -> bool:
+        """Whether connections to it use TLS, for gRPC as well."""
         return urlsplit(self.url).scheme == "https"
 
 
 class Discovery(Spec):
-    """Backends that the cluster knows: one for each ready address of the Services that have these labels."""
+    """Backends discovered in the cluster: the ready pods of the Services with these labels."""
 
     kind: Kind
-    namespace: Name | None = Field(default=None, description="The gateway's own when left out.")
+    namespace: Name | None = Field(default=None, description="The gateway's own namespace by default.")
     labels: Annotated[dict[str, str], Field(min_length=1)]
-    port: str = Field(default="http", description="Name or number of the Service's port.")
+    port: str = Field(default="http", description="Name or number of the Service port.")
     grpc_port: str = ""
     model: ModelName | None = None
 
 
-class Caps(Spec):
-    """The most that one request may ask for."""
+class Limits(Spec):
+    """Limits of a single request."""
 
-    body: Bytes = Field(default=64 * 1024 * 1024, description="Bytes of a request.")
+    max_body_size: Bytes = Field(default=64 * 1024 * 1024, description="Size of a request body.")
     max_tokens: Positive | None = Field(
-        default=None, description="Tokens of an answer. Who asks for more is refused; who does not say gets this."
+        default=None,
+        description="Completion tokens of a request, in all its completions (prompts × n or best_of). A request for more is"
+        " rejected; one without a limit gets this one.",
     )
 
 
 class Timeouts(Spec):
-    """How long it is waited for what."""
+    """Timeouts of a request."""
 
-    connect: Seconds = 2.0
-    first_token: Seconds = Field(default=120.0, description="From the request to the first piece of a stream.")
-    idle: Seconds = Field(default=60.0, description="Between two pieces of an answer.")
-    total: Seconds = Field(default=600.0, description="From the request to the end of its answer.")
+    connect: Seconds = Field(default=2.0, description="To find an available backend and connect to it.")
+    first_token: Seconds = Field(default=120.0, description="From the request to the first token of a stream.")
+    idle: Seconds = Field(default=60.0, description="Between two chunks of a response.")
+    total: Seconds = Field(default=600.0, description="From the request to the end of its response, retries included.")
 
 
 class Retries(Spec):
-    """Another try on another server, as long as the client has not been sent a byte."""
+    """Retries on another backend, until the first byte of the response is sent to the client."""
 
-    attempts: Natural = Field(default=2, description="Tries after the first.")
-    budget: Share = Field(default=0.2, description="The share of requests that may be tried again.")
-    minimum: Natural = Field(default=10, description="Tries a second that are allowed whatever the share.")
-
-
-class Balancing(Spec):
-    """Which server gets a request: the one with the fewest under way."""
-
-    slow_start: Seconds = Field(default=10.0, description="How long a server that has just come gets less than its share.")
-    waiting: Natural = Field(default=1000, description="Requests that wait while no server of their model is well.")
-    hedge_after: Seconds | None = Field(default=None, description="Ask a second server when the first has not answered by then.")
+    attempts: Natural = Field(default=2, description="Retries after the first attempt.")
+    retry_ratio: Share = Field(default=0.2, description="Retry budget: the ratio of retries to requests.")
+    min_retries_per_second: Natural = Field(default=10, description="Retries that the budget always allows.")
 
 
-class Health(Spec):
-    """Servers are asked how they are, and left alone for a while when they fail."""
+class LoadBalancing(Spec):
+    """Weighted least-request load balancing."""
 
-    path: str = Field(default="", description="The engine's own when left out.")
-    every: Seconds = 5.0
+    slow_start: Seconds = Field(default=10.0, description="Window in which a new backend gets less than its share of requests.")
+    max_pending_requests: Natural = Field(
+        default=1000, description="Requests per model that wait while it has no available backend."
+    )
+    hedging_delay: Seconds | None = Field(
+        default=None, description="Send the request to a second backend if the first has not responded by then."
+    )
+
+
+class HealthCheck(Spec):
+    """Active health checks, and ejection of backends whose requests fail."""
+
+    path: str = Field(default="", description="The engine's health route by default.")
+    interval: Seconds = 5.0
     timeout: Seconds = 2.0
-    unhealthy_after: Positive = 2
-    healthy_after: Positive = 1
-    failures: Positive = Field(default=5, description="Requests that fail in a row before the circuit opens.")
-    open: Seconds = Field(default=10.0, description="How long it stays open before one request is let through.")
+    unhealthy_threshold: Positive = Field(default=2, description="Failed checks before a backend is unhealthy.")
+    healthy_threshold: Positive = Field(default=1, description="Passed checks before a backend is healthy again.")
+    consecutive_failures: Positive = Field(default=5, description="Failed requests in a row that open the circuit.")
+    ejection_time: Seconds = Field(default=10.0, description="How long an open circuit admits no request.")
 
 
 class Model(Spec):
-    """A model and where it is served."""
+    """A model and its backends."""
 
     name: ModelName
     aliases: list[ModelName] = Field(default_factory=list)
     backends: list[Backend] = Field(default_factory=list)
-    discover: Discovery | None = None
-    rate: Rate = Rate()
-    max_tokens: Positive | None = Field(default=None, description="In place of the gateway's own cap.")
-    timeouts: Timeouts | None = Field(default=None, description="In place of the gateway's own.")
+    discovery: Discovery | None = None
+    rate_limit: RateLimits = RateLimits()
+    max_tokens: Positive | None = Field(default=None, description="Overrides limits.maxTokens.")
+    timeouts: Timeouts | None = Field(default=None, description="Overrides the gateway's timeouts.")
 
     @model_validator(mode="after")
-    def _somewhere(self) -> Self:
-        if not self.backends and self.discover is None:
-            raise ValueError("give backends, or discover")
-        if len({each.kind for each in self.backends} | ({self.discover.kind} if self.discover else set())) > 1:
-            raise ValueError("all backends of a model are of one kind")
+    def _check_backends(self) -> Self:
+        if not self.backends and self.discovery is None:
+            raise ValueError("backends or discovery is required")
+        kinds = {backend.kind for backend in self.backends} | ({self.discovery.kind} if self.discovery else set())
+        if len(kinds) > 1:
+            raise ValueError(f"all backends of a model must have the same kind, got {' and '.join(sorted(kinds))}")
         return self
 
     @property
     def kind(self) -> Kind:
-        """What its servers speak."""
+        """The kind of its backends."""
         if self.backends:
             return self.backends[0].kind
-        assert self.discover is not None
-        return self.discover.kind
+        assert self.discovery is not None
+        return self.discovery.kind
 
 
 class Tracing(Spec):
-    """Spans for OpenTelemetry. Needs the extra `tracing`."""
+    """OpenTelemetry traces. Requires the extra `tracing`."""
 
-    endpoint: str = Field(description="Of a collector that takes OTLP over HTTP, such as http://collector:4318/v1/traces.")
-    sample: Share = 0.1
+    endpoint: str = Field(description="OTLP/HTTP endpoint of a collector, such as http://collector:4318/v1/traces.")
+    sampling_ratio: Share = 0.1
 
 
 class GatewaySpec(Spec):
-    """The gateway."""
+    """Configuration of a gateway."""
 
     listen: Listen = Listen()
     admin: Admin | None = None
-    anonymous: bool = Field(default=False, description="Serve whoever asks. Otherwise there must be keys.")
+    anonymous: bool = Field(default=False, description="Serve requests without a key. Otherwise keys are required.")
     keys: list[Key] = Field(default_factory=list)
     models: Annotated[list[Model], Field(min_length=1)]
-    caps: Caps = Caps()
+    limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     retries: Retries = Retries()
-    balancing: Balancing = Balancing()
-    health: Health = Health()
+    load_balancing: LoadBalancing = LoadBalancing()
+    health_check: HealthCheck = HealthCheck()
     tracing: Tracing | None = None
-    drain: Seconds = Field(default=30.0, description="How long requests under way are let finish when the gateway ends.")
-    access_log: bool = Field(default=False, description="A line for each request: key, model, status, times, tokens; never text.")
+    drain_timeout: Seconds = Field(default=30.0, description="How long a stopping gateway waits for requests in flight.")
+    access_log: bool = Field(
+        default=False, description="Log each request: key, model, status, duration, tokens; never prompts or completions."
+    )
 
     @model_validator(mode="after")
-    def _names_once(self) -> Self:
-        for what, named in (
-            ("a key", [each.name for each in self.keys]),
-            ("a model", [name for each in self.models for name in (each.name, *each.aliases)]),
+    def _check_unique_names(self) -> Self:
+        for kind, names in (
+            ("key", [key.name for key in self.keys]),
+            ("model", [name for model in self.models for name in (model.name, *model.aliases)]),
         ):
-            twice = sorted({name for name in named if named.count(name) > 1})
-            if twice:
-                raise ValueError(f"{what} is named twice: {twice[0]}")
+            duplicates = sorted({name for name in names if names.count(name) > 1})
+            if duplicates:
+                raise ValueError(f"duplicate {kind} name: {duplicates[0]}")
         return self
 
     @model_validator(mode="after")
-    def _ports_apart(self) -> Self:
-        places = [("listen.port", self.listen.host, self.listen.port), ("listen.grpcPort", self.listen.host, self.listen.grpc_port)]
-        places += [("admin.port", self.admin.host, self.admin.port)] if self.admin else []
-        for (one, here, first), (other, there, second) in combinations(places, 2):
-            if first and first == second and (here == there or _EVERYWHERE & {here, there}):
-                raise ValueError(f"{one} and {other} are both {first}")
+    def _check_unique_ports(self) -> Self:
+        ports = [("listen.port", self.listen.host, self.listen.port), ("listen.grpcPort", self.listen.host, self.listen.grpc_port)]
+        ports += [("admin.port", self.admin.host, self.admin.port)] if self.admin else []
+        for (field, host, port), (other_field, other_host, other_port) in combinations(ports, 2):
+            if port and port == other_port and (host == other_host or _WILDCARD_HOSTS & {host, other_host}):
+                raise ValueError(f"{field} and {other_field} must differ, both are {port}")
         return self
 
     @model_validator(mode="after")
-    def _somebody(self) -> Self:
+    def _check_access(self) -> Self:
         if not self.keys and not self.anonymous:
-            raise ValueError("there are no keys: give some, or say anonymous: true")
+            raise ValueError("keys: required, unless anonymous is true")
         return self
-
-
-class GatewayMetadata(Metadata):
-    """Which gateway it is."""
-
-    namespace: Name | None = None
 
 
 class Gateway(Spec):
-    """The document."""
+    """The Gateway document."""
 
     api_version: Literal["sliceworks.dev/v1alpha1"]
     kind: Literal["Gateway"]
-    metadata: GatewayMetadata
+    metadata: NamespacedMetadata
     spec: GatewaySpec

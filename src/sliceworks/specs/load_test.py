@@ -1,17 +1,139 @@
-"""LoadTest: what is asked of a model server, how often, for how long, and what would be good enough."""
+"""LoadTest: target, prompts, request options, arrival stages, objectives, workers and results."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from sliceworks.specs.load_asking import Options, Plain, Positive, Prompts, Target
-from sliceworks.specs.model import Metadata, Name, Seconds, Spec, number
-from sliceworks.specs.objectives import parse
-from sliceworks.specs.serving.parts import Image, Pool
-from sliceworks.specs.serving.parts import Place as Bucketed
+from sliceworks.specs.common import Metadata, Name, Seconds, Spec, number
+from sliceworks.specs.gateway import Secret
+from sliceworks.specs.model_service.components import GcsUrl as Bucketed
+from sliceworks.specs.model_service.components import Image, Pool
+from sliceworks.specs.objectives import parse_objective
 from sliceworks.specs.training import Amount
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+class ServiceTarget(Spec):
+    """A deployed ModelService, by name or document; address, API, model and key come from the cluster."""
+
+    name: Name | None = None
+    namespace: Name | None = Field(default=None, description="Default: the command's, or the file's.")
+    file: str = Field(default="", description="The ModelService document, relative to this one.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if bool(self.name) == bool(self.file):
+            raise ValueError("exactly one of name and file is required")
+        return self
+
+
+class Target(Spec):
+    """The target of the requests."""
+
+    url: str = ""
+    model_service: ServiceTarget | None = None
+    key: Secret | None = Field(
+        default=None,
+        description="Key to send as a bearer token. Default for a model service: the key in the gateway's Secret.",
+    )
+    authority: str = Field(default="", description="File with trusted CA certificates.")
+
+    @model_validator(mode="after")
+    def _address(self) -> Self:
+        if bool(self.url) == bool(self.model_service):
+            raise ValueError("exactly one of url and modelService is required")
+        parts = urlsplit(self.url)
+        if self.url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
+            raise ValueError(f"url: must be such as http://127.0.0.1:8080, found {self.url!r}")
+        return self
+
+
+class Lengths(Spec):
+    """A distribution of lengths in tokens, limited to min and max."""
+
+    mean: Positive
+    stddev: Annotated[float, Field(ge=0), BeforeValidator(number)] = 0.0
+    min: Positive = 1
+    max: Positive = 1_000_000
+    distribution: Literal["normal", "lognormal", "uniform"] = Field(
+        default="normal", description="A uniform distribution ranges from min to max."
+    )
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Self:
+        if not self.min <= self.mean <= self.max:
+            raise ValueError(f"mean: must be between min {self.min} and max {self.max}, found {self.mean}")
+        return self
+
+
+class SharedPrefix(Spec):
+    """A prefix that prompts share, such as a system prompt; servers with prefix caching respond faster."""
+
+    tokens: Positive
+    groups: Positive = 1
+
+
+class Synthetic(Spec):
+    """Generated prompts of common words with about the requested length."""
+
+    input: Lengths
+    output: Lengths | None = Field(default=None, description="Maximum tokens of each response. Default: options.maxTokens.")
+    prefix: SharedPrefix | None = None
+    count: Positive = Field(default=1_000, description="Number of different prompts; they repeat.")
+
+
+class Prompts(Spec):
+    """The prompts: a file, generated ones, a list, or a trace with arrival times."""
+
+    file: str = Field(
+        default="", description="JSON lines: strings, or objects with a prompt or messages. Also gs://bucket/prompts.jsonl."
+    )
+    field: str = Field(default="prompt", description="Field of the prompt in each object.")
+    order: Literal["as-written", "shuffled"] = "as-written"
+    synthetic: Synthetic | None = None
+    texts: list[str] = Field(default_factory=list)
+    trace: str = Field(
+        default="",
+        description="JSON lines with timestamp in ms, and prompt, or input_length and output_length in tokens. Also gs://.",
+    )
+    turns: Positive = Field(default=1, description="Turns per conversation; chat only.")
+    think: Seconds = Field(default=0.0, description="Think time between turns.")
+
+    @property
+    def source(self) -> str:
+        """The file of the prompts, or an empty string."""
+        return self.file or self.trace
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if sum(map(bool, (self.file, self.synthetic, self.texts, self.trace))) != 1:
+            raise ValueError("exactly one of file, synthetic, texts and trace is required")
+        return self
+
+
+class RequestOptions(Spec):
+    """Sampling options of the requests."""
+
+    max_tokens: Positive = 128
+    temperature: Annotated[float, Field(ge=0), BeforeValidator(number)] | None = None
+    ignore_eos: bool = Field(
+        default=False, description="Generate up to maxTokens, ignoring the end-of-sequence token; vLLM's field."
+    )
+    extra: dict[str, Any] = Field(default_factory=dict, description="Additional fields of the request.")
+
+
+class HttpRequest(Spec):
+    """A plain HTTP request. `{prompt}` in the body is replaced by the prompt, escaped for a JSON string."""
+
+    method: Literal["GET", "POST", "PUT"] = "POST"
+    path: str = "/"
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str = ""
+
 
 Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000)]
@@ -20,206 +142,205 @@ Api = Literal["openai-chat", "openai-completions", "oip-infer", "oip-generate", 
 DATATYPES = frozenset(
     {"BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"}
 )
-"""Of tensors whose values can be made up."""
+"""Tensor types for which values can be generated."""
 
 
-def _lasting(value: float) -> float:
+def _check_positive(value: float) -> float:
     if value <= 0:
-        raise ValueError("must be more than nothing")
+        raise ValueError("must be greater than 0")
     return value
 
 
 def _objective(value: str) -> str:
-    parse(value)
+    parse_objective(value)
     return value
 
 
 PerSecond = Annotated[Rate, BeforeValidator(number)]
-Lasting = Annotated[Seconds, AfterValidator(_lasting)]
+PositiveSeconds = Annotated[Seconds, AfterValidator(_check_positive)]
 Objective = Annotated[str, AfterValidator(_objective)]
 Weight = Annotated[Share, BeforeValidator(number)]
 
 
 class Ramp(Spec):
-    """A rate that grows, or falls, evenly."""
+    """A linear ramp of the rate."""
 
     first: PerSecond
     last: PerSecond
 
 
 class Steps(Spec):
-    """One rate after the other, each as long."""
+    """A sequence of rates with equal durations."""
 
     rates: Annotated[list[PerSecond], Field(min_length=1)]
     arrivals: Literal["poisson", "constant"] = "poisson"
 
 
 class Stage(Spec):
-    """A part of a test. All but `users` are open: requests leave at their moment, whether or not others were answered."""
+    """One stage of a test. All but `users` are open loop: requests are sent on schedule, independent of responses."""
 
-    constant: PerSecond | None = Field(default=None, description="Requests per second, evenly apart.")
-    poisson: PerSecond | None = Field(
-        default=None, description="Requests per second, as many people who do not know of each other send them."
-    )
+    constant: PerSecond | None = Field(default=None, description="Requests per second, at equal intervals.")
+    poisson: PerSecond | None = Field(default=None, description="Requests per second, as a Poisson process.")
     ramp: Ramp | None = None
     steps: Steps | None = None
-    users: Positive | None = Field(default=None, description="Closed: so many send one request after the other's answer.")
+    users: Positive | None = Field(default=None, description="Closed loop: number of concurrent users.")
     replay: Annotated[float, Field(gt=0), BeforeValidator(number)] | None = Field(
-        default=None, description="The trace, so many times as fast as it was."
+        default=None, description="Replays the trace at this speed."
     )
-    lasts: Lasting | None = Field(default=None, alias="for", description="How long; each step of steps. A replay may do without.")
+    seconds: PositiveSeconds | None = Field(
+        default=None, alias="for", description="Duration; of each step for steps. Optional for replay."
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         given = (self.constant, self.poisson, self.ramp, self.steps, self.users, self.replay)
         if sum(each is not None for each in given) != 1:
-            raise ValueError("give one of constant, poisson, ramp, steps, users and replay")
-        if self.lasts is None and self.replay is None:
-            raise ValueError("for: how long it lasts is missing")
+            raise ValueError("exactly one of constant, poisson, ramp, steps, users and replay is required")
+        if self.seconds is None and self.replay is None:
+            raise ValueError("for is required")
         return self
 
 
-class Times(Spec):
-    """When a request is given up."""
+class RequestTimeouts(Spec):
+    """Timeouts of a request."""
 
-    connect: Lasting = 10.0
-    idle: Lasting = Field(default=120.0, description="From one piece of an answer to the next, and until the first.")
-    total: Lasting = 600.0
+    connect: PositiveSeconds = 10.0
+    idle: PositiveSeconds = Field(default=120.0, description="Between chunks of a response, and until the first.")
+    total: PositiveSeconds = 600.0
 
 
 class StopRule(Spec):
-    """When to end a test early: what has been measured by then is kept."""
+    """When to stop a test early; what was measured is kept."""
 
-    errors: Weight = Field(default=0.5, description="Share of requests that fail,")
-    over: Lasting = Field(default=10.0, description="in so much time,")
-    at_least: Positive = Field(default=20, description="of so many requests or more.")
-    delay: Lasting | None = Field(default=None, description="Requests leave so much later than they should.")
+    errors: Weight = Field(default=0.5, description="Fraction of failed requests,")
+    over: PositiveSeconds = Field(default=10.0, description="within this time,")
+    at_least: Positive = Field(default=20, description="of at least this many requests.")
+    delay: PositiveSeconds | None = Field(default=None, description="Maximum send delay.")
 
 
 class Delivery(Spec):
-    """When a run counts: it sent what was asked for, when it was asked for. Otherwise it measured the sender."""
+    """When a run is valid: requests were sent on schedule. Otherwise the run measured the load generator."""
 
-    share: Weight = Field(default=0.99, description="Of the requests that were to be sent.")
-    delay: Lasting = Field(default=0.05, description="Between when a request was to leave and when it did, p99.")
+    share: Weight = Field(default=0.99, description="Fraction of the scheduled requests.")
+    delay: PositiveSeconds = Field(default=0.05, description="Maximum send delay (p99).")
 
 
 class Workers(Spec):
-    """Who sends: processes of this machine, or pods of the cluster that the command means."""
+    """The workers: local processes, or pods of the cluster."""
 
     count: Annotated[int, Field(ge=1, le=1_000)] = 1
     where: Literal["here", "cluster"] = "here"
-    image: Image | None = Field(default=None, description="The load-worker of the environment's registry; a cluster needs it.")
+    image: Image | None = Field(default=None, description="The load-worker image; required for pods.")
     pool: Pool = Pool()
-    cpu: Amount = Field(default="1", description="That each asks for: a sender uses one core.")
+    cpu: Amount = Field(default="1", description="CPU request of each worker, which uses one core.")
     memory: Amount = "1Gi"
-    service_account: Name | None = Field(default=None, description="Whom they act as, to read prompts from a bucket.")
-    start_within: Lasting = Field(default=300.0, description="How long all of them may take to start.")
+    service_account: Name | None = Field(default=None, description="Service account, to read prompts from a bucket.")
+    start_within: PositiveSeconds = Field(default=300.0, description="Timeout for all workers to start.")
 
     @model_validator(mode="after")
     def _an_image(self) -> Self:
         if self.where == "cluster" and self.image is None:
-            raise ValueError("workers on a cluster need an image: the load-worker of the environment's registry")
+            raise ValueError("image: required for workers on a cluster (the load-worker of the environment's registry)")
         return self
 
 
 class Tokens(Spec):
-    """How tokens are counted where the server does not report them."""
+    """How tokens are counted if the server does not report them."""
 
-    tokenizer: str = Field(
-        description="The model's tokenizer.json, here or at gs://. Answers are kept until they have been counted, and no longer."
-    )
+    tokenizer: str = Field(description="The model's tokenizer.json, local or gs://. Responses are deleted once they are counted.")
 
 
 class Results(Spec):
-    """Where results go."""
+    """Where results are written."""
 
     folder: str = "load-tests"
-    bucket: Bucketed | None = Field(default=None, description="Also there, such as gs://bucket/load-tests: a folder for each run.")
+    bucket: Bucketed | None = Field(default=None, description="Uploads each run, such as to gs://bucket/load-tests.")
+    texts: bool = Field(default=False, description="Keeps prompts and responses, and publishes them; they may have personal data.")
 
 
 class LoadTestSpec(Spec):
-    """What a load test does."""
+    """Spec of a LoadTest."""
 
     target: Target
-    api: Api = Field(default="openai-chat", description="Of a model service: what it speaks, where left out.")
-    model: str = Field(default="", description="Of a model service: the one that it serves, where left out.")
+    api: Api = Field(default="openai-chat", description="Default for a model service: its API.")
+    model: str = Field(default="", description="Default for a model service: its only model.")
     stream: bool = True
-    options: Options = Options()
-    http: Plain | None = None
+    options: RequestOptions = RequestOptions()
+    http: HttpRequest | None = None
     infer: dict[str, Any] | None = Field(
         default=None,
-        description="The body of an infer request of the Open Inference Protocol. Inputs without data get made-up values.",
+        description="Body of an Open Inference Protocol infer request; inputs without data get generated values.",
     )
     prompts: Prompts | None = None
     stages: Annotated[list[Stage], Field(min_length=1)]
-    warm_up: Seconds = Field(default=0.0, description="At the beginning; sent, and not counted.")
+    warm_up: Seconds = Field(default=0.0, description="Excluded from the results.")
     slo: list[Objective] = Field(default_factory=list, description="Such as `ttft p99 < 500ms` and `errors < 1%`.")
     stop: StopRule = StopRule()
     delivery: Delivery = Delivery()
-    times: Times = Times()
-    tokens: Tokens | None = Field(default=None, description="Without it, a server that reports none has its pieces counted.")
+    times: RequestTimeouts = RequestTimeouts()
+    tokens: Tokens | None = Field(default=None, description="Default: chunks count as tokens if the server reports none.")
     workers: Workers = Workers()
     tags: dict[str, str] = Field(default_factory=dict)
     results: Results = Results()
     seed: Natural = 0
 
     @property
-    def decided(self) -> bool:
-        """Whether API and model are known; those of a model service may be left to it."""
+    def is_resolved(self) -> bool:
+        """Whether API and model are known; a model service may provide them."""
         return self.target.model_service is None or bool(self.model and "api" in self.model_fields_set)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        for problem in [*_times(self), *(asked_wrongly(self) if self.decided else ())]:
+        for problem in [*_times(self), *(check_request(self) if self.is_resolved else ())]:
             raise ValueError(problem)
         return self
 
 
-def asked_wrongly(spec: LoadTestSpec) -> list[str]:
-    """What is wrong between the API and what is to be asked of it."""
+def check_request(spec: LoadTestSpec) -> list[str]:
+    """The errors of fields that must match the API."""
     found = []
     if spec.api == "http" and spec.http is None:
-        found.append("api http needs the field http: what is sent")
+        found.append("http: required with api http")
     if spec.api != "http" and spec.http is not None:
-        found.append(f"http is for api http, not for {spec.api}")
+        found.append(f"http: only allowed with api http, found {spec.api}")
     if spec.api == "oip-infer" and spec.infer is None:
-        found.append("api oip-infer needs the field infer: the body of the request")
-    found += infer_problems(spec.infer or {})
+        found.append("infer: required with api oip-infer")
+    found += check_infer(spec.infer or {})
     if spec.api != "http" and not spec.model:
         found.append("model is required")
     if spec.api not in {"http", "oip-infer"} and spec.prompts is None:
         found.append("prompts are required")
     if spec.prompts and spec.prompts.turns > 1 and spec.api != "openai-chat":
-        found.append("several turns need api openai-chat")
+        found.append("turns: requires api openai-chat")
     return found
 
 
-def infer_problems(infer: dict[str, Any]) -> list[str]:
-    """What is wrong with tensors whose values are to be made up."""
+def check_infer(infer: dict[str, Any]) -> list[str]:
+    """The errors of tensors whose values are generated."""
     found, inputs = [], infer.get("inputs", [])
     if not isinstance(inputs, list) or not all(isinstance(each, dict) for each in inputs):
-        return ["infer.inputs is a list of tensors"]
+        return ["infer.inputs: must be a list of tensors"]
     for index, each in enumerate(inputs):
         shape, kind = each.get("shape"), each.get("datatype")
         if "data" in each:
             continue
         if not isinstance(shape, list) or not all(isinstance(side, int) and side > 0 for side in shape):
-            found.append(f"infer.inputs[{index}] has no data, and no shape to make some up for")
+            found.append(f"infer.inputs[{index}] requires data or a shape")
         elif kind not in DATATYPES:
-            found.append(f"infer.inputs[{index}] has no data, and none can be made up of datatype {kind}")
+            found.append(f"infer.inputs[{index}] requires data: values of datatype {kind} cannot be generated")
     return found
 
 
 def _times(spec: LoadTestSpec) -> list[str]:
-    """What is wrong between stages and the rest."""
+    """The errors of stages that conflict with other fields."""
     found = []
     if any(stage.replay for stage in spec.stages) and not (spec.prompts and spec.prompts.trace):
-        found.append("a replay needs prompts with a trace")
+        found.append("replay: requires prompts.trace")
     if spec.prompts and spec.prompts.turns > 1 and any(stage.users is None for stage in spec.stages):
-        found.append("several turns need stages of users: a turn waits for the answer before it")
-    lasting = sum(stage.lasts * (len(stage.steps.rates) if stage.steps else 1) for stage in spec.stages if stage.lasts)
-    if spec.warm_up and lasting and spec.warm_up >= lasting:
-        found.append(f"the warm-up of {spec.warm_up:g}s leaves nothing of the {lasting:g}s to be counted")
+        found.append("turns: requires stages with users")
+    total = sum(stage.seconds * (len(stage.steps.rates) if stage.steps else 1) for stage in spec.stages if stage.seconds)
+    if spec.warm_up and total and spec.warm_up >= total:
+        found.append(f"warmUp: must be shorter than the test ({total:g}s), found {spec.warm_up:g}s")
     return found
 
 

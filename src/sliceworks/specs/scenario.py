@@ -1,16 +1,214 @@
-"""Scenario: what happens when in a rehearsal, and what is expected of it: submissions, failures, delays, quotas, the cloud."""
+"""Scenario: timed events of a rehearsal (submissions, failures, quota changes, cloud faults) and its expectations."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sliceworks.base import quantity
-from sliceworks.specs.clouds import CloudFault, EndCloudFault, SetCloud
-from sliceworks.specs.expectations import Expectation
-from sliceworks.specs.model import Metadata, Moment, Seconds, Spec
+from sliceworks.specs.common import Metadata, Seconds, Spec, Timestamp, number
 
+FaultType = Literal[
+    "PermissionDenied",
+    "ExpiredCredentials",
+    "TooManyOperations",
+    "IncompatibleOperation",
+    "RateLimited",
+    "QuotaExceeded",
+    "Unavailable",
+    "InternalError",
+    "LostAnswers",
+    "SlowAnswers",
+    "SlowOperations",
+    "StuckOperations",
+    "FailedOperations",
+    "Stockout",
+    "MachineQuotaExceeded",
+    "ServiceAccountMissing",
+    "SlowBoot",
+]
+
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class CloudMatch(Spec):
+    """Selects the calls, operations or machines that a fault affects. Strings may contain `*`; an unset field matches anything."""
+
+    service: str | None = None
+    method: str | None = Field(default=None, description="Google's method name, such as nodePools.create.")
+    project: str | None = None
+    location: str | None = None
+    region: str | None = None
+    zone: str | None = None
+    cluster: str | None = None
+    node_pool: str | None = None
+    machine_type: str | None = None
+    spot: bool | None = None
+    reservation: str | None = None
+    operation_type: str | None = Field(default=None, description="Operation type, such as CREATE_NODE_POOL.")
+
+
+class CloudFault(Spec):
+    """Injects a cloud fault for a duration, a number of times, or until `endCloudFault` ends it by name."""
+
+    fault: FaultType
+    name: str | None = None
+    match: CloudMatch | None = None
+    duration: Seconds | None = Field(default=None, alias="for")
+    count: Annotated[int, Field(ge=1)] | None = None
+    probability: Annotated[float, Field(gt=0, le=1)] | None = None
+    seconds: Seconds | None = Field(
+        default=None, description="Delay of slow calls, operations and boots, or time until a stockout is reported."
+    )
+    message: str | None = None
+
+
+class CloudQuota(Spec):
+    """A regional quota. Without a limit, the quota is removed."""
+
+    metric: str = Field(description="Quota metric, such as CPUS or TPU_LITE_PODSLICE_V5.")
+    region: str
+    project: str | None = None
+    limit: Annotated[float, Field(ge=0)] | None = None
+
+
+class CloudReservation(Spec):
+    """Reserved machines in a zone. Without `nodes`, the reservation is deleted."""
+
+    name: str
+    zone: str
+    machine_type: str | None = None
+    nodes: NonNegative | None = None
+
+
+class CloudCapacity(Spec):
+    """Number of machines in a zone, not counting reserved ones. Without `nodes`, capacity is unlimited."""
+
+    zone: str | None = None
+    machine_type: str | None = None
+    spot: bool | None = None
+    nodes: NonNegative | None = None
+
+
+class CloudCluster(Spec):
+    """A cluster that exists from the start; the first one is the twin's own."""
+
+    project: str
+    location: str
+    name: str
+
+
+class SetCloud(Spec):
+    """Settings of the container API from now on; unset fields keep their values."""
+
+    operations: Annotated[int, Field(ge=1)] | None = Field(default=None, description="Maximum concurrent operations per cluster.")
+    seconds: dict[str, Seconds] | None = Field(default=None, description="Durations by name, such as boot.")
+    quotas: list[CloudQuota] | None = None
+    reservations: list[CloudReservation] | None = None
+    capacity: list[CloudCapacity] | None = None
+    clusters: list[CloudCluster] | None = None
+
+
+class EndCloudFault(Spec):
+    """Ends a cloud fault."""
+
+    name: str
+
+
+Outcome = Literal["succeeded", "failed", "deleted", "waiting", "suspended", "starting", "running"]
+Natural = Annotated[int, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0), BeforeValidator(number)]
+
+
+class ExpectJob(Spec):
+    """A training job and its outcome."""
+
+    name: str
+    namespace: str
+    outcome: Outcome | None = Field(default=None, description="Final state, or the state at the end of the run.")
+    by: Seconds | None = Field(default=None, description="The job has ended by this time.")
+    waited: Seconds | None = Field(default=None, description="Maximum wait for the first admission.")
+    preempted: Natural | None = Field(default=None, description="Minimum number of preemptions; 0 means never.")
+    restarted: Natural | None = Field(default=None, description="Minimum number of restarts; 0 means never.")
+
+
+class ExpectSlice(Spec):
+    """A slice is created for a job and becomes ready, optionally in a zone or with a capacity type."""
+
+    job: str = Field(description="namespace/name of the job.")
+    zone: str = ""
+    capacity: Literal["", "on-demand", "spot", "reserved"] = ""
+    by: Seconds | None = None
+
+
+class ExpectState(Spec):
+    """An instance of a graph, or a ModelService, reaches a state."""
+
+    kind: str
+    name: str
+    namespace: str
+    state: str = Field(description="For example ACTIVE (graph instance), ready (ModelService), or deleted.")
+    by: Seconds | None = None
+
+
+class ExpectChips(Spec):
+    """Number of chips of a type that a team uses at a time, or that exist."""
+
+    chip: str = Field(description="Chip type, such as v5e or nvidia-l4.")
+    at: Seconds
+    team: str = Field(default="", description="Team that uses the chips; without it, all existing chips are counted.")
+    min: Natural | None = None
+    max: Natural | None = None
+
+    @model_validator(mode="after")
+    def _bound(self) -> Self:
+        if self.min is None and self.max is None:
+            raise ValueError("must set min, max or both")
+        return self
+
+
+class ExpectLoadTest(Spec):
+    """A load test is valid and meets its objectives."""
+
+    name: str
+    goodput: Amount = Field(default=0.0, description="Minimum requests per second that meet all objectives.")
+    errors: Annotated[Amount, Field(le=1)] = Field(default=0.0, description="Maximum share of failed requests.")
+
+
+class ExpectIncident(Spec):
+    """An incident occurs, and the platform recovers from it."""
+
+    kind: Literal["stockout", "host", "preemption", "maintenance", "crash", "cloud"]
+    about: str = Field(default="", description="Substring of the affected object's name; any object if unset.")
+    within: Seconds | None = Field(default=None, description="Maximum time to recovery.")
+
+
+class Expectation(Spec):
+    """One expectation; exactly one field is set."""
+
+    job: ExpectJob | None = None
+    slice: ExpectSlice | None = None
+    state: ExpectState | None = None
+    chips: ExpectChips | None = None
+    load_test: ExpectLoadTest | None = None
+    incident: ExpectIncident | None = None
+    nothing_left: bool | None = Field(default=None, description="After destroy, the cloud contains no billable resource.")
+
+    @property
+    def wanted(self) -> tuple[str, Spec | bool]:
+        """Name and value of the field that is set."""
+        return next((name, value) for name in _EXPECTATIONS if (value := getattr(self, name)) is not None)
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if sum(getattr(self, name) is not None for name in _EXPECTATIONS) != 1:
+            listed = ", ".join(str(Expectation.model_fields[name].alias) for name in _EXPECTATIONS)
+            raise ValueError(f"must set exactly one of {listed}")
+        return self
+
+
+_EXPECTATIONS = tuple(Expectation.model_fields)
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -20,7 +218,7 @@ def _amount(value: str) -> str:
 
 
 class Selector(Spec):
-    """Some objects of a kind: by name, by labels, or that many chosen at random."""
+    """Selects objects by name, by labels, or `count` of them at random."""
 
     names: list[str] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict)
@@ -29,40 +227,40 @@ class Selector(Spec):
     @model_validator(mode="after")
     def _some(self) -> Self:
         if not self.names and not self.labels and self.count is None:
-            raise ValueError("select by names, labels or count")
+            raise ValueError("must set names, labels or count")
         return self
 
 
 class Submit(Spec):
-    """Objects from a file, once or again and again. `{n}` in their names becomes 1, 2, 3, …"""
+    """Submits the objects of a file `count` times. `{n}` in names becomes 1, 2, 3, …"""
 
     file: str
-    count: Count = 1
+    count: Annotated[Count, Field(le=100_000)] = 1
     every: Seconds | None = None
-    rate: Annotated[float, Field(gt=0)] | None = Field(default=None, description="Arrivals per hour, at random moments (Poisson).")
+    rate: Annotated[float, Field(gt=0)] | None = Field(default=None, description="Arrivals per hour (Poisson process).")
     namespace: str = ""
 
     @model_validator(mode="after")
     def _paced_once(self) -> Self:
         if self.every is not None and self.rate is not None:
-            raise ValueError("give every or rate, not both")
+            raise ValueError("every and rate are mutually exclusive")
         return self
 
 
 class Trace(Spec):
-    """Submissions from a CSV file with the columns `at`, `file` and, if wanted, `name` and `namespace`."""
+    """Submissions from a CSV file with the columns `at`, `file` and, optionally, `name` and `namespace`."""
 
     file: str
 
 
 class Apply(Spec):
-    """Apply the objects of a file, as `kubectl apply --server-side --force-conflicts` does."""
+    """Applies the objects of a file, as `kubectl apply --server-side --force-conflicts` does."""
 
     file: str
 
 
 class Target(Spec):
-    """One object of a cluster."""
+    """Identifies one object of the cluster."""
 
     api_version: str
     kind: str
@@ -71,22 +269,22 @@ class Target(Spec):
 
 
 class Patch(Target):
-    """Change one object by a merge patch."""
+    """Changes one object with a merge patch."""
 
     patch: dict[str, Any]
     subresource: str = ""
 
 
 class FailNodes(Spec):
-    """Nodes stop: their pods are lost. They come back after a time, or not at all."""
+    """Nodes fail and lose their pods. They recover after `for`, if it is set."""
 
     nodes: Selector
-    lasting: Seconds | None = Field(default=None, alias="for", description="How long; for good when it is left out.")
+    duration: Seconds | None = Field(default=None, alias="for", description="Duration of the failure; permanent if unset.")
     reason: Literal["Failure", "SpotPreemption", "Maintenance"] = "Failure"
 
 
 class FailPods(Spec):
-    """Containers of pods end with an exit code."""
+    """Containers of pods exit with a code."""
 
     pods: Selector
     namespace: str = ""
@@ -95,43 +293,43 @@ class FailPods(Spec):
 
 
 class SlowPulls(Spec):
-    """Images take that long to pull on some nodes, for a while or for good."""
+    """Image pulls take `seconds` on the selected nodes, for a duration or permanently."""
 
     nodes: Selector
     seconds: Seconds
-    lasting: Seconds | None = Field(default=None, alias="for")
+    duration: Seconds | None = Field(default=None, alias="for")
 
 
 class SetQuota(Spec):
-    """A ClusterQueue gets another nominal quota: so much in all, or so much more than it has."""
+    """Changes the nominal quota of a ClusterQueue to a value, or by a delta."""
 
     cluster_queue: str
     flavor: str
     resource: str
     nominal: Annotated[str, AfterValidator(_amount)] = ""
-    more: Annotated[str, AfterValidator(_amount)] = Field(default="", description="Less, where it is negative.")
+    delta: Annotated[str, AfterValidator(_amount)] = Field(default="", description="Change of the quota; may be negative.")
 
     @model_validator(mode="after")
-    def _one_of_them(self) -> Self:
-        if bool(self.nominal) == bool(self.more):
-            raise ValueError("give nominal or more, one of them")
+    def _value_or_delta(self) -> Self:
+        if bool(self.nominal) == bool(self.delta):
+            raise ValueError("must set exactly one of nominal and delta")
         return self
 
     def after(self, before: str) -> str:
-        """The nominal quota after the change; never less than nothing."""
+        """The nominal quota after the change, at least 0."""
         if self.nominal:
             return self.nominal
-        found = quantity.add(before, self.more)
-        return found if quantity.compare(found, "0") >= 0 else "0"
+        quota = quantity.add(before, self.delta)
+        return quota if quantity.compare(quota, "0") >= 0 else "0"
 
-    def spoken(self) -> str:
-        """The change in words, after `the quota of …`."""
-        how = f"becomes {self.nominal}" if self.nominal else f"changes by {self.more}"
-        return f"{how} {self.resource} of {self.flavor}"
+    def describe(self) -> str:
+        """The change as a phrase that follows `quota of …`."""
+        change = f"becomes {self.nominal}" if self.nominal else f"changes by {self.delta}"
+        return f"{change} {self.resource} of {self.flavor}"
 
 
 class SetPriority(Spec):
-    """A job gets another priority, which is a WorkloadPriorityClass."""
+    """Changes the priority of a job to a WorkloadPriorityClass."""
 
     job: str
     priority: str
@@ -139,13 +337,13 @@ class SetPriority(Spec):
 
 
 class EndReservation(Spec):
-    """A reservation of machines ends: the quota of its flavors is gone, and so is what runs there."""
+    """Ends a reservation: the quota of its flavors becomes 0, and its nodes fail."""
 
     reservation: str
 
 
 class Event(Spec):
-    """One thing that happens, at a time counted from the beginning."""
+    """One action at a time relative to the start; exactly one action is set."""
 
     at: Seconds
     submit: Submit | None = None
@@ -165,7 +363,7 @@ class Event(Spec):
 
     @property
     def action(self) -> tuple[str, Spec]:
-        """The name of what happens, and its details."""
+        """Name and value of the action."""
         return next((name, value) for name in _ACTIONS if (value := getattr(self, name)) is not None)
 
     @model_validator(mode="after")
@@ -173,7 +371,7 @@ class Event(Spec):
         given = [name for name in _ACTIONS if getattr(self, name) is not None]
         if len(given) != 1:
             listed = ", ".join(str(Event.model_fields[name].alias) for name in _ACTIONS)
-            raise ValueError(f"an event is exactly one of {listed}")
+            raise ValueError(f"must set exactly one of {listed}")
         return self
 
 
@@ -181,21 +379,21 @@ _ACTIONS = tuple(name for name in Event.model_fields if name != "at")
 
 
 class ScenarioSpec(Spec):
-    """A rehearsal's day."""
+    """Events and expectations of a run."""
 
     seed: int = 0
-    start: Moment | None = None
-    duration: Seconds = Field(default=60.0, description="How long a rehearsal of it lasts. A forecast does not ask.")
+    start: Timestamp | None = None
+    duration: Seconds = Field(default=60.0, description="Duration of the rehearsal. Forecasts ignore it.")
     environment: Literal["given", "terraform"] = Field(
         default="given",
-        description="Whether the machines of an Environment are there from the start, or Terraform makes and removes all of it.",
+        description="given: the machines of the Environment exist from the start; terraform: Terraform creates and destroys them.",
     )
     events: list[Event] = Field(default_factory=list)
-    expect: list[Expectation] = Field(default_factory=list, description="A rehearsal in which one of these is not so has failed.")
+    expect: list[Expectation] = Field(default_factory=list, description="The rehearsal fails if one of these is not met.")
 
 
 class Scenario(Spec):
-    """The document."""
+    """The Scenario document."""
 
     api_version: Literal["sliceworks.dev/v1alpha1"]
     kind: Literal["Scenario"]

@@ -1,19 +1,20 @@
-"""TrainingJob: work on TPU slices or GPU machines that goes through a queue, and the helpers that run beside it."""
+"""TrainingJob: a job on TPU slices or GPU machines, submitted through a queue, and its helper jobs."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from sliceworks import specs
 from sliceworks.base import names, quantity
-from sliceworks.specs import parts
-from sliceworks.specs.model import Metadata, Name, Seconds, Spec
+from sliceworks.specs.common import Name, NamespacedMetadata, Seconds, Spec
 
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
-SLICE = parts.SLICE
+SLICE_JOB = specs.SLICE_JOB
 
 
 def _variable(value: str) -> str:
@@ -23,13 +24,23 @@ def _variable(value: str) -> str:
 
 
 def _amount(value: str) -> str:
-    quantity.parse(value)
+    if quantity.parse(value) <= 0:
+        raise ValueError(f"must be greater than 0, found {value}")
     return value
 
 
+# The grammar of image references, as container runtimes parse them: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
+_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_TAG, _DIGEST = r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", r"[a-zA-Z][a-zA-Z0-9]*(?:[-_+.][a-zA-Z][a-zA-Z0-9]*)*:[0-9a-fA-F]{32,}"
+_IMAGE = re.compile(rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*(?::{_TAG})?(?:@{_DIGEST})?\Z")
+_LONGEST_IMAGE = 512
+
+
 def _image(value: str) -> str:
-    if not value or any(letter.isspace() for letter in value) or value != value.strip("/:@"):
-        raise ValueError(f"must name an image such as us-docker.pkg.dev/project/training/jax:1, found {value!r}")
+    if len(value) > _LONGEST_IMAGE or not _IMAGE.match(value):
+        shown = repr(value if len(value) <= _LONGEST_IMAGE else f"{value[:60]}…")
+        raise ValueError(f"must name an image such as us-docker.pkg.dev/project/training/jax:1, found {shown}")
     return value
 
 
@@ -54,48 +65,48 @@ Port = Annotated[int, Field(ge=1024, le=65535)]
 
 
 class Slices(Spec):
-    """What it runs on: a type such as `v4-32` or `l4-1`, or an accelerator with its topology; and how many of it."""
+    """The slices of a job: a type such as `v4-32` or `l4-1`, or an accelerator with a topology, and a count."""
 
-    type: str = Field(default="", description="Such as v5p-32 or l4-1: `sliceworks accelerators list` has all.")
-    accelerator: str = Field(default="", description="Such as tpu-v4-podslice, with a topology, in place of a type.")
-    topology: str = Field(default="", description="Where a type has several; the most compact when left out.")
-    chips_per_host: Count | None = Field(default=None, description="Where a topology has two kinds of machines.")
-    count: Count = Field(default=1, description="How many slices work as one.")
+    type: str = Field(default="", description="Such as v5p-32 or l4-1; see `sliceworks accelerators list`.")
+    accelerator: str = Field(default="", description="Such as tpu-v4-podslice, with a topology; alternative to type.")
+    topology: str = Field(default="", description="Default: the most compact topology of the type.")
+    chips_per_host: Count | None = Field(default=None, description="For topologies with several machine types.")
+    count: Count = Field(default=1, description="Number of slices.")
     capacity: Literal["on-demand", "spot", "reservation"] = "on-demand"
-    reservation: str = Field(default="", description="The name of the reservation, with that capacity.")
+    reservation: str = Field(default="", description="Name of the reservation; requires `capacity: reservation`.")
 
     @model_validator(mode="after")
     def _named_once(self) -> Self:
         if bool(self.type) == bool(self.accelerator):
-            raise ValueError("give a type, or an accelerator with its topology")
+            raise ValueError("exactly one of type and accelerator is required")
         if self.accelerator and not self.topology:
-            raise ValueError(f"accelerator {self.accelerator} needs a topology")
+            raise ValueError(f"accelerator {self.accelerator} requires a topology")
         if self.capacity == "reservation" and not self.reservation:
-            raise ValueError("capacity: reservation needs the reservation's name: reservation: NAME")
+            raise ValueError("capacity: reservation requires reservation: NAME")
         if self.reservation and self.capacity != "reservation":
-            raise ValueError(f"reservation {self.reservation} needs capacity: reservation, found {self.capacity}")
+            raise ValueError(f"reservation {self.reservation} requires capacity: reservation, found {self.capacity}")
         return self
 
 
 class Secret(Spec):
-    """One key of a Secret as a variable, or a whole Secret as files."""
+    """One key of a Secret as an environment variable, or a whole Secret as files."""
 
     secret: Name
-    key: str = Field(default="", description="Which key; only with env.")
-    env: Variable | None = Field(default=None, description="The variable that has the key's value.")
-    mount_path: Folder | None = Field(default=None, description="The folder in which each key is a file.")
+    key: str = Field(default="", description="Key of the Secret; only with env.")
+    env: Variable | None = Field(default=None, description="Environment variable to set.")
+    mount_path: Folder | None = Field(default=None, description="Folder to mount the keys in, as files.")
 
     @model_validator(mode="after")
     def _one_use(self) -> Self:
         if (self.env is None) == (self.mount_path is None):
-            raise ValueError("give env or mountPath, one of them")
+            raise ValueError("exactly one of env and mountPath is required")
         if (self.env is None) == bool(self.key):
-            raise ValueError("env needs a key; mountPath takes the whole Secret")
+            raise ValueError("key: required with env, not allowed with mountPath")
         return self
 
 
 class GcsFuse(Spec):
-    """A bucket of Cloud Storage, mounted by GCS FUSE."""
+    """A Cloud Storage bucket, mounted by Cloud Storage FUSE."""
 
     bucket: str
     options: list[str] = Field(default_factory=lambda: ["implicit-dirs"])
@@ -109,49 +120,49 @@ class Nfs(Spec):
 
 
 class Volume(Spec):
-    """Files that all hosts see."""
+    """A volume that is mounted on all hosts."""
 
     name: Part
     mount_path: Folder
     read_only: bool = False
-    gcs_fuse: GcsFuse | None = Field(default=None, description="A bucket of Cloud Storage.")
-    pvc: Name | None = Field(default=None, description="A PersistentVolumeClaim of the namespace, of any kind of storage.")
+    gcs_fuse: GcsFuse | None = Field(default=None, description="A Cloud Storage bucket.")
+    pvc: Name | None = Field(default=None, description="A PersistentVolumeClaim of the namespace.")
     filestore: Nfs | None = Field(default=None, description="A share of a Filestore instance.")
     nfs: Nfs | None = Field(default=None, description="A share of any NFS server.")
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if sum(each is not None for each in (self.gcs_fuse, self.pvc, self.filestore, self.nfs)) != 1:
-            raise ValueError("give one of gcsFuse, pvc, filestore and nfs")
+        if sum(source is not None for source in (self.gcs_fuse, self.pvc, self.filestore, self.nfs)) != 1:
+            raise ValueError("exactly one of gcsFuse, pvc, filestore and nfs is required")
         return self
 
 
 class RestartRule(Spec):
-    """What an exit code means."""
+    """What to do on certain exit codes."""
 
     exit_codes: Annotated[list[ExitCode], Field(min_length=1)]
     action: Literal["fail", "restart", "restart-for-free"] = Field(
-        description="End the job; start it again; or start it again without counting that against `max`."
+        description="Fail the job, restart it, or restart it without counting towards `max`."
     )
 
 
 class Restarts(Spec):
-    """How often everything starts again when a host fails."""
+    """The restart policy for failures of any host."""
 
-    max: Natural = Field(default=0, description="So often at most; spot machines that are taken away do not count.")
-    rules: list[RestartRule] = Field(default_factory=list, description="What exit codes mean; every other failure is a restart.")
+    max: Natural = Field(default=0, description="Maximum number of restarts; preemptions of spot nodes do not count.")
+    rules: list[RestartRule] = Field(default_factory=list, description="Rules by exit code; all other failures restart the job.")
 
     @model_validator(mode="after")
     def _codes_once(self) -> Self:
         codes = [code for rule in self.rules for code in rule.exit_codes]
-        twice = sorted({code for code in codes if codes.count(code) > 1})
-        if twice:
-            raise ValueError(f"exit code {twice[0]} has two rules")
+        duplicates = sorted({code for code in codes if codes.count(code) > 1})
+        if duplicates:
+            raise ValueError(f"duplicate rule for exit code {duplicates[0]}")
         return self
 
 
-class Helper(Spec):
-    """A job beside the slices, on ordinary machines. It ends with the training, and never ends it."""
+class HelperJob(Spec):
+    """A job that runs beside the slices on CPU nodes and is stopped with them; its failure does not fail the training."""
 
     name: Part
     image: Image
@@ -159,105 +170,99 @@ class Helper(Spec):
     args: list[str] = Field(default_factory=list)
     env: dict[Variable, str] = Field(default_factory=dict)
     service_account: Name | None = None
-    pool: str = Field(default="", description="The node pool it runs in; any without accelerators when left out.")
+    pool: str = Field(default="", description="Node pool. Default: any pool without accelerators.")
     cpu: Amount = "1"
     memory: Amount = "2Gi"
 
 
-class Step(Helper):
-    """A job before or after the training, on ordinary machines. When it has failed that many times, everything begins again."""
+class StepJob(HelperJob):
+    """A job before or after the training, on CPU nodes. After `tries` failures the JobSet restarts."""
 
     tries: Count = 3
-    estimate: Seconds | None = Field(default=None, description="How long it is expected to run. A twin lets it run for that long.")
-    volumes: bool = Field(default=True, description="Whether it sees the volumes that the training sees.")
+    estimate: Seconds | None = Field(default=None, description="Expected run time; a twin simulates this duration.")
+    volumes: bool = Field(default=True, description="Mounts the volumes of the training.")
 
 
 class TensorBoard(Spec):
-    """Shows what the training logs: by an uploader to a Vertex AI TensorBoard, or without an instance by one of its own."""
+    """An uploader to a Vertex AI TensorBoard, or a TensorBoard server if no instance is given."""
 
     instance: str = Field(
         default="",
         pattern=r"^(projects/[^/]+/locations/[^/]+/tensorboards/[^/]+)?$",
-        description="The Vertex AI TensorBoard to upload to; a plain TensorBoard runs beside the slices when left out.",
+        description="Vertex AI TensorBoard to upload to. Default: a TensorBoard server beside the slices.",
     )
-    logs: str = Field(min_length=1, description="The folder that the training writes, such as gs://bucket/runs/first.")
-    experiment: str = Field(default="", description="The job's name when left out; only with an instance.")
-    image: Image = Field(description="Has the program tb-gcp-uploader, or without an instance tensorboard.")
-    port: Port = Field(default=6006, description="Where a plain TensorBoard is seen.")
+    logs: str = Field(min_length=1, description="Log folder of the training, such as gs://bucket/runs/first.")
+    experiment: str = Field(default="", description="Default: the job's name; only with an instance.")
+    image: Image = Field(description="Image with tb-gcp-uploader, or with tensorboard if there is no instance.")
+    port: Port = Field(default=6006, description="Port of the TensorBoard server.")
     service_account: Name | None = None
-    pool: str = Field(default="", description="The node pool it runs in; any without accelerators when left out.")
+    pool: str = Field(default="", description="Node pool. Default: any pool without accelerators.")
 
     @model_validator(mode="after")
     def _experiment_needs_instance(self) -> Self:
         if self.experiment and not self.instance:
-            raise ValueError("an experiment is a matter of Vertex AI: give the instance too")
+            raise ValueError("experiment requires instance")
         return self
 
 
 class TrainingSpec(Spec):
-    """The work."""
+    """Spec of a TrainingJob."""
 
     queue: Name = Field(description="The team's LocalQueue.")
-    priority: Name | None = Field(default=None, description="Such as low, medium or high: a WorkloadPriorityClass.")
+    priority: Name | None = Field(default=None, description="A WorkloadPriorityClass, such as low, medium or high.")
     slices: Slices
-    image: Image = Field(description="What every host runs.")
-    command: list[str] = Field(default_factory=list, description="In place of the image's own entry point.")
-    args: list[str] = Field(default_factory=list, description="Arguments of the command, or of the image's entry point.")
-    script: str = Field(default="", description="A file beside the document, .py or .sh, that is run in place of a command.")
-    env: dict[Variable, str] = Field(default_factory=dict, description="Variables; they win over those that are set by themselves.")
-    xla_flags: list[str] = Field(default_factory=list, description="What the program finds in XLA_FLAGS.")
-    libtpu_args: list[str] = Field(default_factory=list, description="What the program finds in LIBTPU_INIT_ARGS.")
-    secrets: list[Secret] = Field(default_factory=list, description="Secrets of the namespace, as variables or files.")
-    volumes: list[Volume] = Field(default_factory=list, description="Folders that every host sees.")
+    image: Image = Field(description="Container image of every host.")
+    command: list[str] = Field(default_factory=list, description="Replaces the image's entry point.")
+    args: list[str] = Field(default_factory=list, description="Arguments of the command or the entry point.")
+    script: str = Field(default="", description="A .py or .sh file next to the document, run instead of a command.")
+    env: dict[Variable, str] = Field(default_factory=dict, description="Environment variables; they override the built-in ones.")
+    xla_flags: list[str] = Field(default_factory=list, description="Value of XLA_FLAGS.")
+    libtpu_args: list[str] = Field(default_factory=list, description="Value of LIBTPU_INIT_ARGS.")
+    secrets: list[Secret] = Field(default_factory=list, description="Secrets of the namespace, as environment variables or files.")
+    volumes: list[Volume] = Field(default_factory=list, description="Volumes of every host.")
     restarts: Restarts = Restarts()
-    checkpoints: str = Field(default="", description="A folder that the program finds in CHECKPOINT_DIR.")
-    time_to_live: Seconds | None = Field(default=None, description="How long the finished job is kept.")
-    deadline: Seconds | None = Field(default=None, description="The longest that one attempt may run.")
-    estimate: Seconds | None = Field(default=None, description="How long it is expected to run. A twin lets it run for that long.")
-    service_account: Name | None = Field(default=None, description="The service account of the slices' pods.")
-    user: Count = Field(default=1000, description="The user id that containers run as; never root.")
-    cpu: Amount | None = Field(default=None, description="CPU that each host asks for; most of what it has when left out.")
-    memory: Amount | None = Field(default=None, description="Memory that each host asks for; most of what it has when left out.")
+    checkpoints: str = Field(default="", description="Value of CHECKPOINT_DIR.")
+    time_to_live: Seconds | None = Field(default=None, description="How long a finished job is kept.")
+    deadline: Seconds | None = Field(default=None, description="Maximum run time of one attempt.")
+    estimate: Seconds | None = Field(default=None, description="Expected run time; a twin simulates this duration.")
+    service_account: Name | None = Field(default=None, description="Service account of the slices' pods.")
+    user: Count = Field(default=1000, description="User ID of the containers; never root.")
+    cpu: Amount | None = Field(default=None, description="CPU request per host. Default: most of its allocatable CPU.")
+    memory: Amount | None = Field(default=None, description="Memory request per host. Default: most of its allocatable memory.")
     tensorboard: TensorBoard | None = None
-    helpers: list[Helper] = Field(default_factory=list, description="Jobs beside the slices, which end with them.")
-    before: list[Step] = Field(default_factory=list, description="Jobs that must complete first, one after another.")
-    after: list[Step] = Field(default_factory=list, description="Jobs that follow the complete training, one after another.")
+    helpers: list[HelperJob] = Field(default_factory=list, description="Jobs beside the slices; stopped with them.")
+    before: list[StepJob] = Field(default_factory=list, description="Jobs to complete before the training, in order.")
+    after: list[StepJob] = Field(default_factory=list, description="Jobs to run after the training has completed, in order.")
 
     @property
-    def beside(self) -> list[Helper]:
-        """All jobs but the training itself and the uploader."""
+    def side_jobs(self) -> list[HelperJob]:
+        """All jobs except the slices and TensorBoard."""
         return [*self.before, *self.after, *self.helpers]
 
     @model_validator(mode="after")
     def _one_program(self) -> Self:
         if self.script and (self.command or self.args):
-            raise ValueError("give a script or a command, not both")
+            raise ValueError("script excludes command and args")
         if self.script and not self.script.endswith((".py", ".sh")):
-            raise ValueError(f"a script is a .py or a .sh file, found {self.script}")
+            raise ValueError(f"script: must be a .py or .sh file, found {self.script}")
         return self
 
     @model_validator(mode="after")
     def _names_once(self) -> Self:
-        for what, named in (
-            ("a job within it", [SLICE, *(["tensorboard"] if self.tensorboard else []), *(each.name for each in self.beside)]),
-            ("a volume", ["shared-memory", *(each.name for each in self.volumes)]),
+        for kind, used in (
+            ("job", [SLICE_JOB, *(["tensorboard"] if self.tensorboard else []), *(job.name for job in self.side_jobs)]),
+            ("volume", ["shared-memory", *(volume.name for volume in self.volumes)]),
         ):
-            twice = sorted({name for name in named if named.count(name) > 1})
-            if twice:
-                raise ValueError(f"{what} is named twice: {twice[0]}")
+            duplicates = sorted({name for name in used if used.count(name) > 1})
+            if duplicates:
+                raise ValueError(f"duplicate {kind} name: {duplicates[0]}")
         return self
 
 
-class TrainingMetadata(Metadata):
-    """Who it is, and in which team's namespace."""
-
-    namespace: Name | None = None
-
-
 class TrainingJob(Spec):
-    """The document."""
+    """A training job on one or more slices."""
 
     api_version: Literal["sliceworks.dev/v1alpha1"]
     kind: Literal["TrainingJob"]
-    metadata: TrainingMetadata
+    metadata: NamespacedMetadata
     spec: TrainingSpec

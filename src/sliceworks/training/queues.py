@@ -1,33 +1,126 @@
-"""Queues of an environment's teams: flavors, cluster queues, priorities, and for each team a namespace with its own queue. Pure.
-
-one-queue   every team's LocalQueue leads to one ClusterQueue that has everything
-cohort      each team has a ClusterQueue with its shares of chips; what is nobody's share lies in one of its own, and all lend to
-            each other. CPU and memory are what there is, for each: they are there to place work, not to ration it.
-"""
+"""Kueue objects of an environment: flavors, cluster queues, priorities, and a namespace with a local queue for each team. Pure."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.training.flavors import Flavor, flavors, machines
+from sliceworks import catalog
+from sliceworks.base import names, quantity
+from sliceworks.catalog.labels import RESERVATION_NAME, SPOT
 
 if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment, EnvironmentSpec
+    from sliceworks.specs.environment.cluster import Autoscaling, Pool
     from sliceworks.specs.environment.teams import Share, Team
 
 Object = dict[str, Any]
-TEAM = "sliceworks.dev/team"
+TPU, GPU = "google.com/tpu", "nvidia.com/gpu"
+CPU_NODES, GPU_NODES = 3, 1
+"""Default number of nodes of a pool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """One accelerator type with one capacity type: its node labels and its total chips."""
+
+    name: str
+    type: str
+    resource: str
+    labels: dict[str, str]
+    chips: int
+
+    def manifest(self) -> Object:
+        """The ResourceFlavor. Kueue adds its labels and tolerations to admitted pods."""
+        tolerations = [{"key": self.resource, "operator": "Exists", "effect": "NoSchedule"}]
+        return {
+            "apiVersion": "kueue.x-k8s.io/v1beta2",
+            "kind": "ResourceFlavor",
+            "metadata": {"name": self.name},
+            "spec": {"nodeLabels": dict(self.labels), "tolerations": tolerations},
+        }
+
+
+def list_flavors(spec: EnvironmentSpec) -> list[Flavor]:
+    """The flavors of an environment's pools, each once, in the order of the document."""
+    flavors: dict[str, Flavor] = {}
+    for tpu in spec.pools.tpu.values():
+        shape = catalog.find(tpu.type, tpu.topology or None)
+        flavor = _flavor(tpu, Flavor(shape.type_name, shape.type_name, TPU, _labels(shape), shape.chips * tpu.count))
+        _count(flavors, flavor)
+    for gpu in spec.pools.gpu.values():
+        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
+        chips = machine.chips * max_nodes(gpu.nodes, gpu.autoscaling, GPU_NODES)
+        _count(flavors, _flavor(gpu, Flavor(machine.gpu.name, machine.gpu.name, GPU, _labels(machine), chips)))
+    return list(flavors.values())
+
+
+def _labels(accelerator: catalog.Accelerator) -> dict[str, str]:
+    """The node labels that identify the accelerator, without chip counts."""
+    return {key: value for key, value in accelerator.node_labels().items() if not key.endswith("-count")}
+
+
+def _flavor(pool: Pool, plain: Flavor) -> Flavor:
+    """The flavor for the capacity type of a pool."""
+    if pool.spot:
+        return replace(plain, name=names.shorten(f"{plain.name}-spot"), labels={**plain.labels, SPOT: "true"})
+    if pool.reservation:
+        reservation = pool.reservation.name
+        return replace(
+            plain, name=names.shorten(f"{plain.name}-{reservation}"), labels={**plain.labels, RESERVATION_NAME: reservation}
+        )
+    return plain
+
+
+def _count(flavors: dict[str, Flavor], flavor: Flavor) -> None:
+    counted = flavors[flavor.name].chips if flavor.name in flavors else 0
+    flavors[flavor.name] = replace(flavor, chips=counted + flavor.chips)
+
+
+def machine_capacity(spec: EnvironmentSpec) -> dict[str, str]:
+    """The quota of CPU and memory: as in the document, else the allocatable resources of all nodes."""
+    cpu, memory = quantity.parse("0"), quantity.parse("0")
+    for machine, count in _all_machines(spec):
+        allocatable = machine.allocatable()
+        cpu += quantity.parse(allocatable["cpu"]) * count
+        memory += quantity.parse(allocatable["memory"]) * count
+    gib = 2**30
+    return {"cpu": spec.queues.cpu or str(int(cpu)), "memory": spec.queues.memory or f"{int(memory) // gib}Gi"}
+
+
+def _all_machines(spec: EnvironmentSpec) -> list[tuple[catalog.Machine, int]]:
+    result = [
+        (catalog.find_machine(cpu.machine_type), max_nodes(cpu.nodes, cpu.autoscaling, CPU_NODES))
+        for cpu in spec.pools.cpu.values()
+    ]
+    for tpu in spec.pools.tpu.values():
+        shape = catalog.find(tpu.type, tpu.topology or None)
+        result.append((shape.machine, shape.hosts * tpu.count))
+    for gpu in spec.pools.gpu.values():
+        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
+        result.append((machine.machine, max_nodes(gpu.nodes, gpu.autoscaling, GPU_NODES)))
+    return result
+
+
+def max_nodes(nodes: int | None, scaling: Autoscaling | None, default: int) -> int:
+    """The maximum number of nodes of a pool."""
+    return scaling.max if scaling else default if nodes is None else nodes
+
+
+TEAM_LABEL = "sliceworks.dev/team"
 _KUEUE = "kueue.x-k8s.io/v1beta2"
 _MACHINES = "machines"
-_REST = "rest"
+_UNASSIGNED = "rest"
 _SUBJECTS = {"user": "User", "group": "Group", "serviceAccount": "User", "domain": "Group"}
 _RBAC = "rbac.authorization.k8s.io"
+
 MEMBER_RULES: tuple[Object, ...] = (
     {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
     {"apiGroups": ["kueue.x-k8s.io"], "resources": ["localqueues", "workloads"], "verbs": ["get", "list", "watch"]},
     {"apiGroups": ["visibility.kueue.x-k8s.io"], "resources": ["localqueues/pendingworkloads"], "verbs": ["get"]},
 )
-"""What members of a team may do beyond the cluster's `edit`."""
+"""Permissions of team members in addition to the ClusterRole `edit`."""
+
 READER_RULES: tuple[Object, ...] = (
     {
         "apiGroups": ["kueue.x-k8s.io"],
@@ -36,17 +129,18 @@ READER_RULES: tuple[Object, ...] = (
     },
     {"apiGroups": ["visibility.kueue.x-k8s.io"], "resources": ["clusterqueues/pendingworkloads"], "verbs": ["get"]},
 )
-"""What members of every team may read of the whole cluster: without it nobody can tell them that a queue never holds their job."""
+"""Cluster-wide read permissions of all team members; `train submit` needs them to check the quota."""
+
 _READERS = "sliceworks-queue-readers"
 
 
-def manifests(environment: Environment) -> list[Object]:
-    """Everything that teams need, in an order in which it can be applied."""
-    spec, found = environment.spec, flavors(environment.spec)
+def build_manifests(environment: Environment) -> list[Object]:
+    """All objects of the teams' queues, in the order in which to apply them."""
+    spec, flavors = environment.spec, list_flavors(environment.spec)
     objects: list[Object] = [_priority(name, value) for name, value in spec.queues.priorities.items()]
-    objects += [flavor.manifest() for flavor in found]
+    objects += [flavor.manifest() for flavor in flavors]
     objects.append({"apiVersion": _KUEUE, "kind": "ResourceFlavor", "metadata": {"name": _MACHINES}, "spec": {}})
-    objects += _cluster_queues(spec, found)
+    objects += _cluster_queues(spec, flavors)
     for name, team in spec.teams.items():
         objects += _team(spec, name, team)
     members = list(dict.fromkeys(member for team in spec.teams.values() for member in team.members))
@@ -59,26 +153,26 @@ def _priority(name: str, value: int) -> Object:
         "kind": "WorkloadPriorityClass",
         "metadata": {"name": name},
         "value": value,
-        "description": f"Work of priority {name}",
+        "description": f"Priority {name}",
     }
 
 
-def _cluster_queues(spec: EnvironmentSpec, found: list[Flavor]) -> list[Object]:
-    everything: dict[str, Object] = {resource: {"nominalQuota": amount} for resource, amount in machines(spec).items()}
+def _cluster_queues(spec: EnvironmentSpec, flavors: list[Flavor]) -> list[Object]:
+    machine_quotas: dict[str, Object] = {resource: {"nominalQuota": amount} for resource, amount in machine_capacity(spec).items()}
     if spec.queues.sharing == "one-queue":
-        quotas = {flavor.name: {"nominalQuota": flavor.chips} for flavor in found}
-        return [_cluster_queue(spec, spec.queues.name, found, quotas, everything)]
-    # What runs beside the chips is not shared out: who borrowed CPU could not take back the chips that it lent.
-    everything = {resource: {**quota, "borrowingLimit": "0", "lendingLimit": "0"} for resource, quota in everything.items()}
+        quotas = {flavor.name: {"nominalQuota": flavor.chips} for flavor in flavors}
+        return [_cluster_queue(spec, spec.queues.name, flavors, quotas, machine_quotas)]
+    # CPU and memory are not shared: a queue that borrowed CPU could not reclaim the chips that it lent.
+    machine_quotas = {resource: {**quota, "borrowingLimit": "0", "lendingLimit": "0"} for resource, quota in machine_quotas.items()}
     queues = []
-    left = {flavor.name: flavor.chips for flavor in found}
+    unassigned = {flavor.name: flavor.chips for flavor in flavors}
     for name, team in spec.teams.items():
-        quotas = {flavor.name: _quota(team.shares.get(flavor.name)) for flavor in found}
-        for flavor in left:
-            left[flavor] -= quotas[flavor]["nominalQuota"]
-        queues.append(_cluster_queue(spec, name, found, quotas, everything))
-    rest = {flavor: {"nominalQuota": max(chips, 0)} for flavor, chips in left.items()}
-    return [*queues, _cluster_queue(spec, f"{spec.queues.name}-{_REST}", found, rest, everything)]
+        quotas = {flavor.name: _quota(team.shares.get(flavor.name)) for flavor in flavors}
+        for flavor in unassigned:
+            unassigned[flavor] -= quotas[flavor]["nominalQuota"]
+        queues.append(_cluster_queue(spec, name, flavors, quotas, machine_quotas))
+    rest = {flavor: {"nominalQuota": max(chips, 0)} for flavor, chips in unassigned.items()}
+    return [*queues, _cluster_queue(spec, f"{spec.queues.name}-{_UNASSIGNED}", flavors, rest, machine_quotas)]
 
 
 def _quota(share: Share | None) -> Object:
@@ -89,18 +183,18 @@ def _quota(share: Share | None) -> Object:
 
 
 def _cluster_queue(
-    spec: EnvironmentSpec, name: str, found: list[Flavor], quotas: dict[str, Object], rest: dict[str, Object]
+    spec: EnvironmentSpec, name: str, flavors: list[Flavor], quotas: dict[str, Object], machine_quotas: dict[str, Object]
 ) -> Object:
     groups: list[Object] = []
-    for resource in dict.fromkeys(flavor.resource for flavor in found):
-        own = [
+    for resource in dict.fromkeys(flavor.resource for flavor in flavors):
+        resource_flavors = [
             {"name": flavor.name, "resources": [{"name": resource, **quotas[flavor.name]}]}
-            for flavor in found
+            for flavor in flavors
             if flavor.resource == resource
         ]
-        groups.append({"coveredResources": [resource], "flavors": own})
-    counted = [{"name": resource, **quota} for resource, quota in rest.items()]
-    groups.append({"coveredResources": list(rest), "flavors": [{"name": _MACHINES, "resources": counted}]})
+        groups.append({"coveredResources": [resource], "flavors": resource_flavors})
+    machine_resources = [{"name": resource, **quota} for resource, quota in machine_quotas.items()]
+    groups.append({"coveredResources": list(machine_quotas), "flavors": [{"name": _MACHINES, "resources": machine_resources}]})
     queues = spec.queues
     preemption = {
         "withinClusterQueue": "LowerPriority" if queues.preemption else "Never",
@@ -112,7 +206,7 @@ def _cluster_queue(
         "metadata": {"name": name},
         "spec": {
             **({"cohortName": queues.name} if queues.sharing == "cohort" else {}),
-            "namespaceSelector": {"matchExpressions": [{"key": TEAM, "operator": "Exists"}]},
+            "namespaceSelector": {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]},
             "queueingStrategy": queues.strategy,
             "preemption": preemption,
             "resourceGroups": groups,
@@ -122,29 +216,31 @@ def _cluster_queue(
 
 def _team(spec: EnvironmentSpec, name: str, team: Team) -> list[Object]:
     namespace = team.namespace or name
-    place = {"namespace": namespace}
+    location = {"namespace": namespace}
     queue = name if spec.queues.sharing == "cohort" else spec.queues.name
     account = team.service_account or team.identity or "trainer"
     annotations = {"iam.gke.io/gcp-service-account": _address(spec, team)} if team.identity else {}
     objects: list[Object] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {TEAM: name}}},
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace, "labels": {TEAM_LABEL: name}}},
         {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": {"name": account, **place, **({"annotations": annotations} if annotations else {})},
+            "metadata": {"name": account, **location, **({"annotations": annotations} if annotations else {})},
         },
         {
             "apiVersion": _KUEUE,
             "kind": "LocalQueue",
-            "metadata": {"name": team.queue, **place},
+            "metadata": {"name": team.queue, **location},
             "spec": {"clusterQueue": queue},
         },
     ]
-    if team.most_jobs is not None:
-        hard = {"count/jobsets.jobset.x-k8s.io": str(team.most_jobs)}
-        objects.append({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "jobs", **place}, "spec": {"hard": hard}})
+    if team.max_jobs is not None:
+        hard = {"count/jobsets.jobset.x-k8s.io": str(team.max_jobs)}
+        objects.append(
+            {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "jobs", **location}, "spec": {"hard": hard}}
+        )
     if team.members:
-        objects += _members(team, place)
+        objects += _members(team, location)
     return objects
 
 
@@ -154,7 +250,7 @@ def _address(spec: EnvironmentSpec, team: Team) -> str:
 
 
 def _members(team: Team, place: Object) -> list[Object]:
-    """What members may do. Neither JobSet nor Kueue adds its kinds to the cluster's `edit`: a role of the namespace has them."""
+    """Roles of the members. JobSet and Kueue do not aggregate to `edit`, so a Role in the namespace grants their kinds."""
     subjects = [_subject(member) for member in team.members]
     metadata = {"name": "trainers", **place}
     return [

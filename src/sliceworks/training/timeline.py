@@ -1,108 +1,130 @@
-"""What has happened to a job, in order: from the conditions of its JobSet, its Workload and its pods. Pure.
+"""The timeline of a training job, from the conditions of its JobSet, Workload and pods. Pure.
 
-A condition knows only its last change: of what happened twice the last time is told.
+A condition records only its last transition, so repeated events appear once, at their last time.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from sliceworks.base.conditions import is_true
+from sliceworks.base.conditions import is_condition_true
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Object = dict[str, Any]
-# What a condition that holds means; those that are not named here tell nothing that others do not.
-_OF_WORKLOAD = {
-    "QuotaReserved": "has its quota",
+Outcome = Literal["good", "bad", "wait", ""]
+# Entries for conditions that are true; conditions that are not listed add nothing.
+_WORKLOAD_EVENTS = {
+    "QuotaReserved": "quota reserved",
     "Admitted": "admitted",
     "PodsReady": "all pods ready",
     "Evicted": "evicted",
     "Preempted": "preempted",
-    "Requeued": "back in the queue",
-    "Finished": "",
+    "Requeued": "requeued",
     "DeactivationTarget": "to be deactivated",
 }
-_OF_JOBSET = {
+_JOBSET_EVENTS = {
     "RestartingJobSet": "restarting",
     "StartupPolicyCompleted": "all started in order",
     "Completed": "completed",
     "Failed": "failed",
 }
-# Times have whole seconds: within one, this is the order in which things happen.
+_OUTCOMES: dict[str, Outcome] = {
+    "PodsReady": "good",
+    "Completed": "good",
+    "Evicted": "bad",
+    "Preempted": "bad",
+    "DeactivationTarget": "bad",
+    "Failed": "bad",
+}
+# Timestamps have whole seconds: this is the order of events within one second.
 _RANKS = {"submitted": 0, "Workload": 1, "started": 2, "Pod": 3, "JobSet": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Something that happened: when, what, how long after the step before, and what was said about it."""
+class TimelineEntry:
+    """An event: time, name, seconds after the previous entry, and the message of its source."""
 
     at: str
-    what: str
+    event: str
     after: float
-    said: str
+    reported: str
     source: str
+    outcome: Outcome = ""
 
 
-def timeline(jobset: Object, workload: Object | None, pods: Iterable[Object]) -> list[Step]:
-    """Every step, first to last."""
-    found = [*_of_jobset(jobset), *_of_workload(workload), *_of_pods(pods, _wanted(jobset))]
-    found.sort(key=lambda each: (each[0], _RANKS.get(each[1], _RANKS[each[3]])))
-    steps: list[Step] = []
-    for at, what, said, source in found:
-        after = (datetime.fromisoformat(at) - datetime.fromisoformat(steps[-1].at)).total_seconds() if steps else 0.0
-        steps.append(Step(at, what, after, said, source))
-    return steps
+def build_timeline(jobset: Object, workload: Object | None, pods: Iterable[Object]) -> list[TimelineEntry]:
+    """All entries in order of time."""
+    events = [*_jobset_events(jobset), *_workload_events(workload), *_pod_events(pods, _expected_pods(jobset))]
+    events.sort(key=lambda event: (event.at, _RANKS.get(event.event, _RANKS[event.source])))
+    entries: list[TimelineEntry] = []
+    for at, name, message, source, outcome in events:
+        after = (datetime.fromisoformat(at) - datetime.fromisoformat(entries[-1].at)).total_seconds() if entries else 0.0
+        entries.append(TimelineEntry(at, name, after, message, source, outcome))
+    return entries
 
 
-Told = tuple[str, str, str, str]
+class _Event(NamedTuple):
+    at: str
+    event: str
+    reported: str
+    source: str
+    outcome: Outcome = ""
 
 
-def _of_jobset(jobset: Object) -> Iterator[Told]:
-    yield jobset["metadata"]["creationTimestamp"], "submitted", "", "JobSet"
-    for each in _conditions(jobset):
-        if each["type"] == "Suspended" and each["status"] == "False":
-            yield each["lastTransitionTime"], "started", each.get("message", ""), "JobSet"
-        elif each["status"] == "True" and _OF_JOBSET.get(each["type"]):
-            yield each["lastTransitionTime"], _OF_JOBSET[each["type"]], each.get("message", ""), "JobSet"
+def _condition_event(condition: Object, event: str, source: str, outcome: Outcome = "") -> _Event:
+    if condition["status"] == "True":
+        outcome = _OUTCOMES.get(condition["type"], "")
+    return _Event(condition["lastTransitionTime"], event, condition.get("message", ""), source, outcome)
 
 
-def _of_workload(workload: Object | None) -> Iterator[Told]:
-    over = is_true(workload, "Finished")
-    for each in _conditions(workload or {}):
-        if each["type"] == "QuotaReserved" and each["status"] == "False":
-            if over:
-                continue  # what has finished gives its quota back
-            yield each["lastTransitionTime"], "waits for quota", each.get("message", ""), "Workload"
-        elif each["status"] == "True" and _OF_WORKLOAD.get(each["type"]):
-            yield each["lastTransitionTime"], _OF_WORKLOAD[each["type"]], each.get("message", ""), "Workload"
+def _jobset_events(jobset: Object) -> Iterator[_Event]:
+    yield _Event(jobset["metadata"]["creationTimestamp"], "submitted", "", "JobSet")
+    for condition in _conditions(jobset):
+        if condition["type"] == "Suspended" and condition["status"] == "False":
+            yield _condition_event(condition, "started", "JobSet")
+        elif condition["status"] == "True" and _JOBSET_EVENTS.get(condition["type"]):
+            yield _condition_event(condition, _JOBSET_EVENTS[condition["type"]], "JobSet")
 
 
-def _wanted(jobset: Object) -> int:
-    """How many pods it has when all are there."""
+def _workload_events(workload: Object | None) -> Iterator[_Event]:
+    is_finished = is_condition_true(workload, "Finished")
+    for condition in _conditions(workload or {}):
+        if condition["type"] == "QuotaReserved" and condition["status"] == "False":
+            if is_finished:
+                continue  # a finished workload releases its quota
+            yield _condition_event(condition, "pending: no quota", "Workload", "wait")
+        elif condition["status"] == "True" and _WORKLOAD_EVENTS.get(condition["type"]):
+            yield _condition_event(condition, _WORKLOAD_EVENTS[condition["type"]], "Workload")
+
+
+def _expected_pods(jobset: Object) -> int:
+    """The total number of pods."""
     jobs = jobset["spec"]["replicatedJobs"]
-    return sum(each.get("replicas", 1) * each["template"]["spec"].get("parallelism", 1) for each in jobs)
+    return sum(job.get("replicas", 1) * job["template"]["spec"].get("parallelism", 1) for job in jobs)
 
 
-def _of_pods(pods: Iterable[Object], wanted: int) -> Iterator[Told]:
-    """The first host that had a node, and the last one that was ready: between them lies what machines and images took."""
-    found: dict[str, list[str]] = {"PodScheduled": [], "Ready": []}
-    done = 0
+def _pod_events(pods: Iterable[Object], expected: int) -> Iterator[_Event]:
+    """When the first pod was scheduled and the last became ready: in between, nodes and images were prepared."""
+    times: dict[str, list[str]] = {"PodScheduled": [], "Ready": []}
+    succeeded = 0
     for pod in pods:
-        done += (pod.get("status") or {}).get("phase") == "Succeeded" and not is_true(pod, "Ready")
-        for each in _conditions(pod):
-            if each["status"] == "True" and each.get("lastTransitionTime"):
-                found.get(each["type"], []).append(each["lastTransitionTime"])
-    if found["PodScheduled"]:
-        yield min(found["PodScheduled"]), "first pod has a node", "", "Pod"
-    if found["Ready"]:
-        up = len(found["Ready"]) + done
-        yield max(found["Ready"]), "last pod ready" if up >= wanted else f"{up} of {wanted} pods ready", "", "Pod"
+        succeeded += (pod.get("status") or {}).get("phase") == "Succeeded" and not is_condition_true(pod, "Ready")
+        for condition in _conditions(pod):
+            if condition["status"] == "True" and condition.get("lastTransitionTime"):
+                times.get(condition["type"], []).append(condition["lastTransitionTime"])
+    if times["PodScheduled"]:
+        yield _Event(min(times["PodScheduled"]), "first pod scheduled", "", "Pod")
+    if times["Ready"]:
+        ready = len(times["Ready"]) + succeeded
+        all_ready = ready >= expected
+        event = "last pod ready" if all_ready else f"{ready} of {expected} pods ready"
+        yield _Event(max(times["Ready"]), event, "", "Pod", "good" if all_ready else "")
 
 
 def _conditions(obj: Object) -> list[Object]:
-    found: list[Object] = (obj.get("status") or {}).get("conditions") or []
-    return found
+    conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
+    return conditions

@@ -1,16 +1,26 @@
-# What must exist before anything else can be provisioned: enabled services, an account that provisions,
-# a bucket for its state, and ready-made provider and backend files for the stages that follow.
+# Prerequisites of all other stages: enabled services, the automation account, the bucket for states,
+# and prepared provider and backend files for the other stages.
 
-data "google_project" "this" {
-  project_id = var.project_id
+# The provider reads the project after it has enabled a service: the API of projects comes first.
+resource "google_project_service" "resource_manager" {
+  project            = var.project_id
+  service            = "cloudresourcemanager.googleapis.com"
+  disable_on_destroy = false
+}
+
+moved {
+  from = google_project_service.enabled["cloudresourcemanager.googleapis.com"]
+  to   = google_project_service.resource_manager
 }
 
 resource "google_project_service" "enabled" {
-  for_each = var.services
+  for_each = setsubtract(var.services, ["cloudresourcemanager.googleapis.com"])
 
   project            = var.project_id
   service            = each.value
   disable_on_destroy = false
+
+  depends_on = [google_project_service.resource_manager]
 }
 
 resource "google_service_account" "automation" {
@@ -27,6 +37,19 @@ resource "google_project_iam_member" "automation" {
   project = var.project_id
   role    = each.value
   member  = google_service_account.automation.member
+}
+
+# The account may change the project's policy, but only grant the roles that this environment needs: it cannot make itself owner.
+resource "google_project_iam_member" "grants" {
+  project = var.project_id
+  role    = "roles/resourcemanager.projectIamAdmin"
+  member  = google_service_account.automation.member
+
+  condition {
+    title = "only-roles-of-the-environment"
+    # A list may have ten roles; Terraform grants one at a time.
+    expression = join(" || ", [for roles in chunklist(sort(var.grants), 10) : "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", formatlist("'%s'", roles))}])"])
+  }
 }
 
 resource "google_storage_bucket" "automation" {
@@ -51,15 +74,31 @@ resource "google_storage_bucket_iam_member" "automation" {
   member = google_service_account.automation.member
 }
 
-# Cloud Build acts as the automation account and needs no roles of its own.
-resource "google_service_account_iam_member" "cloud_build" {
-  for_each = var.cloud_build ? toset(["roles/iam.serviceAccountTokenCreator", "roles/iam.serviceAccountUser"]) : toset([])
+# Image builds run as an account of their own, which may do nothing else.
+resource "google_service_account" "build" {
+  count = var.build_account == null ? 0 : 1
 
-  service_account_id = google_service_account.automation.name
-  role               = each.value
-  member             = "serviceAccount:${data.google_project.this.number}@cloudbuild.gserviceaccount.com"
+  project      = var.project_id
+  account_id   = var.build_account
+  display_name = "Builds images of ${var.environment}"
 
   depends_on = [google_project_service.enabled]
+}
+
+resource "google_project_iam_member" "build" {
+  for_each = var.build_account == null ? [] : toset(["roles/artifactregistry.writer", "roles/logging.logWriter"])
+
+  project = var.project_id
+  role    = each.value
+  member  = google_service_account.build[0].member
+}
+
+resource "google_storage_bucket_iam_member" "build" {
+  count = var.build_account == null ? 0 : 1
+
+  bucket = google_storage_bucket.automation.name
+  role   = "roles/storage.objectViewer"
+  member = google_service_account.build[0].member
 }
 
 resource "google_storage_bucket_object" "providers" {

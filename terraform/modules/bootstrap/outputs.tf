@@ -9,6 +9,6 @@ output "service_account" {
 }
 
 output "services" {
-  description = "The services that were enabled."
-  value       = sort([for service in google_project_service.enabled : service.service])
+  description = "The enabled services."
+  value       = sort([for service in concat([google_project_service.resource_manager], values(google_project_service.enabled)) : service.service])
 }

@@ -1,36 +1,36 @@
 variable "project_id" {
-  description = "The project that everything is made in."
+  description = "The project of the environment."
   type        = string
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.project_id))
-    error_message = "A project id has 6 to 30 lower-case letters, digits and hyphens, and begins with a letter."
+    error_message = "project: must be 6 to 30 lower-case letters, digits and hyphens, and start with a letter"
   }
 }
 
 variable "environment" {
-  description = "The name of the environment, for people to read."
+  description = "The display name of the environment."
   type        = string
 }
 
 variable "region" {
-  description = "The region that the prepared provider file names."
+  description = "The region in the prepared provider file."
   type        = string
 }
 
 variable "bucket" {
-  description = "The automation bucket: its name, and where it lies."
+  description = "Name and location of the automation bucket."
   type        = object({ name = string, location = string })
 }
 
 variable "service_account" {
-  description = "The id of the account that provisions the environment."
+  description = "The id of the automation account."
   type        = string
   default     = "automation"
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{4,28}[a-z0-9]$", var.service_account))
-    error_message = "A service account id has 6 to 30 lower-case letters, digits and hyphens, and begins with a letter."
+    error_message = "service_account: must be 6 to 30 lower-case letters, digits and hyphens, and start with a letter"
   }
 }
 
@@ -40,7 +40,7 @@ variable "services" {
 
   validation {
     condition     = alltrue([for service in var.services : endswith(service, ".googleapis.com")])
-    error_message = "Services end in .googleapis.com."
+    error_message = "services: must end in .googleapis.com"
   }
 }
 
@@ -50,29 +50,39 @@ variable "roles" {
 
   validation {
     condition     = length(setintersection(var.roles, ["roles/owner", "roles/editor"])) == 0
-    error_message = "The automation account gets the roles it needs, never owner or editor."
+    error_message = "roles: must not include owner or editor"
   }
 }
 
-variable "cloud_build" {
-  description = "Whether Cloud Build may act as the automation account."
-  type        = bool
-  default     = true
+variable "grants" {
+  description = "Roles that the automation account may grant in the project."
+  type        = set(string)
+
+  validation {
+    condition     = length(setintersection(var.grants, ["roles/owner", "roles/editor"])) == 0
+    error_message = "grants: must not include owner or editor"
+  }
+}
+
+variable "build_account" {
+  description = "The id of the service account of image builds; null for none."
+  type        = string
+  default     = null
 }
 
 variable "state_prefix" {
-  description = "The folder of the bucket under which each stage keeps its state."
+  description = "The folder in the bucket for the states of the stages."
   type        = string
 }
 
 variable "stages" {
-  description = "The stages to prepare backend files for."
+  description = "Stages for which backend files are prepared."
   type        = set(string)
   default     = ["0-bootstrap", "1-base", "2-cluster", "3-serving", "4-load"]
 }
 
 variable "force_destroy" {
-  description = "Whether the bucket may be destroyed with what is in it."
+  description = "Whether the bucket may be destroyed when it is not empty."
   type        = bool
   default     = false
 }

@@ -2,6 +2,13 @@
 
 locals {
   autopilot = var.mode == "autopilot"
+
+  # Nodes in a release channel always have auto-upgrade. An exclusion until the end of support of the version holds it.
+  held = var.release_channel != "none" && !var.auto_upgrade ? {
+    hold-nodes = { start = "2025-01-01T00:00:00Z", end = null, scope = "NO_MINOR_OR_NODE_UPGRADES" }
+  } : {}
+  exclusions  = merge(var.maintenance.exclusions, local.held)
+  maintenance = var.maintenance.start != null || var.maintenance.recurring != null || length(local.exclusions) > 0
 }
 
 resource "google_container_cluster" "this" {
@@ -18,7 +25,7 @@ resource "google_container_cluster" "this" {
   subnetwork      = var.network.subnet
   networking_mode = "VPC_NATIVE"
 
-  # Without Dataplane V2 nobody obeys network policies. Autopilot has it by itself.
+  # Network policies are enforced only with Dataplane V2. Autopilot always has it.
   datapath_provider = local.autopilot ? null : "ADVANCED_DATAPATH"
 
   ip_allocation_policy {
@@ -26,9 +33,10 @@ resource "google_container_cluster" "this" {
     services_secondary_range_name = var.network.services_range
   }
 
-  enable_autopilot = local.autopilot ? true : null
+  enable_autopilot            = local.autopilot ? true : null
+  enable_intranode_visibility = local.autopilot ? null : var.security.intranode_visibility
 
-  # A cluster begins with a pool; ours are made by the node-pools module.
+  # Delete the default pool: the node-pools module creates the pools.
   remove_default_node_pool = local.autopilot ? null : true
   initial_node_count       = local.autopilot ? null : 1
 
@@ -92,7 +100,7 @@ resource "google_container_cluster" "this" {
     }
   }
 
-  # Said either way: a cluster keeps what it was told before. Autopilot has it on by itself.
+  # Set explicitly: an omitted value keeps the previous setting. Autopilot always has it.
   dynamic "gateway_api_config" {
     for_each = local.autopilot ? [] : [1]
 
@@ -102,7 +110,7 @@ resource "google_container_cluster" "this" {
   }
 
   logging_config {
-    enable_components = ["SYSTEM_COMPONENTS", "WORKLOADS"]
+    enable_components = concat(["SYSTEM_COMPONENTS", "WORKLOADS"], var.security.control_plane_logs)
   }
 
   monitoring_config {
@@ -123,6 +131,17 @@ resource "google_container_cluster" "this" {
     }
   }
 
+  # Clients reach the control plane by its DNS endpoint, where IAM decides; by IP address only from authorized networks.
+  dynamic "control_plane_endpoints_config" {
+    for_each = var.private == null ? [] : [var.private]
+
+    content {
+      dns_endpoint_config {
+        allow_external_traffic = control_plane_endpoints_config.value.dns_endpoint
+      }
+    }
+  }
+
   dynamic "master_authorized_networks_config" {
     for_each = var.private == null ? [] : [var.private.authorized_networks]
 
@@ -139,22 +158,87 @@ resource "google_container_cluster" "this" {
   }
 
   dynamic "maintenance_policy" {
-    for_each = var.maintenance_start == null ? [] : [var.maintenance_start]
+    for_each = local.maintenance ? [var.maintenance] : []
 
     content {
-      daily_maintenance_window {
-        start_time = maintenance_policy.value
+      # Exclusions need a window: without one of yours, maintenance happens at 03:00 UTC.
+      dynamic "daily_maintenance_window" {
+        for_each = maintenance_policy.value.recurring == null ? [coalesce(maintenance_policy.value.start, "03:00")] : []
+
+        content {
+          start_time = daily_maintenance_window.value
+        }
+      }
+
+      dynamic "recurring_window" {
+        for_each = maintenance_policy.value.recurring == null ? [] : [maintenance_policy.value.recurring]
+
+        content {
+          start_time = recurring_window.value.start
+          end_time   = recurring_window.value.end
+          recurrence = recurring_window.value.recurrence
+        }
+      }
+
+      dynamic "maintenance_exclusion" {
+        for_each = local.exclusions
+
+        content {
+          exclusion_name = maintenance_exclusion.key
+          start_time     = maintenance_exclusion.value.start
+          end_time       = maintenance_exclusion.value.end
+
+          exclusion_options {
+            scope             = maintenance_exclusion.value.scope
+            end_time_behavior = maintenance_exclusion.value.end == null ? "UNTIL_END_OF_SUPPORT" : null
+          }
+        }
       }
     }
   }
 
+  dynamic "database_encryption" {
+    for_each = var.security.secrets_key == null ? [] : [var.security.secrets_key]
+
+    content {
+      state    = "ENCRYPTED"
+      key_name = database_encryption.value
+    }
+  }
+
+  dynamic "binary_authorization" {
+    for_each = var.security.binary_authorization ? [1] : []
+
+    content {
+      evaluation_mode = "PROJECT_SINGLETON_POLICY_ENFORCE"
+    }
+  }
+
+  dynamic "security_posture_config" {
+    for_each = var.security.posture == null ? [] : [var.security.posture]
+
+    content {
+      mode               = "BASIC"
+      vulnerability_mode = security_posture_config.value == "vulnerabilities" ? "VULNERABILITY_BASIC" : "VULNERABILITY_DISABLED"
+    }
+  }
+
+  dynamic "authenticator_groups_config" {
+    for_each = var.security.group == null ? [] : [var.security.group]
+
+    content {
+      security_group = authenticator_groups_config.value
+    }
+  }
+
   lifecycle {
-    # It is chosen once: a cluster that has none would be made anew.
-    ignore_changes = [datapath_provider]
+    # datapath_provider is immutable: a change would replace the cluster. node_config is read back from the first node pool once
+    # the default pool is deleted: its service account would replace the cluster on the next apply.
+    ignore_changes = [datapath_provider, node_config]
 
     precondition {
       condition     = !local.autopilot || var.release_channel != "none"
-      error_message = "An Autopilot cluster follows a release channel."
+      error_message = "release_channel: must not be none in an Autopilot cluster"
     }
   }
 }

@@ -1,4 +1,4 @@
-# The account that Config Connector acts as: only the roles that the published graphs need, never the whole project.
+# The service account of Config Connector, with only the roles that the published graphs need.
 
 resource "google_service_account" "this" {
   project      = var.project_id
@@ -13,7 +13,7 @@ resource "google_project_iam_member" "this" {
   role    = each.value
   member  = google_service_account.this.member
 
-  # Who may change the project's policy could make himself its owner: only what the graphs give can be given.
+  # An account that may change the project's policy could make itself owner: allow only the roles that the graphs grant.
   dynamic "condition" {
     for_each = each.value == "roles/resourcemanager.projectIamAdmin" && var.grants != null ? [sort(var.grants)] : []
 

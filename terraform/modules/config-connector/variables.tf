@@ -4,7 +4,7 @@ variable "project_id" {
 }
 
 variable "environment" {
-  description = "The name of the environment, for people to read."
+  description = "The display name of the environment."
   type        = string
 }
 
@@ -15,22 +15,22 @@ variable "name" {
 }
 
 variable "roles" {
-  description = "Roles in the project: no wider than the graphs need."
+  description = "Roles in the project that the graphs need."
   type        = set(string)
 
   validation {
     condition     = length(setintersection(var.roles, ["roles/owner", "roles/editor"])) == 0
-    error_message = "Config Connector gets the roles that the graphs need, never owner or editor."
+    error_message = "roles: must not include owner or editor"
   }
 }
 
 variable "grants" {
-  description = "Roles that it may give to others in the project, where it may change the project's policy; any when null."
+  description = "Roles that it may grant in the project, if it may change the project's policy; null for any."
   type        = set(string)
   default     = null
 }
 
 variable "workload_pool" {
-  description = "The cluster's pool of identities."
+  description = "The workload identity pool of the cluster."
   type        = string
 }

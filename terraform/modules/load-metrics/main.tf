@@ -1,5 +1,5 @@
-# Records of load tests: published to a topic that refuses what does not fit its schema, and written into a table by
-# a subscription of Pub/Sub's own, so that no program of ours stands in between.
+# Load test records: a topic with a schema rejects invalid messages, and a BigQuery subscription writes them to a table
+# without a program in between.
 
 data "google_project" "this" {
   project_id = var.project_id
@@ -9,7 +9,7 @@ locals {
   columns = jsondecode(file("${path.module}/columns.json"))
   agent   = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
-  # Pub/Sub adds these to each row when it writes metadata.
+  # Columns that Pub/Sub writes with write_metadata.
   metadata = [
     { name = "subscription_name", type = "STRING" },
     { name = "message_id", type = "STRING" },
@@ -21,7 +21,7 @@ locals {
 
 resource "google_pubsub_schema" "this" {
   project    = var.project_id
-  name       = "${var.topic}-schema"
+  name       = coalesce(var.schema, "${var.topic}-schema")
   type       = "PROTOCOL_BUFFER"
   definition = file("${path.module}/record.proto")
 }
@@ -41,7 +41,7 @@ resource "google_bigquery_dataset" "this" {
   project                    = var.project_id
   dataset_id                 = var.dataset
   location                   = var.location
-  description                = "Records of load tests"
+  description                = "Load test records"
   delete_contents_on_destroy = var.force_destroy
   labels                     = var.labels
 }
@@ -67,11 +67,14 @@ resource "google_bigquery_dataset_iam_member" "agent" {
   dataset_id = google_bigquery_dataset.this.dataset_id
   role       = each.value
   member     = local.agent
+
+  # Google creates the service agent on the first use of Pub/Sub: a binding before that is refused.
+  depends_on = [google_pubsub_topic.this]
 }
 
 resource "google_pubsub_subscription" "this" {
   project = var.project_id
-  name    = "${var.topic}-to-bigquery"
+  name    = coalesce(var.subscription, "${var.topic}-to-bigquery")
   topic   = google_pubsub_topic.this.id
   labels  = var.labels
 

@@ -4,13 +4,25 @@ variable "project_id" {
 }
 
 variable "location" {
-  description = "Where the dataset lies."
+  description = "The location of the dataset."
   type        = string
 }
 
 variable "topic" {
-  description = "The name of the topic that records are published to."
+  description = "The name of the topic for records."
   type        = string
+}
+
+variable "schema" {
+  description = "The name of the topic's schema. Default: TOPIC-schema."
+  type        = string
+  default     = null
+}
+
+variable "subscription" {
+  description = "The name of the subscription that writes to the table. Default: TOPIC-to-bigquery."
+  type        = string
+  default     = null
 }
 
 variable "dataset" {
@@ -19,7 +31,7 @@ variable "dataset" {
 
   validation {
     condition     = can(regex("^[A-Za-z0-9_]+$", var.dataset))
-    error_message = "A dataset's name has letters, digits and underscores."
+    error_message = "dataset: must consist of letters, digits and underscores"
   }
 }
 
@@ -30,19 +42,19 @@ variable "table" {
 }
 
 variable "publishers" {
-  description = "Members that may publish records, by any name that is known before they are made."
+  description = "Members that may publish records, by a key that is known at plan time."
   type        = map(string)
   default     = {}
 }
 
 variable "deletion_protection" {
-  description = "Whether destroying the table is refused."
+  description = "Whether the table is protected against deletion."
   type        = bool
   default     = true
 }
 
 variable "force_destroy" {
-  description = "Whether the dataset may be destroyed with what is in it."
+  description = "Whether the dataset may be destroyed when it is not empty."
   type        = bool
   default     = false
 }

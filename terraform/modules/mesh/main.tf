@@ -1,4 +1,5 @@
-# The cluster joins the project's fleet, and Google manages its service mesh.
+# Registers the cluster in the project's fleet with a managed service mesh. The feature exists once per project and outlives the
+# environment: others may use it. `sliceworks env apply` imports an existing one; with plain Terraform, set create_feature to false.
 
 resource "google_gke_hub_membership" "this" {
   project       = var.project_id
@@ -14,20 +15,24 @@ resource "google_gke_hub_membership" "this" {
 }
 
 resource "google_gke_hub_feature" "mesh" {
-  project  = var.project_id
-  location = "global"
-  name     = "servicemesh"
-  labels   = var.labels
+  count = var.create_feature ? 1 : 0
+
+  project         = var.project_id
+  location        = "global"
+  name            = "servicemesh"
+  deletion_policy = "ABANDON"
 }
 
 resource "google_gke_hub_feature_membership" "mesh" {
   project             = var.project_id
   location            = "global"
-  feature             = google_gke_hub_feature.mesh.name
+  feature             = "servicemesh"
   membership          = google_gke_hub_membership.this.membership_id
   membership_location = google_gke_hub_membership.this.location
 
   mesh {
     management = "MANAGEMENT_AUTOMATIC"
   }
+
+  depends_on = [google_gke_hub_feature.mesh]
 }

@@ -9,12 +9,18 @@ variable "name" {
 }
 
 variable "cluster_id" {
-  description = "The full name of the cluster."
+  description = "The full resource name of the cluster."
   type        = string
 }
 
+variable "create_feature" {
+  description = "Whether to enable the fleet's mesh feature; false if the project already has it."
+  type        = bool
+  default     = true
+}
+
 variable "labels" {
-  description = "Labels of the membership and the feature."
+  description = "Labels of the membership."
   type        = map(string)
   default     = {}
 }

@@ -1,4 +1,4 @@
-# The cluster's network: one made for it, or an existing one looked up by name.
+# The network of the cluster: a new one, or an existing one by name.
 
 locals {
   create  = var.existing == null
@@ -33,6 +33,16 @@ resource "google_compute_subnetwork" "this" {
   secondary_ip_range {
     range_name    = "services"
     ip_cidr_range = var.subnet.services
+  }
+
+  dynamic "log_config" {
+    for_each = var.flow_logs ? [1] : []
+
+    content {
+      aggregation_interval = "INTERVAL_5_SEC"
+      flow_sampling        = 0.5
+      metadata             = "INCLUDE_ALL_METADATA"
+    }
   }
 }
 

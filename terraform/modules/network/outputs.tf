@@ -1,5 +1,5 @@
 output "network" {
-  description = "The network, its subnet and the names of the ranges, as a cluster takes them."
+  description = "The network, its subnet and the names of the secondary ranges."
   value = {
     network        = local.create ? google_compute_network.this[0].id : "projects/${local.project}/global/networks/${var.existing.network}"
     subnet         = local.create ? google_compute_subnetwork.this[0].id : "projects/${local.project}/regions/${var.region}/subnetworks/${var.existing.subnet}"
@@ -9,6 +9,6 @@ output "network" {
 
   precondition {
     condition     = (var.existing == null) == (var.name != null && var.subnet != null)
-    error_message = "Give name and subnet of a network to make, or an existing one."
+    error_message = "network: set name and subnet, or existing"
   }
 }

@@ -9,13 +9,13 @@ variable "region" {
 }
 
 variable "name" {
-  description = "The name of the network to make."
+  description = "The name of the new network."
   type        = string
   default     = null
 }
 
 variable "subnet" {
-  description = "The subnet to make: its name, and the ranges of nodes, pods and services."
+  description = "The new subnet: its name, and the IP ranges of nodes, pods and services."
   type = object({
     name     = string
     nodes    = optional(string, "10.129.0.0/20")
@@ -26,18 +26,24 @@ variable "subnet" {
 
   validation {
     condition     = var.subnet == null ? true : alltrue([for range in [var.subnet.nodes, var.subnet.pods, var.subnet.services] : can(cidrhost(range, 0))])
-    error_message = "Ranges are written as 10.129.0.0/20."
+    error_message = "subnet: IP ranges must be in CIDR notation, such as 10.129.0.0/20"
   }
 }
 
 variable "nat" {
-  description = "Whether nodes without public addresses reach the outside."
+  description = "Whether nodes without public IP addresses can reach the internet."
   type        = bool
   default     = true
 }
 
+variable "flow_logs" {
+  description = "Whether the subnet writes flow logs."
+  type        = bool
+  default     = false
+}
+
 variable "existing" {
-  description = "A network that is there already, in this project or shared by a host project."
+  description = "An existing network, in this project or shared by a host project."
   type = object({
     host_project   = optional(string)
     network        = string

@@ -1,8 +1,8 @@
-# Node pools from one map: CPU machines, TPU slices and GPU machines. Who calls this module knows the machines
-# (hosts, topology, chips); the module knows what GKE asks of each kind of pool.
+# Node pools from one map: CPU machines, TPU slices and GPU machines. The caller supplies the hardware facts
+# (hosts, topology, chips); the module knows what GKE requires for each kind of pool.
 
 locals {
-  # A slice of the newest generation is placed by a policy of its own, others by the pool itself.
+  # A slice of the newest generation has its own workload policy; others have a placement policy in the pool.
   policies = { for name, pool in var.pools : name => pool.tpu.topology if try(pool.tpu.placement, "") == "workload-policy" }
 }
 
@@ -29,15 +29,21 @@ resource "google_container_node_pool" "this" {
   node_locations = each.value.zones
   node_count     = each.value.autoscaling == null ? each.value.nodes_per_zone : null
 
-  # An autoscaled pool begins empty, or with as many nodes as it may never go below.
+  # Sets the block of pod addresses that each node takes: 110 pods are a /24, 32 a /26.
+  max_pods_per_node = each.value.max_pods
+
+  # An autoscaled pool starts with its minimum number of nodes.
   initial_node_count = each.value.autoscaling == null ? null : each.value.autoscaling.initial_per_zone
 
   dynamic "autoscaling" {
     for_each = each.value.autoscaling == null ? [] : [each.value.autoscaling]
 
     content {
-      total_min_node_count = autoscaling.value.min
-      total_max_node_count = autoscaling.value.max
+      # GKE compares the limit per zone with the hosts of a slice, and ignores the total.
+      min_node_count       = each.value.tpu == null ? null : autoscaling.value.min
+      max_node_count       = each.value.tpu == null ? null : autoscaling.value.max
+      total_min_node_count = each.value.tpu == null ? autoscaling.value.min : null
+      total_max_node_count = each.value.tpu == null ? autoscaling.value.max : null
       location_policy      = each.value.spot || each.value.tpu != null ? "ANY" : "BALANCED"
     }
   }
@@ -47,7 +53,7 @@ resource "google_container_node_pool" "this" {
     auto_upgrade = var.auto_upgrade
   }
 
-  # The hosts of a slice live and die together: none is added beside them during an upgrade.
+  # The hosts of a slice are created and deleted together: no surge nodes during an upgrade.
   dynamic "upgrade_settings" {
     for_each = try(each.value.tpu.hosts, 1) > 1 ? [1] : []
 
@@ -62,8 +68,9 @@ resource "google_container_node_pool" "this" {
     for_each = try(each.value.tpu.placement, "none") == "none" ? [] : [each.value.tpu]
 
     content {
-      type         = "COMPACT"
-      tpu_topology = placement_policy.value.placement == "compact" ? placement_policy.value.topology : null
+      # With a workload policy, the API stores no type: any other value here would replace the pool on every apply.
+      type         = placement_policy.value.placement == "compact" ? "COMPACT" : ""
+      tpu_topology = placement_policy.value.topology
       policy_name  = placement_policy.value.placement == "compact" ? null : google_compute_resource_policy.slice[each.key].name
     }
   }
@@ -75,6 +82,16 @@ resource "google_container_node_pool" "this" {
     service_account = var.node_service_account
     oauth_scopes    = ["https://www.googleapis.com/auth/cloud-platform"]
     spot            = each.value.spot
+
+    boot_disk_kms_key = var.boot_disk_key
+
+    # A slice is immutable, but the provider plans another topology or machine type as an update in place, which GKE refuses. A change
+    # of metadata replaces the pool.
+    metadata = each.value.tpu == null ? null : {
+      disable-legacy-endpoints = "true"
+      sliceworks-slice         = "${each.value.machine_type} ${each.value.tpu.topology}"
+    }
+
     labels          = each.value.labels
     tags            = each.value.tags
     resource_labels = var.labels
@@ -128,9 +145,14 @@ resource "google_container_node_pool" "this" {
       }
     }
 
+    # Drivers that you install yourself are not signed: they do not load with secure boot.
     shielded_instance_config {
-      enable_secure_boot          = true
+      enable_secure_boot          = try(each.value.gpu.driver, "") != "INSTALLATION_DISABLED"
       enable_integrity_monitoring = true
+    }
+
+    kubelet_config {
+      insecure_kubelet_readonly_port_enabled = var.kubelet_readonly_port ? "TRUE" : "FALSE"
     }
 
     workload_metadata_config {
@@ -139,7 +161,7 @@ resource "google_container_node_pool" "this" {
   }
 
   lifecycle {
-    # Where nodes come and go by themselves, how many there were at first says nothing.
+    # The autoscaler changes the node count: ignore the initial one.
     ignore_changes = [initial_node_count]
   }
 }

@@ -4,6 +4,6 @@ output "pools" {
 }
 
 output "slices" {
-  description = "The TPU pools: topology and number of hosts by name."
+  description = "Topology and number of hosts of the TPU pools, by name."
   value       = { for name, pool in var.pools : name => { topology = pool.tpu.topology, hosts = pool.tpu.hosts } if pool.tpu != null }
 }

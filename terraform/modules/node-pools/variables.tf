@@ -4,7 +4,7 @@ variable "project_id" {
 }
 
 variable "region" {
-  description = "The region, for the policies that place slices."
+  description = "The region of the placement policies."
   type        = string
 }
 
@@ -19,18 +19,30 @@ variable "location" {
 }
 
 variable "node_service_account" {
-  description = "The e-mail address of the account that nodes run as."
+  description = "The e-mail address of the service account of nodes."
   type        = string
 }
 
 variable "auto_upgrade" {
-  description = "Whether nodes follow the control plane's version."
+  description = "Whether nodes are upgraded with the control plane. Must be true in a release channel."
   type        = bool
   default     = true
 }
 
+variable "boot_disk_key" {
+  description = "The KMS key of boot disks; null for Google's keys."
+  type        = string
+  default     = null
+}
+
+variable "kubelet_readonly_port" {
+  description = "Whether kubelets serve their unauthenticated port 10255."
+  type        = bool
+  default     = false
+}
+
 variable "labels" {
-  description = "Labels of the machines, for accounting."
+  description = "Labels of the machines, for billing."
   type        = map(string)
   default     = {}
 }
@@ -46,6 +58,7 @@ variable "pools" {
       max              = number
       initial_per_zone = optional(number, 0)
     }))
+    max_pods    = optional(number)
     disk_type   = optional(string)
     disk_gib    = optional(number, 200)
     labels      = optional(map(string), {})
@@ -74,31 +87,31 @@ variable "pools" {
 
   validation {
     condition     = alltrue([for pool in values(var.pools) : (pool.nodes_per_zone == null) != (pool.autoscaling == null)])
-    error_message = "A pool has nodes_per_zone or autoscaling."
+    error_message = "pools: set exactly one of nodes_per_zone and autoscaling"
   }
 
   validation {
     condition     = alltrue([for pool in values(var.pools) : pool.tpu == null || pool.gpu == null])
-    error_message = "A pool has TPUs or GPUs."
+    error_message = "pools: set at most one of tpu and gpu"
   }
 
   validation {
     condition     = alltrue([for pool in values(var.pools) : contains(["compact", "workload-policy", "none"], try(pool.tpu.placement, "none"))])
-    error_message = "A slice's placement is compact, workload-policy or none."
+    error_message = "pools: tpu.placement must be compact, workload-policy or none"
   }
 
   validation {
     condition     = alltrue([for pool in values(var.pools) : try(pool.tpu.hosts, 1) == 1 || length(coalesce(pool.zones, [])) == 1])
-    error_message = "A slice of several hosts lies in one zone."
+    error_message = "pools: a multi-host slice must be in one zone"
   }
 
   validation {
     condition     = alltrue([for pool in values(var.pools) : try(pool.tpu.hosts, 1) == 1 || try(coalesce(pool.nodes_per_zone, pool.autoscaling.max) == pool.tpu.hosts, true)])
-    error_message = "A slice of several hosts has exactly that many nodes, or none."
+    error_message = "pools: a multi-host slice must have as many nodes as hosts, or 0"
   }
 
   validation {
     condition     = alltrue([for pool in values(var.pools) : !(pool.spot && pool.reservation != null)])
-    error_message = "A pool is spot or of a reservation."
+    error_message = "pools: set at most one of spot and reservation"
   }
 }

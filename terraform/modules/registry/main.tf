@@ -1,4 +1,4 @@
-# A Docker repository in Artifact Registry, and who reads from it.
+# A Docker repository in Artifact Registry, and its readers.
 
 resource "google_artifact_registry_repository" "this" {
   project       = var.project_id

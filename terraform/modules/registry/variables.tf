@@ -4,12 +4,12 @@ variable "project_id" {
 }
 
 variable "environment" {
-  description = "The name of the environment, for people to read."
+  description = "The display name of the environment."
   type        = string
 }
 
 variable "location" {
-  description = "Where the images lie."
+  description = "The location of the repository."
   type        = string
 }
 
@@ -19,7 +19,7 @@ variable "name" {
 }
 
 variable "readers" {
-  description = "Members that may pull images, by any name that is known before they are made."
+  description = "Members that may pull images, by a key that is known at plan time."
   type        = map(string)
   default     = {}
 }

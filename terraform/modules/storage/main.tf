@@ -1,4 +1,4 @@
-# Buckets for data, checkpoints and models: private, with uniform access. Who may use them is said with the identities.
+# Buckets for data, checkpoints and models: private, with uniform access. The workload-identity module grants access.
 
 resource "google_storage_bucket" "this" {
   for_each = var.buckets

@@ -15,7 +15,7 @@ variable "buckets" {
 }
 
 variable "force_destroy" {
-  description = "Whether buckets may be destroyed with what is in them."
+  description = "Whether buckets may be destroyed when they are not empty."
   type        = bool
   default     = false
 }

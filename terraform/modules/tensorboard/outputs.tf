@@ -1,4 +1,4 @@
 output "name" {
-  description = "The full name that uploads go to."
+  description = "The full resource name of the TensorBoard."
   value       = google_vertex_ai_tensorboard.this.name
 }

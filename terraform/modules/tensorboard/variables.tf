@@ -9,7 +9,7 @@ variable "region" {
 }
 
 variable "name" {
-  description = "The name that people see."
+  description = "The display name."
   type        = string
 }
 

@@ -1,5 +1,5 @@
-# A Google service account that the pods of one Kubernetes service account act as. The namespace and the Kubernetes
-# account are made with the rest of what is in the cluster, so that destroying never waits for a namespace.
+# A Google service account that the pods of one Kubernetes service account impersonate. The namespace and the Kubernetes
+# service account are not in this state, so that destroy never waits for a namespace.
 
 locals {
   create = var.existing == null
@@ -30,7 +30,7 @@ resource "google_service_account_iam_member" "workloads" {
 }
 
 locals {
-  # Writing is more than reading; both need to list.
+  # objectAdmin includes reading; both need the permission to list.
   objects = { for bucket, access in var.buckets : bucket => access == "write" ? "roles/storage.objectAdmin" : "roles/storage.objectViewer" }
 }
 

@@ -9,7 +9,7 @@ variable "name" {
 }
 
 variable "existing" {
-  description = "The e-mail address of an account that is there already; its roles stay as they are."
+  description = "The e-mail address of an existing account; its roles are not changed."
   type        = string
   default     = null
 }
@@ -21,12 +21,12 @@ variable "roles" {
 
   validation {
     condition     = length(setintersection(var.roles, ["roles/owner", "roles/editor"])) == 0
-    error_message = "A workload gets the roles it needs, never owner or editor."
+    error_message = "roles: must not include owner or editor"
   }
 }
 
 variable "workload_pool" {
-  description = "The cluster's pool of identities."
+  description = "The workload identity pool of the cluster."
   type        = string
 }
 
@@ -41,12 +41,12 @@ variable "kubernetes_service_account" {
 }
 
 variable "buckets" {
-  description = "What the account may do with which buckets: read or write, by the bucket's name."
+  description = "Access to buckets by name: read or write."
   type        = map(string)
   default     = {}
 
   validation {
     condition     = alltrue([for access in values(var.buckets) : contains(["read", "write"], access)])
-    error_message = "Access to a bucket is read or write."
+    error_message = "buckets: access must be read or write"
   }
 }

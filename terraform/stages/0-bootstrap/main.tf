@@ -1,5 +1,5 @@
-# Stage 0: what must exist before the rest can be provisioned. Its own state begins with whoever runs it, for the bucket for
-# states is among the things it makes; then it goes there, too.
+# Stage 0: prerequisites of all other stages. Its own state is local at first, because this stage creates the bucket for
+# states; then it moves there.
 
 provider "google" {
   project = var.project_id
@@ -16,7 +16,8 @@ module "bootstrap" {
   service_account = var.automation.service_account
   services        = var.automation.services
   roles           = var.automation.roles
-  cloud_build     = var.automation.cloud_build
+  grants          = var.automation.grants
+  build_account   = var.automation.build_account
   state_prefix    = var.state_prefix
   force_destroy   = var.force_destroy
   labels          = var.labels

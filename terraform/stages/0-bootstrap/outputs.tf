@@ -1,5 +1,5 @@
 output "bootstrap" {
-  description = "What the next stages take from this one."
+  description = "Inputs of the next stages."
   value = {
     bucket          = module.bootstrap.bucket
     service_account = module.bootstrap.service_account

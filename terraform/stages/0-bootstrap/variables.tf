@@ -1,5 +1,5 @@
 variable "project_id" {
-  description = "The project that everything is made in."
+  description = "The project of the environment."
   type        = string
 }
 
@@ -14,29 +14,30 @@ variable "region" {
 }
 
 variable "automation" {
-  description = "The account that provisions, its bucket, its roles, and the services to enable."
+  description = "The automation account, its bucket, its roles, and the services to enable."
   type = object({
     bucket          = object({ name = string, location = string })
     service_account = string
     services        = set(string)
     roles           = set(string)
-    cloud_build     = bool
+    grants          = set(string)
+    build_account   = optional(string)
   })
 }
 
 variable "state_prefix" {
-  description = "The folder of the bucket under which each stage keeps its state."
+  description = "The folder in the bucket for the states of the stages."
   type        = string
 }
 
 variable "force_destroy" {
-  description = "Whether the bucket may be destroyed with what is in it."
+  description = "Whether the bucket may be destroyed when it is not empty."
   type        = bool
   default     = false
 }
 
 variable "labels" {
-  description = "Labels of everything that takes them."
+  description = "Labels of all resources that support them."
   type        = map(string)
   default     = {}
 }

@@ -1,4 +1,4 @@
-# Stage 1: network, the nodes' account, buckets, registry and TensorBoard. Nothing here runs, and little of it costs.
+# Stage 1: network, node service account, buckets, registry and TensorBoard. No machines, low cost.
 
 provider "google" {
   project                     = var.project_id
@@ -14,6 +14,7 @@ module "network" {
   name       = var.network.name
   subnet     = var.network.subnet
   nat        = var.network.nat
+  flow_logs  = var.network.flow_logs
   existing   = var.network.existing
 }
 

@@ -1,5 +1,5 @@
 output "base" {
-  description = "What the next stages take from this one."
+  description = "Inputs of the next stages."
   value = {
     network              = module.network.network
     node_service_account = local.node_service_account
@@ -7,16 +7,16 @@ output "base" {
 }
 
 output "buckets" {
-  description = "The addresses of the buckets."
+  description = "The URLs of the buckets."
   value       = module.storage.urls
 }
 
 output "registry" {
-  description = "What the names of images begin with; null without a registry."
+  description = "The prefix of image names; null without a registry."
   value       = one(module.registry[*].path)
 }
 
 output "tensorboard" {
-  description = "The full name of the TensorBoard; null without one."
+  description = "The full resource name of the TensorBoard; null without one."
   value       = one(module.tensorboard[*].name)
 }

@@ -14,13 +14,13 @@ variable "region" {
 }
 
 variable "bootstrap" {
-  description = "What the bootstrap made: whom to act as. Nobody else when the account is null."
+  description = "Outputs of the bootstrap: the account to impersonate; null to use your own credentials."
   type        = object({ service_account = optional(string) })
   default     = {}
 }
 
 variable "network" {
-  description = "A network to make, or an existing one."
+  description = "A new or an existing network."
   type = object({
     name = optional(string)
     subnet = optional(object({
@@ -29,7 +29,8 @@ variable "network" {
       pods     = string
       services = string
     }))
-    nat = optional(bool, true)
+    nat       = optional(bool, true)
+    flow_logs = optional(bool, false)
     existing = optional(object({
       host_project   = optional(string)
       network        = string
@@ -41,7 +42,7 @@ variable "network" {
 }
 
 variable "nodes" {
-  description = "The account that nodes run as: a new one with its roles, or the e-mail address of an existing one."
+  description = "The service account of nodes: a new one with its roles, or the e-mail address of an existing one."
   type = object({
     name     = optional(string)
     existing = optional(string)
@@ -61,25 +62,25 @@ variable "buckets" {
 }
 
 variable "registry" {
-  description = "The registry of images to make; none when null."
+  description = "The image registry; null for none."
   type        = object({ name = string, location = string })
   default     = null
 }
 
 variable "tensorboard" {
-  description = "The name of the TensorBoard to make; none when null."
+  description = "The name of the TensorBoard; null for none."
   type        = string
   default     = null
 }
 
 variable "force_destroy" {
-  description = "Whether buckets may be destroyed with what is in them."
+  description = "Whether buckets may be destroyed when they are not empty."
   type        = bool
   default     = false
 }
 
 variable "labels" {
-  description = "Labels of everything that takes them."
+  description = "Labels of all resources that support them."
   type        = map(string)
   default     = {}
 }

@@ -1,4 +1,4 @@
-# Stage 2: the cluster, its node pools, and who its workloads act as.
+# Stage 2: the cluster, its node pools, and the service accounts of its workloads.
 
 provider "google" {
   project                     = var.project_id
@@ -20,7 +20,9 @@ module "cluster" {
   network              = var.base.network
   node_service_account = var.base.node_service_account
   private              = var.cluster.private
-  maintenance_start    = var.cluster.maintenance_start
+  auto_upgrade         = var.cluster.auto_upgrade
+  maintenance          = var.cluster.maintenance
+  security             = var.cluster.security
   gateway_api          = var.cluster.gateway_api
   deletion_protection  = var.deletion_protection
   labels               = var.labels
@@ -29,14 +31,16 @@ module "cluster" {
 module "node_pools" {
   source = "../../modules/node-pools"
 
-  project_id           = var.project_id
-  region               = var.region
-  cluster              = module.cluster.name
-  location             = module.cluster.location
-  node_service_account = var.base.node_service_account
-  auto_upgrade         = var.cluster.auto_upgrade
-  pools                = var.pools
-  labels               = var.labels
+  project_id            = var.project_id
+  region                = var.region
+  cluster               = module.cluster.name
+  location              = module.cluster.location
+  node_service_account  = var.base.node_service_account
+  auto_upgrade          = var.cluster.release_channel != "none" || var.cluster.auto_upgrade
+  boot_disk_key         = var.cluster.security.boot_disk_key
+  kubelet_readonly_port = var.cluster.security.kubelet_readonly_port
+  pools                 = var.pools
+  labels                = var.labels
 }
 
 module "workload_identity" {
@@ -51,6 +55,19 @@ module "workload_identity" {
   namespace                  = each.value.namespace
   kubernetes_service_account = each.value.kubernetes_service_account
   buckets                    = each.value.buckets
+}
+
+module "slices_controller" {
+  source = "../../modules/slices-controller"
+  count  = var.slices_controller == null ? 0 : 1
+
+  project_id                 = var.project_id
+  environment                = var.environment
+  name                       = var.slices_controller.name
+  namespace                  = var.slices_controller.namespace
+  kubernetes_service_account = var.slices_controller.kubernetes_service_account
+  workload_pool              = module.cluster.workload_pool
+  node_service_account       = var.base.node_service_account
 }
 
 module "config_connector" {

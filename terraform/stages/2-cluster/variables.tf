@@ -14,13 +14,13 @@ variable "region" {
 }
 
 variable "bootstrap" {
-  description = "What the bootstrap made: whom to act as. Nobody else when the account is null."
+  description = "Outputs of the bootstrap: the account to impersonate; null to use your own credentials."
   type        = object({ service_account = optional(string) })
   default     = {}
 }
 
 variable "base" {
-  description = "What the base stage made."
+  description = "Outputs of the base stage."
   type = object({
     network = object({
       network        = string
@@ -35,33 +35,85 @@ variable "base" {
 variable "cluster" {
   description = "The cluster."
   type = object({
-    name              = string
-    description       = string
-    location          = string
-    node_locations    = optional(list(string))
-    mode              = string
-    min_version       = optional(string)
-    release_channel   = string
-    auto_upgrade      = bool
-    maintenance_start = optional(string)
-    gateway_api       = optional(bool, false)
+    name            = string
+    description     = string
+    location        = string
+    node_locations  = optional(list(string))
+    mode            = string
+    min_version     = optional(string)
+    release_channel = string
+    auto_upgrade    = bool
+    gateway_api     = optional(bool, false)
+    maintenance = optional(object({
+      start     = optional(string)
+      recurring = optional(object({ start = string, end = string, recurrence = string }))
+      exclusions = optional(map(object({
+        start = string
+        end   = optional(string)
+        scope = string
+      })), {})
+    }), {})
+    security = optional(object({
+      secrets_key           = optional(string)
+      boot_disk_key         = optional(string)
+      binary_authorization  = optional(bool, false)
+      posture               = optional(string)
+      intranode_visibility  = optional(bool, false)
+      control_plane_logs    = optional(list(string), [])
+      group                 = optional(string)
+      kubelet_readonly_port = optional(bool, false)
+    }), {})
     private = optional(object({
       nodes               = bool
       endpoint            = bool
       control_plane_range = optional(string)
       authorized_networks = map(string)
+      dns_endpoint        = optional(bool, true)
     }))
   })
 }
 
 variable "pools" {
-  description = "Node pools by name, as the node-pools module takes them."
-  type        = any
-  default     = {}
+  description = "Node pools by name: the input of the node-pools module."
+  type = map(object({
+    machine_type   = string
+    zones          = optional(list(string))
+    nodes_per_zone = optional(number)
+    autoscaling = optional(object({
+      min              = number
+      max              = number
+      initial_per_zone = optional(number, 0)
+    }))
+    max_pods    = optional(number)
+    disk_type   = optional(string)
+    disk_gib    = optional(number, 200)
+    labels      = optional(map(string), {})
+    tags        = optional(list(string), [])
+    spot        = optional(bool, false)
+    reservation = optional(string)
+    taints = optional(list(object({
+      key    = string
+      value  = string
+      effect = string
+    })), [])
+    tpu = optional(object({
+      topology  = string
+      hosts     = number
+      placement = string
+    }))
+    gpu = optional(object({
+      type       = string
+      count      = number
+      driver     = string
+      gvnic      = optional(bool, false)
+      local_ssds = optional(number, 0)
+    }))
+  }))
+  default = {}
 }
 
 variable "identities" {
-  description = "Google service accounts that pods act as, by id."
+  description = "Google service accounts of workloads, by id."
   type = map(object({
     existing                   = optional(string)
     roles                      = optional(set(string), [])
@@ -72,20 +124,26 @@ variable "identities" {
   default = {}
 }
 
+variable "slices_controller" {
+  description = "The service account of the slices controller, with a custom role; null for none."
+  type        = object({ name = string, namespace = string, kubernetes_service_account = string })
+  default     = null
+}
+
 variable "config_connector" {
-  description = "The account of Config Connector; none when null."
+  description = "The service account of Config Connector; null for none."
   type        = object({ name = string, roles = set(string), grants = optional(set(string)) })
   default     = null
 }
 
 variable "deletion_protection" {
-  description = "Whether destroying the cluster is refused."
+  description = "Whether the cluster is protected against deletion."
   type        = bool
   default     = true
 }
 
 variable "labels" {
-  description = "Labels of everything that takes them."
+  description = "Labels of all resources that support them."
   type        = map(string)
   default     = {}
 }

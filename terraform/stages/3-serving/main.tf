@@ -1,4 +1,4 @@
-# Stage 3: what model servers need around them: the fleet and its service mesh.
+# Stage 3: fleet and service mesh for model servers.
 
 provider "google" {
   project                     = var.project_id

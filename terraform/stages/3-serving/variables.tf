@@ -9,24 +9,24 @@ variable "region" {
 }
 
 variable "bootstrap" {
-  description = "What the bootstrap made: whom to act as. Nobody else when the account is null."
+  description = "Outputs of the bootstrap: the account to impersonate; null to use your own credentials."
   type        = object({ service_account = optional(string) })
   default     = {}
 }
 
 variable "cluster" {
-  description = "What the cluster stage made."
+  description = "Outputs of the cluster stage."
   type        = object({ id = string, name = string })
 }
 
 variable "mesh" {
-  description = "Whether the cluster joins a fleet with a managed service mesh."
+  description = "Whether to register the cluster in the fleet with a managed service mesh."
   type        = bool
   default     = false
 }
 
 variable "labels" {
-  description = "Labels of everything that takes them."
+  description = "Labels of all resources that support them."
   type        = map(string)
   default     = {}
 }

@@ -1,4 +1,4 @@
-# Stage 4: where load tests keep their records.
+# Stage 4: storage for load test records.
 
 provider "google" {
   project                     = var.project_id
@@ -12,6 +12,8 @@ module "load_metrics" {
   project_id          = var.project_id
   location            = var.load_metrics.location
   topic               = var.load_metrics.topic
+  schema              = var.load_metrics.schema
+  subscription        = var.load_metrics.subscription
   dataset             = var.load_metrics.dataset
   table               = var.load_metrics.table
   publishers          = var.load_metrics.publishers

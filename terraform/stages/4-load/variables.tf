@@ -9,36 +9,38 @@ variable "region" {
 }
 
 variable "bootstrap" {
-  description = "What the bootstrap made: whom to act as. Nobody else when the account is null."
+  description = "Outputs of the bootstrap: the account to impersonate; null to use your own credentials."
   type        = object({ service_account = optional(string) })
   default     = {}
 }
 
 variable "load_metrics" {
-  description = "The topic, the dataset and its table, and who publishes."
+  description = "The topic with its schema and subscription, the dataset and its table, and the publishers."
   type = object({
-    location   = string
-    topic      = string
-    dataset    = string
-    table      = string
-    publishers = optional(map(string), {})
+    location     = string
+    topic        = string
+    schema       = optional(string)
+    subscription = optional(string)
+    dataset      = string
+    table        = string
+    publishers   = optional(map(string), {})
   })
 }
 
 variable "deletion_protection" {
-  description = "Whether destroying the table is refused."
+  description = "Whether the table is protected against deletion."
   type        = bool
   default     = true
 }
 
 variable "force_destroy" {
-  description = "Whether the dataset may be destroyed with what is in it."
+  description = "Whether the dataset may be destroyed when it is not empty."
   type        = bool
   default     = false
 }
 
 variable "labels" {
-  description = "Labels of everything that takes them."
+  description = "Labels of all resources that support them."
   type        = map(string)
   default     = {}
 }

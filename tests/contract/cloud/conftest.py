@@ -1,4 +1,4 @@
-"""A cloud for each file, asked by Google's own Python clients; every answer is held against Google's own documents."""
+"""Google's Python clients with one cloud per module; responses are compared with Google's discovery documents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def google() -> Iterator[Google]:
-    """Clients that speak to a cloud of their own."""
+    """Google's clients of one cloud."""
     with served_cloud() as served:
         clients = Google(served)
         yield clients
@@ -23,7 +23,7 @@ def google() -> Iterator[Google]:
 
 @pytest.fixture(autouse=True)
 def answers(google: Google) -> Iterator[None]:
-    """Every answer of a case was as Google's documents say."""
+    """Check that all responses of a test match Google's discovery documents."""
     yield
     wrong = [google.problems.pop() for _ in range(len(google.problems))]
     assert not wrong, wrong

@@ -1,4 +1,4 @@
-"""google-api-python-client with the twin's projects, accounts, networks, registries, TensorBoards and clusters."""
+"""google-api-python-client with projects, service accounts, networks, registries, TensorBoards and clusters."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ if TYPE_CHECKING:
     from tests.support.google_clients import Google
 
 AT = f"projects/{PROJECT}"
+OTHER = "projects/other-project"
 REGION = "us-central2"
 VIEWER = {"role": "roles/viewer", "members": ["user:a@example.com"]}
 
 
 def refused(request: Any) -> tuple[int, str, str]:
-    """The code, the status and the words with which a request is refused."""
+    """HTTP code, status and message of a request that must fail."""
     with pytest.raises(HttpError) as caught:
         request.execute()
     error = caught.value
@@ -27,7 +28,7 @@ def refused(request: Any) -> tuple[int, str, str]:
 
 
 def pages(google: Google, collection: Any, key: str, **asked: Any) -> list[list[str]]:
-    """The names in a list, page by page, as the client itself goes from one to the next."""
+    """The names of a list by page, as the client paginates."""
     found, request = [], collection.list(**asked)
     while request is not None:
         answer = google.do(request)
@@ -36,36 +37,37 @@ def pages(google: Google, collection: Any, key: str, **asked: Any) -> list[list[
     return found
 
 
-def test_a_project_and_its_policy(google: Google) -> None:
+def test_project_policy_is_updated(google: Google) -> None:
     projects = google.api("cloudresourcemanager").projects()
     assert google.do(projects.get(projectId=PROJECT))["lifecycleState"] == "ACTIVE"
     before = google.do(projects.getIamPolicy(resource=PROJECT, body={}))
-    wanted = {"policy": {**before, "bindings": [VIEWER]}}
-    after = google.do(projects.setIamPolicy(resource=PROJECT, body=wanted))
+    expected = {"policy": {**before, "bindings": [VIEWER]}}
+    after = google.do(projects.setIamPolicy(resource=PROJECT, body=expected))
     assert (after["bindings"], after["etag"] != before["etag"]) == ([VIEWER], True)
-    status, _, said = refused(projects.setIamPolicy(resource=PROJECT, body=wanted))
-    assert (status, "concurrent policy changes" in said) == (409, True)
-    wrong = {"policy": {"bindings": [{"role": "roles/viewer", "members": ["somebody"]}]}}
+    status, _, output = refused(projects.setIamPolicy(resource=PROJECT, body=expected))
+    assert (status, "concurrent policy changes" in output) == (409, True)
+    wrong = {"policy": {"bindings": [{"role": "roles/viewer", "members": ["unqualified"]}]}}
     assert refused(projects.setIamPolicy(resource=PROJECT, body=wrong))[0] == 400
 
 
-def test_services_are_enabled_and_listed_page_by_page(google: Google) -> None:
+def test_services_are_enabled_and_paginated(google: Google) -> None:
+    # From the first enabled service on, a project has only the services that it enables: another project than the other tests'.
     services = google.api("serviceusage").services()
     names = [f"{word}.googleapis.com" for word in ("compute", "container", "storage")]
-    done = google.do(services.batchEnable(parent=AT, body={"serviceIds": names}))
+    done = google.do(services.batchEnable(parent=OTHER, body={"serviceIds": names}))
     assert (done["done"], len(done["response"]["services"])) == (True, 3)
-    google.do(services.disable(name=f"{AT}/services/{names[2]}", body={}))
-    assert google.do(services.get(name=f"{AT}/services/{names[2]}"))["state"] == "DISABLED"
-    listed = pages(google, services, "services", parent=AT, filter="state:ENABLED", pageSize=1)
+    google.do(services.disable(name=f"{OTHER}/services/{names[2]}", body={}))
+    assert google.do(services.get(name=f"{OTHER}/services/{names[2]}"))["state"] == "DISABLED"
+    listed = pages(google, services, "services", parent=OTHER, filter="state:ENABLED", pageSize=1)
     assert listed == [[names[0]], [names[1]]]
 
 
-def test_a_service_account_from_beginning_to_end(google: Google) -> None:
+def test_service_account_lifecycle(google: Google) -> None:
     accounts = google.api("iam").projects().serviceAccounts()
     for name in ("trainer-one", "trainer-two", "trainer-three"):
-        made = google.do(accounts.create(name=AT, body={"accountId": name, "serviceAccount": {"displayName": name}}))
+        created = google.do(accounts.create(name=AT, body={"accountId": name, "serviceAccount": {"displayName": name}}))
     assert refused(accounts.create(name=AT, body={"accountId": "trainer-one"}))[0] == 409
-    path = made["name"]
+    path = created["name"]
     body = {"serviceAccount": {"description": "new"}, "updateMask": "description"}
     assert google.do(accounts.patch(name=path, body=body))["description"] == "new"
     google.do(accounts.disable(name=path, body={}))
@@ -79,7 +81,7 @@ def test_a_service_account_from_beginning_to_end(google: Google) -> None:
     assert refused(accounts.get(name=path))[:1] == (404,)
 
 
-def test_networks_and_what_stands_on_them(google: Google) -> None:
+def test_network_resources_lifecycle(google: Google) -> None:
     compute = google.api("compute")
     networks, subnets, routers = compute.networks(), compute.subnetworks(), compute.routers()
     place = {"project": PROJECT, "region": REGION}
@@ -109,7 +111,7 @@ def test_networks_and_what_stands_on_them(google: Google) -> None:
     assert refused(networks.get(project=PROJECT, network="net"))[0] == 404
 
 
-def test_quotas_of_a_region_tell_what_is_taken(google: Google) -> None:
+def test_region_reports_quota_usage(google: Google) -> None:
     limit = {"region": REGION, "metric": "CPUS", "limit": 24}
     google.served.run(lambda cloud: cloud.services["container"].configure({"quotas": [limit]}))
     found = google.do(google.api("compute").regions().get(project=PROJECT, region=REGION))
@@ -117,7 +119,7 @@ def test_quotas_of_a_region_tell_what_is_taken(google: Google) -> None:
     assert refused(google.api("compute").zones().get(project=PROJECT, zone="us-central2-z"))[0] == 404
 
 
-def test_a_registry_takes_an_operation(google: Google) -> None:
+def test_repository_lifecycle_uses_operations(google: Google) -> None:
     repositories = google.api("artifactregistry").projects().locations().repositories()
     parent = f"{AT}/locations/{REGION}"
     done = google.do(repositories.create(parent=parent, repositoryId="images", body={"format": "DOCKER"}))
@@ -141,31 +143,31 @@ BUILD: dict[str, Any] = {
 }
 
 
-def lasts(google: Google, seconds: float) -> None:
-    """How long builds take that begin from now on."""
+def set_build_seconds(google: Google, seconds: float) -> None:
+    """Set the duration of new builds."""
     google.served.run(lambda cloud: cloud.services["cloudbuild"].configure({"seconds": seconds}))
 
 
-def test_a_build_takes_its_time_and_then_has_pushed_its_images(google: Google) -> None:
+def test_build_pushes_images_when_done(google: Google) -> None:
     locations, parent = google.api("cloudbuild").projects().locations(), f"{AT}/locations/{REGION}"
     builds, repositories = locations.builds(), google.api("artifactregistry").projects().locations().repositories()
     tag = f"{parent}/repositories/built/packages/one/tags/1"
     google.do(repositories.create(parent=parent, repositoryId="built", body={"format": "DOCKER"}))
-    lasts(google, 86_400)
+    set_build_seconds(google, 86_400)
     slow = google.do(builds.create(parent=parent, body=BUILD))
     build = slow["metadata"]["build"]
     assert (build["status"], build["images"], "done" in slow) == ("WORKING", [f"{REGISTRY}/one:1"], False)
     assert refused(repositories.packages().tags().get(name=tag))[0] == 404
     assert google.do(builds.cancel(name=build["name"], body={}))["status"] == "CANCELLED"
     assert refused(builds.cancel(name=build["name"], body={}))[0] == 400
-    lasts(google, 1)
-    begun = google.do(builds.create(parent=parent, body=BUILD))
-    done = google.wait(lambda one: locations.operations().get(name=one["name"]), begun)
+    set_build_seconds(google, 1)
+    started = google.do(builds.create(parent=parent, body=BUILD))
+    done = google.wait(lambda one: locations.operations().get(name=one["name"]), started)
     assert (done["response"]["status"], done["response"]["results"]["images"][0]["name"]) == ("SUCCESS", f"{REGISTRY}/one:1")
     digest = google.do(repositories.packages().tags().get(name=tag))["version"].rpartition("/")[2]
     listed = google.do(repositories.dockerImages().list(parent=f"{parent}/repositories/built"))["dockerImages"]
     assert [(each["tags"], each["uri"]) for each in listed] == [(["1"], f"{REGISTRY}/one@{digest}")]
-    both = {build["id"], begun["metadata"]["build"]["id"]}
+    both = {build["id"], started["metadata"]["build"]["id"]}
     assert {each["id"] for each in google.do(builds.list(parent=parent, filter='tags="ours"'))["builds"]} == both
     assert google.do(builds.list(parent=parent, filter='tags="theirs"')) == {}
     google.do(repositories.delete(name=f"{parent}/repositories/built"))
@@ -179,18 +181,18 @@ def test_a_build_takes_its_time_and_then_has_pushed_its_images(google: Google) -
         ({"images": [f"{REGION}-docker.pkg.dev/{PROJECT}/nowhere/one:1"]}, "PUSH_FAILED"),
     ],
 )
-def test_a_build_that_cannot_go_well_fails(google: Google, change: dict[str, Any], why: str) -> None:
+def test_build_without_source_or_repository_fails(google: Google, change: dict[str, Any], why: str) -> None:
     locations, parent = google.api("cloudbuild").projects().locations(), f"{AT}/locations/{REGION}"
-    lasts(google, 1)
-    begun = google.do(locations.builds().create(parent=parent, body={**BUILD, **change}))
-    failed = google.wait(lambda one: locations.operations().get(name=one["name"]), begun)
-    found = google.do(locations.builds().get(name=begun["metadata"]["build"]["name"]))
+    set_build_seconds(google, 1)
+    started = google.do(locations.builds().create(parent=parent, body={**BUILD, **change}))
+    failed = google.wait(lambda one: locations.operations().get(name=one["name"]), started)
+    found = google.do(locations.builds().get(name=started["metadata"]["build"]["name"]))
     assert (found["status"], found["failureInfo"]["type"], failed["error"]["code"]) == ("FAILURE", why, 9)
 
 
-def test_builds_are_refused_as_cloud_build_refuses_them(google: Google) -> None:
+def test_invalid_build_is_rejected(google: Google) -> None:
     builds, parent = google.api("cloudbuild").projects().locations().builds(), f"{AT}/locations/{REGION}"
-    account = f"{AT}/serviceAccounts/nobody@{PROJECT}.iam.gserviceaccount.com"
+    account = f"{AT}/serviceAccounts/missing@{PROJECT}.iam.gserviceaccount.com"
     for change, status, words in (
         ({"steps": []}, 400, "no build steps"),
         ({"substitutions": {}}, 400, 'key in the template "_REGISTRY" is not a valid built-in substitution'),
@@ -202,18 +204,18 @@ def test_builds_are_refused_as_cloud_build_refuses_them(google: Google) -> None:
         assert (found[0], words in found[2]) == (status, True), found
 
 
-def test_a_tensorboard_has_a_name_that_the_cloud_chose(google: Google) -> None:
+def test_tensorboard_gets_a_generated_name(google: Google) -> None:
     boards = google.api("aiplatform").projects().locations().tensorboards()
     parent = f"{AT}/locations/{REGION}"
-    made = google.do(boards.create(parent=parent, body={"displayName": "runs"}))["response"]["name"]
-    assert google.do(boards.get(name=made))["displayName"] == "runs"
-    google.do(boards.patch(name=made, updateMask="displayName", body={"displayName": "all runs"}))
+    created = google.do(boards.create(parent=parent, body={"displayName": "runs"}))["response"]["name"]
+    assert google.do(boards.get(name=created))["displayName"] == "runs"
+    google.do(boards.patch(name=created, updateMask="displayName", body={"displayName": "all runs"}))
     assert google.do(boards.list(parent=parent))["tensorboards"][0]["displayName"] == "all runs"
-    google.do(boards.delete(name=made))
-    assert refused(boards.get(name=made))[0] == 404
+    google.do(boards.delete(name=created))
+    assert refused(boards.get(name=created))[0] == 404
 
 
-def test_a_fleet_has_members_and_features(google: Google) -> None:
+def test_fleet_memberships_and_features(google: Google) -> None:
     locations = google.api("gkehub").projects().locations()
     parent = f"{AT}/locations/global"
     google.do(locations.memberships().create(parent=parent, membershipId="one", body={}))
@@ -223,7 +225,7 @@ def test_a_fleet_has_members_and_features(google: Google) -> None:
     google.do(locations.memberships().delete(name=f"{parent}/memberships/one"))
 
 
-def test_a_cluster_takes_its_time_and_a_pool_may_fail(google: Google) -> None:
+def test_cluster_lifecycle_and_node_pool_failures(google: Google) -> None:
     locations = google.api("container").projects().locations()
     parent, clusters = f"{AT}/locations/{REGION}-b", locations.clusters()
     path = f"{parent}/clusters/c"
@@ -231,9 +233,9 @@ def test_a_cluster_takes_its_time_and_a_pool_may_fail(google: Google) -> None:
     def done(operation: dict[str, Any]) -> dict[str, Any]:
         return google.wait(lambda one: locations.operations().get(name=f"{parent}/operations/{one['name']}"), operation)
 
-    begun = google.do(clusters.create(parent=parent, body={"cluster": {"name": "c", "initialNodeCount": 1}}))
-    assert begun["status"] in ("PENDING", "RUNNING")
-    assert "error" not in done(begun)
+    started = google.do(clusters.create(parent=parent, body={"cluster": {"name": "c", "initialNodeCount": 1}}))
+    assert started["status"] in ("PENDING", "RUNNING")
+    assert "error" not in done(started)
     pool = {"name": "slice", "initialNodeCount": 2, "config": {"machineType": "ct4p-hightpu-4t"}}
     pool["placementPolicy"] = {"type": "COMPACT", "tpuTopology": "2x2x2"}
     google.inject("Stockout", match={"nodePool": "slice"}, count=1)
@@ -242,16 +244,16 @@ def test_a_cluster_takes_its_time_and_a_pool_may_fail(google: Google) -> None:
     assert google.do(clusters.nodePools().get(name=f"{path}/nodePools/slice"))["status"] == "ERROR"
     google.inject("QuotaExceeded", match={"method": "nodePools.create"}, count=1)
     other = {"name": "more", "initialNodeCount": 1}
-    status, _, said = refused(clusters.nodePools().create(parent=path, body={"nodePool": other}))
-    assert (status, "Insufficient regional quota" in said) == (403, True)
+    status, _, output = refused(clusters.nodePools().create(parent=path, body={"nodePool": other}))
+    assert (status, "Insufficient regional quota" in output) == (403, True)
     google.inject("TooManyOperations", match={"method": "nodePools.create"}, count=1)
     assert refused(clusters.nodePools().create(parent=path, body={"nodePool": other}))[0] == 429
     done(google.do(clusters.delete(name=path)))
     assert refused(clusters.get(name=path))[0] == 404
 
 
-def test_what_the_twin_does_not_have_is_said_so(google: Google) -> None:
+def test_unimplemented_method_and_unknown_field_are_rejected(google: Google) -> None:
     compute = google.api("compute")
-    status, _, said = refused(compute.sslPolicies().list(project=PROJECT))
-    assert (status, "the twin's cloud has no" in said) == (501, True)
+    status, _, output = refused(compute.sslPolicies().list(project=PROJECT))
+    assert (status, "the twin does not implement this method" in output) == (501, True)
     assert refused(compute.networks().insert(project=PROJECT, body={"name": "n", "colour": "red"}))[0] == 400

@@ -1,4 +1,4 @@
-"""Prompts from buckets and results into them: what our client stores Google's own reads, and the other way round."""
+"""Load test files in buckets: the Sliceworks client and Google's client read each other's objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from sliceworks.base import clock
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.cloud import storage
-from sliceworks.loadtest import buckets
+from sliceworks.loadtest import run_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,38 +22,38 @@ PART = 256 * 1024
 
 @pytest.fixture
 def cloud(google: Google, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The cloud as load tests know it; files travel in small parts."""
+    """The storage client of load tests, with small upload chunks."""
     monkeypatch.setattr(storage, "PART", PART)
     return {"endpoint": google.served.url, "token": google.served.token}
 
 
 @pytest.mark.parametrize("size", [0, 1, PART, 2 * PART + 7])
-def test_both_clients_see_the_same(google: Google, cloud: dict[str, str], tmp_path: Path, size: int) -> None:
+def test_clients_read_each_others_objects(google: Google, cloud: dict[str, str], tmp_path: Path, size: int) -> None:
     name = f"loads-{size}"
     bucket, content = google.storage.create_bucket(name), random.Random(size).randbytes(size)
     bucket.blob("prompts/ä.jsonl").upload_from_string(content)
-    fetched = clock.run(buckets.fetch(f"gs://{name}/prompts/ä.jsonl", tmp_path / "prompts.jsonl", cloud))
+    fetched = clock.run(run_folder.download(f"gs://{name}/prompts/ä.jsonl", tmp_path / "prompts.jsonl", cloud))
     assert fetched.read_bytes() == content
-    assert clock.run(buckets.store([fetched], f"gs://{name}/kept/run-1/", cloud)) == 1
+    assert clock.run(run_folder.upload([fetched], f"gs://{name}/kept/run-1/", cloud)) == 1
     assert bucket.blob("kept/run-1/prompts.jsonl").download_as_bytes() == content
 
 
-def test_what_is_not_there_is_one_line(google: Google, cloud: dict[str, str], tmp_path: Path) -> None:
+def test_missing_object_is_a_one_line_error(google: Google, cloud: dict[str, str], tmp_path: Path) -> None:
     google.storage.create_bucket("loads-empty")
     for place in ("gs://loads-empty/none.jsonl", "gs://loads-nowhere/none.jsonl"):
-        with pytest.raises(InvalidDocument, match=f"{place}: cannot be read: ") as caught:
-            clock.run(buckets.fetch(place, tmp_path / "prompts.jsonl", cloud))
+        with pytest.raises(InvalidDocument, match=f"{place}: cannot read: ") as caught:
+            clock.run(run_folder.download(place, tmp_path / "prompts.jsonl", cloud))
         assert "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
 
 
-def test_who_may_not_read_or_write_is_told_before(google: Google, cloud: dict[str, str], tmp_path: Path) -> None:
+def test_missing_permission_fails_before_the_run(google: Google, cloud: dict[str, str], tmp_path: Path) -> None:
     google.storage.create_bucket("loads-mine")
-    clock.run(buckets.expect_room("gs://loads-mine/runs", cloud))
-    with pytest.raises(InvalidDocument, match="gs://loads-theirs/runs: results cannot be put there: "):
-        clock.run(buckets.expect_room("gs://loads-theirs/runs", cloud))
+    clock.run(run_folder.check_writable("gs://loads-mine/runs", cloud))
+    with pytest.raises(InvalidDocument, match="gs://loads-theirs/runs: cannot write results: "):
+        clock.run(run_folder.check_writable("gs://loads-theirs/runs", cloud))
     stranger = {**cloud, "token": "stranger"}
-    with pytest.raises(InvalidDocument, match="cannot be read: "):
-        clock.run(buckets.fetch("gs://loads-mine/prompts.jsonl", tmp_path / "prompts.jsonl", stranger))
-    with pytest.raises(InvalidDocument, match="cannot be put there: "):
-        clock.run(buckets.expect_room("gs://loads-mine/runs", stranger))
+    with pytest.raises(InvalidDocument, match="cannot read: "):
+        clock.run(run_folder.download("gs://loads-mine/prompts.jsonl", tmp_path / "prompts.jsonl", stranger))
+    with pytest.raises(InvalidDocument, match="cannot write results: "):
+        clock.run(run_folder.check_writable("gs://loads-mine/runs", stranger))

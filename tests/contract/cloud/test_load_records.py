@@ -1,4 +1,4 @@
-"""The records of a load test go through Pub/Sub into BigQuery, and Google's own client counts as many as were sent."""
+"""Load test records through Pub/Sub into BigQuery, counted by Google's client."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from tests.support.load_tests import failed, record, written
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
+from sliceworks.cli.main import run
 from sliceworks.cloud import Session, Token
-from sliceworks.loadtest import publishing
-from sliceworks.loadtest.publishing import Place, Publisher
-from sliceworks.loadtest.rows import Failure
+from sliceworks.loadtest import bigquery_export
+from sliceworks.loadtest.bigquery_export import Publisher, PubSubSink
+from sliceworks.loadtest.request_log import Failure
+from sliceworks.loadtest.results import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.google_clients import Google
 
-RUN: dict[str, Any] = {"began": 1_800_000_000.0, "spec": {"api": "sax", "model": "llama"}}
+RUN: dict[str, Any] = {"started": 1_800_000_000.0, "spec": {"api": "sax", "model": "llama"}}
 ROWS = 1_203
 
 
@@ -36,19 +38,19 @@ def run_folder(folder: Path, name: str) -> Path:
     return written(place, records)
 
 
-def publish(url: str, token: str, place: Place, folder: Path) -> tuple[int, int]:
+def publish(url: str, token: str, place: PubSubSink, folder: Path) -> tuple[int, int]:
     async def main() -> tuple[int, int]:
         async with Session(url, Token(token)) as session:
             sent = await Publisher(session, place, folder, "/pubsub").publish(RUN, lambda _done: None)
-            return sent, await publishing.counted(session, place, folder)
+            return sent, await bigquery_export.count_rows(session, place, folder)
 
     return clock.run(main())
 
 
-def test_both_ends_count_the_same(google: Google, tmp_path: Path) -> None:
+def test_published_records_equal_table_rows(google: Google, tmp_path: Path) -> None:
     table(google, "tests")
     stream(google, "tests", "tests", drop_unknown_fields=True)
-    folder, place = run_folder(tmp_path, "llama-1"), Place(PROJECT, "tests", "tests", "records")
+    folder, place = run_folder(tmp_path, "llama-1"), PubSubSink(PROJECT, "tests", "tests", "records")
     assert publish(google.served.url, google.served.token, place, folder) == (ROWS, ROWS)
     figures = "COUNT(*) AS n, AVG(response_time), SUM(num_output_tokens)"
     sql = f"SELECT exception, {figures} FROM tests.records GROUP BY exception ORDER BY n"
@@ -59,8 +61,22 @@ def test_both_ends_count_the_same(google: Google, tmp_path: Path) -> None:
     assert publish(google.served.url, google.served.token, place, folder) == (ROWS, ROWS)  # nothing is sent twice
 
 
+def test_nothing_is_published_unless_topic_and_table_exist(google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(google, "checked")
+    stream(google, "checked", "checked", drop_unknown_fields=True)
+    folder = run_folder(tmp_path, "llama-3")
+    (folder / "run.json").write_bytes(orjson.dumps({**RUN, "format": FORMAT_VERSION}))
+    addresses = dict.fromkeys(("pubsub", "bigquery"), google.served.url)
+    monkeypatch.setattr("sliceworks.cli.load._cloud", lambda _twin: (addresses, "/pubsub", Token(google.served.token)))
+    for dataset, topic in (("nope", "checked"), ("checked", "nope")):
+        place = ["--project", PROJECT, "--topic", topic, "--dataset", dataset, "--table", "records"]
+        assert run(["load", "publish", str(folder), *place]) == 1
+        assert count(google, "SELECT COUNT(*) FROM checked.records") == [(0,)]
+        assert not (folder / bigquery_export.PROGRESS).exists()
+
+
 class Unsteady(BaseHTTPRequestHandler):
-    """Fails now and then before it takes a batch."""
+    """Fails sometimes before it accepts a batch."""
 
     answers = iter([503, 200, 429, 503, 200, 403])
     got: list[int] = []  # noqa: RUF012 - one server, one list
@@ -81,11 +97,11 @@ class Unsteady(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def test_a_second_try_goes_on_where_the_first_one_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_continues_after_the_last_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def at_once(_seconds: float) -> None: ...
 
     monkeypatch.setattr(clock, "sleep", at_once)
-    folder, place = run_folder(tmp_path, "llama-2"), Place(PROJECT, "tests", "tests", "records")
+    folder, place = run_folder(tmp_path, "llama-2"), PubSubSink(PROJECT, "tests", "tests", "records")
     with ThreadingHTTPServer(("127.0.0.1", 0), Unsteady) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
 

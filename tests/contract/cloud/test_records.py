@@ -1,4 +1,4 @@
-"""google-cloud-pubsub and google-cloud-bigquery with the twin: records are published, written to a table, counted."""
+"""google-cloud-pubsub and google-cloud-bigquery: publish, write to a table, query."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def record(number: int, test: str = "first") -> bytes:
     )
 
 
-def test_what_is_published_is_counted_in_the_table(google: Google) -> None:
+def test_published_messages_are_written_to_the_table(google: Google) -> None:
     table(google, "load")
     topic = stream(google, "records", "load", drop_unknown_fields=True)
     sent = [google.publisher.publish(topic, record(number), origin="worker-1") for number in range(25)]
@@ -41,14 +41,14 @@ def test_what_is_published_is_counted_in_the_table(google: Google) -> None:
 
 
 @pytest.mark.parametrize("data", [b"no json", b'{"test_id": 5}', b'{"colour": "red"}'])
-def test_a_message_that_does_not_fit_the_schema_is_refused(google: Google, data: bytes) -> None:
+def test_message_must_match_the_schema(google: Google, data: bytes) -> None:
     name = f"strict-{len(data)}"
     topic = stream(google, name, name.replace("-", "_"))
     with pytest.raises(BadRequest, match="failed schema validation"):
         google.publisher.publish(topic, data).result(timeout=30)
 
 
-def test_rows_wait_for_a_table_that_is_not_there_yet(google: Google) -> None:
+def test_rows_wait_for_a_missing_table(google: Google) -> None:
     topic = stream(google, "early", "later")
     google.publisher.publish(topic, record(1)).result(timeout=30)
     path = google.subscriber.subscription_path(PROJECT, "early-to-bigquery")
@@ -66,7 +66,7 @@ def test_rows_wait_for_a_table_that_is_not_there_yet(google: Google) -> None:
     assert google.bigquery.get_table("later.records").num_rows == 3
 
 
-def test_messages_are_pulled_acknowledged_and_given_back(google: Google) -> None:
+def test_messages_are_pulled_acknowledged_and_released(google: Google) -> None:
     topic = google.publisher.topic_path(PROJECT, "plain")
     google.publisher.create_topic(name=topic)
     path = google.subscriber.subscription_path(PROJECT, "reader")
@@ -96,22 +96,22 @@ def test_subscriptions_outlive_their_topic(google: Google) -> None:
         google.publisher.publish(topic, b"x").result(timeout=30)
 
 
-def test_a_subscription_of_a_table_is_not_pulled(google: Google) -> None:
+def test_bigquery_subscription_cannot_be_pulled(google: Google) -> None:
     stream(google, "pulled", "pulled")
     path = google.subscriber.subscription_path(PROJECT, "pulled-to-bigquery")
     with pytest.raises((FailedPrecondition, BadRequest), match="not supported for this subscription type"):
         google.subscriber.pull(subscription=path, max_messages=1)
 
 
-def test_datasets_and_tables_from_beginning_to_end(google: Google) -> None:
-    made = google.bigquery.create_dataset("life")
+def test_dataset_and_table_lifecycle(google: Google) -> None:
+    created = google.bigquery.create_dataset("life")
     with pytest.raises(Conflict):
         google.bigquery.create_dataset("life")
     table(google, "life2")
     assert [each.dataset_id for each in google.bigquery.list_datasets() if each.dataset_id.startswith("life")] == ["life", "life2"]
     stale = google.bigquery.get_dataset("life")
-    made.description = "new"
-    google.bigquery.update_dataset(made, ["description"])
+    created.description = "new"
+    google.bigquery.update_dataset(created, ["description"])
     stale.description = "newer"
     with pytest.raises(PreconditionFailed):
         google.bigquery.update_dataset(stale, ["description"])
@@ -122,22 +122,22 @@ def test_datasets_and_tables_from_beginning_to_end(google: Google) -> None:
         google.bigquery.get_table("life2.records")
 
 
-def test_rows_are_taken_or_told_of(google: Google) -> None:
+def test_insert_reports_invalid_rows(google: Google) -> None:
     table(google, "rows")
     good = {"test_id": "a", "num_input_tokens": 5}
     assert google.bigquery.insert_rows_json("rows.records", [good, good], row_ids=["same", "same"]) == []
     assert google.bigquery.get_table("rows.records").num_rows == 1
-    told = google.bigquery.insert_rows_json("rows.records", [{"num_input_tokens": "many"}, {**good, "colour": 1}, good])
-    assert {each["index"]: each["errors"][0]["reason"] for each in told} == {0: "invalid", 1: "invalid", 2: "stopped"}
-    assert "no such field: colour." in told[1]["errors"][0]["message"]
-    google.bigquery.insert_rows_json("rows.records", [{"num_input_tokens": 1}, good], skip_invalid_rows=True)
+    reported = google.bigquery.insert_rows_json("rows.records", [{"num_input_tokens": "many"}, {**good, "colour": 1}, good])
+    assert {each["index"]: each["errors"][0]["reason"] for each in reported} == {0: "invalid", 1: "invalid", 2: "stopped"}
+    assert "no such field: colour." in reported[1]["errors"][0]["message"]
+    google.bigquery.insert_rows_json("rows.records", [{"num_input_tokens": "many"}, good], skip_invalid_rows=True)
     assert google.bigquery.get_table("rows.records").num_rows == 2
 
 
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("SELECT a.test_id FROM load.records a JOIN load.records b ON a.x = b.x", "the twin answers SELECT of columns"),
+        ("SELECT a.test_id FROM load.records a JOIN load.records b ON a.x = b.x", "the twin supports SELECT of columns"),
         ("SELECT test_id FROM load.records WHERE test_id LIKE 'a%'", "Unexpected 'LIKE'"),
         ("SELECT colour FROM load.records", "Unrecognized name: colour"),
         ("SELECT test_id, COUNT(*) FROM load.records", "neither grouped nor aggregated"),
@@ -145,9 +145,9 @@ def test_rows_are_taken_or_told_of(google: Google) -> None:
         ("DELETE FROM load.records WHERE true", "Expected SELECT"),
     ],
 )
-def test_what_is_beyond_the_small_sql_is_refused_clearly(google: Google, sql: str, says: str) -> None:
+def test_unsupported_sql_is_rejected(google: Google, sql: str, says: str) -> None:
     dataset = "".join(filter(str.isalpha, sql))[:40].lower()
     table(google, dataset)
-    with pytest.raises(BadRequest, match="the twin answers") as caught:
+    with pytest.raises(BadRequest, match="the twin supports") as caught:
         google.bigquery.query_and_wait(sql.replace("load.records", f"{dataset}.records"))
     assert says in str(caught.value)

@@ -16,21 +16,21 @@ def bucket(google: Google, name: str) -> Bucket:
     return google.storage.create_bucket(name, location="us-central2")
 
 
-def test_a_bucket_from_beginning_to_end(google: Google) -> None:
-    made = bucket(google, "whole-life")
-    assert (made.location, made.storage_class) == ("US-CENTRAL2", "STANDARD")
-    made.versioning_enabled = True
-    made.labels = {"team": "a"}
-    made.patch()
+def test_bucket_lifecycle(google: Google) -> None:
+    created = bucket(google, "whole-life")
+    assert (created.location, created.storage_class) == ("US-CENTRAL2", "STANDARD")
+    created.versioning_enabled = True
+    created.labels = {"team": "a"}
+    created.patch()
     assert google.storage.get_bucket("whole-life").labels == {"team": "a"}
     with pytest.raises(Conflict, match="not available"):
         bucket(google, "whole-life")
-    made.delete()
+    created.delete()
     with pytest.raises(NotFound, match="does not exist"):
         google.storage.get_bucket("whole-life")
 
 
-def test_contents_come_back_as_they_were(google: Google) -> None:
+def test_content_round_trip(google: Google) -> None:
     data = bytes(range(256)) * 20
     blob = bucket(google, "contents").blob("a folder/b%20c.bin")
     blob.upload_from_string(data, content_type="application/x-test")
@@ -43,14 +43,14 @@ def test_contents_come_back_as_they_were(google: Google) -> None:
     assert google.storage.bucket("contents").get_blob("a folder/b%20c.bin").metadata == {"from": "here"}
 
 
-def test_large_contents_come_in_pieces(google: Google) -> None:
+def test_large_objects_use_resumable_uploads(google: Google) -> None:
     blob = bucket(google, "pieces").blob("large", chunk_size=256 * 1024)
     data = b"0123456789" * 70_000
     blob.upload_from_string(data)
     assert blob.download_as_bytes() == data
 
 
-def test_a_version_that_somebody_else_wrote_stays(google: Google) -> None:
+def test_generation_precondition_protects_objects(google: Google) -> None:
     blob = bucket(google, "versions").blob("state")
     blob.upload_from_string("one", if_generation_match=0)
     seen = blob.generation
@@ -62,7 +62,7 @@ def test_a_version_that_somebody_else_wrote_stays(google: Google) -> None:
     assert blob.download_as_bytes() == b"two"
 
 
-def test_lists_come_page_by_page_and_by_folder(google: Google) -> None:
+def test_lists_are_paginated_and_grouped_by_prefix(google: Google) -> None:
     held = bucket(google, "many")
     for name in ("a/1", "a/2", "b/1", "top"):
         held.blob(name).upload_from_string(name)
@@ -89,7 +89,7 @@ def test_objects_are_copied_and_renamed(google: Google) -> None:
     assert sorted(each.name for each in held.list_blobs()) == ["three", "two"]
 
 
-def test_a_stale_policy_is_refused(google: Google) -> None:
+def test_stale_policy_etag_is_rejected(google: Google) -> None:
     held = bucket(google, "policies")
     first, second = (held.get_iam_policy(requested_policy_version=3) for _ in range(2))
     for policy in (first, second):
@@ -104,7 +104,7 @@ def test_a_stale_policy_is_refused(google: Google) -> None:
 @pytest.mark.parametrize(
     ("fault", "error"), [("PermissionDenied", Forbidden), ("RateLimited", TooManyRequests)], ids=["403", "429"]
 )
-def test_faults_are_raised_as_google_raises_them(google: Google, fault: str, error: type[Exception]) -> None:
+def test_faults_raise_google_exceptions(google: Google, fault: str, error: type[Exception]) -> None:
     held = bucket(google, f"faults-{fault.lower()}")
     google.inject(fault, match={"method": "buckets.get"}, count=1)
     with pytest.raises(error):

@@ -1,4 +1,4 @@
-"""Our controller of graphs as a program, on each cluster: what comes of a graph is what the real kro makes of it."""
+"""The graphs controller as a process on each cluster: a graph has the same outcome as with the real kro."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import yaml
-from tests.support import kro, our_graphs, shops
-from tests.support.clusters import real_wanted
-from tests.support.deployments import DEPLOY, going, manifests
+from tests.support import graph_lifecycle, graph_process, kro
+from tests.support.chainsaw import apply, locate
+from tests.support.clusters import real_enabled
+from tests.support.deployments import DEPLOY, component, is_terminating
 from tests.support.http import APPLY_PATCH
 from tests.support.kro import GRAPHS
-from tests.support.scenarios import apply, locate
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
-# Finalizer, labels and inventory are one write of ours, by the first of kro's two managers.
+# We write finalizer, labels and inventory at once, as the first of kro's two managers.
 ONE_WRITE = frozenset({"kro.run/applyset-parent"})
 BOX = """
 apiVersion: kro.run/v1alpha1
@@ -41,66 +41,68 @@ spec:
 
 @pytest.fixture(scope="module")
 def controller(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Our controller, for the cases of this file."""
-    with our_graphs.running(cluster, tmp_path_factory.mktemp("graphs")) as process:
+    """The graphs controller, for all tests of this file."""
+    with graph_process.running(cluster, tmp_path_factory.mktemp("graphs")) as process:
         yield process
 
 
 @pytest.mark.usefixtures("controller")
-def test_graph_comes_out_as_kros(api: Api, ns: str) -> None:
-    shops.play(api, ns, owners=ONE_WRITE)
+def test_graph_matches_kro(api: Api, ns: str) -> None:
+    graph_lifecycle.play(api, ns, owners=ONE_WRITE)
 
 
 @pytest.mark.usefixtures("controller")
-def test_default_account_is_given_back(api: Api, ns: str) -> None:
+def test_default_service_account_is_restored(api: Api, ns: str) -> None:
     account = f"/api/v1/namespaces/{ns}/serviceaccounts/default"
     before = api.get(account).ok(200).json
     apply(api, yaml.load(BOX, yaml.CSafeLoader))
-    shops.await_graph(api, "box")
+    graph_lifecycle.await_graph(api, "box")
     instance = {"apiVersion": "kro.run/v1alpha1", "kind": "Box", "metadata": {"name": "a", "namespace": ns}}
     apply(api, instance)
     eventually(lambda: api.get(account).json["metadata"].get("annotations", {}).get("box") == "first")
     api.delete(locate(api, instance)).ok()
-    eventually(lambda: api.get(locate(api, instance)).status == 404, what="the box is gone")
+    eventually(lambda: api.get(locate(api, instance)).status == 404, what="the box is deleted")
     after = api.get(account).ok(200).json
     for name in ("uid", "labels", "annotations"):
         assert after["metadata"].get(name) == before["metadata"].get(name)
     api.delete(f"{GRAPHS}/box").ok()
 
 
-def test_controller_that_died_goes_on(cluster: Cluster, api: Api, ns: str, controller: Process, tmp_path: Path) -> None:
+def test_restarted_controller_continues(cluster: Cluster, api: Api, ns: str, controller: Process, tmp_path: Path) -> None:
     graph = yaml.load(BOX.replace("box", "crate").replace("Box", "Crate"), yaml.CSafeLoader)
     apply(api, graph)
-    shops.await_graph(api, "crate")
+    graph_lifecycle.await_graph(api, "crate")
     controller.kill()
     crate = {"apiVersion": "kro.run/v1alpha1", "kind": "Crate", "metadata": {"name": "a", "namespace": ns}}
     apply(api, crate)
-    with our_graphs.running(cluster, tmp_path, "--leader-elect", f"--leader-election-namespace={ns}"):
-        eventually(lambda: shops.active(api, locate(api, crate)), what="the crate is active")
+    with graph_process.running(cluster, tmp_path, "--leader-elect", f"--leader-election-namespace={ns}"):
+        eventually(lambda: graph_lifecycle.active(api, locate(api, crate)), what="the crate is active")
         api.delete(locate(api, crate)).ok()
-        eventually(lambda: api.get(locate(api, crate)).status == 404, what="the crate is gone")
+        eventually(lambda: api.get(locate(api, crate)).status == 404, what="the crate is deleted")
         api.get(f"/api/v1/namespaces/{ns}/configmaps/a").refused(404, "NotFound")
         lease = api.get(f"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases/controller.kro.run").ok(200).json
         assert lease["spec"]["holderIdentity"]
         api.delete(f"{GRAPHS}/crate").ok()
-        eventually(lambda: api.get(f"{GRAPHS}/crate").status == 404, what="the graph is gone")
+        eventually(lambda: api.get(f"{GRAPHS}/crate").status == 404, what="the graph is deleted")
     controller.start()
 
 
-def test_manifests_are_accepted_as_they_are(api: Api) -> None:
-    made = manifests(DEPLOY / "graphs" / "example")
+def test_manifests_are_valid(api: Api) -> None:
+    made = component(DEPLOY / "controllers", "graphs")
     assert {obj["kind"] for obj in made} >= {"Deployment", "ClusterRole", "Role", "Service", "ServiceAccount"}
-    eventually(lambda: not going(api, "kro-system"), what="the namespace of another case is gone")
+    eventually(lambda: not is_terminating(api, "kro-system"), what="the namespace of another test is deleted")
     for obj in made:
         query = {"fieldManager": "contract", "fieldValidation": "Strict"}
         api.request("PATCH", locate(api, obj), obj, query=query, content_type=APPLY_PATCH).ok()
-    api.delete("/api/v1/namespaces/kro-system").ok()
+    for obj in made:
+        if obj["kind"] in ("Namespace", "PriorityClass"):
+            api.delete(locate(api, obj)).ok()
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not real_wanted(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1")
-def test_instance_of_kro_changes_hands(cluster: Cluster, api: Api, ns: str, controller: Process, tmp_path: Path) -> None:
-    """What kro made is served by us without a new object, and kro can have it back."""
+@pytest.mark.skipif(not real_enabled(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1")
+def test_instance_of_kro_is_taken_over(cluster: Cluster, api: Api, ns: str, controller: Process, tmp_path: Path) -> None:
+    """We reconcile the objects that kro created without creating new ones, and kro can take them back."""
     controller.kill()
     plain = yaml.load(BOX.replace("box", "chest").replace("Box", "Chest"), yaml.CSafeLoader)
     del plain["spec"]["resources"][1]["lifecycle"]
@@ -109,11 +111,11 @@ def test_instance_of_kro_changes_hands(cluster: Cluster, api: Api, ns: str, cont
     settings = f"/api/v1/namespaces/{ns}/configmaps/a"
     with kro.running(cluster, tmp_path):
         apply(api, plain)
-        shops.await_graph(api, "chest")
+        graph_lifecycle.await_graph(api, "chest")
         apply(api, chest)
-        eventually(lambda: shops.active(api, locate(api, chest)), what="kro's chest is active")
+        eventually(lambda: graph_lifecycle.active(api, locate(api, chest)), what="kro's chest is active")
     made = api.get(settings).ok(200).json
-    with our_graphs.running(cluster, tmp_path):
+    with graph_process.running(cluster, tmp_path):
         api.patch(locate(api, chest), {"spec": {"value": "second"}}).ok(200)
         eventually(lambda: api.get(settings).json["data"]["value"] == "second")
         assert api.get(settings).json["metadata"]["uid"] == made["metadata"]["uid"]

@@ -1,6 +1,7 @@
-"""kro's own example definitions, read from its Go module when the test runs: given to kro and to ours, each on a real cluster.
+"""kro's example definitions, read from its Go module at test time, on kro and on our controller, each on a real cluster.
 
-The kinds of ACK that kro's tests ship and those of Config Connector are there on both; what uses others is refused by both.
+The ACK CRDs of kro's tests and those of Config Connector are installed on both; definitions that use other kinds are rejected by
+both.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 import yaml
-from tests.contract.graphs.test_corpus import asking, compared
-from tests.support import goldens, kro, our_graphs
+from tests.contract.graphs.test_corpus import compared, request_function
+from tests.support import goldens, graph_process, kro
 from tests.support import graph_corpus as graphs
-from tests.support.clusters import RealCluster, real_wanted
-from tests.support.custom import CRDS
-from tests.support.waiting import eventually
+from tests.support.clusters import RealCluster, real_enabled
+from tests.support.custom_resources import CRDS
+from tests.support.polling import eventually
 
 from sliceworks.schemas import config_connector
 
@@ -33,25 +34,25 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not real_wanted(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1"),
+    pytest.mark.skipif(not real_enabled(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1"),
 ]
 AT_LEAST = 59
 _PATIENCE = 60.0  # seconds
 WIDER = frozenset({"examples/gcp/gemma-on-tpu/rgd.yaml"})
-"""What we take in an old form, with a warning, and kro refuses."""
+"""Deprecated forms that are accepted with a warning, and that kro rejects."""
 SEEDED = {"examples/kubernetes/cel-functions/rg.yaml": re.compile(rb"(?<=\"value\":\")[a-z0-9]{10}(?=\")")}
-"""Texts that are made of the instance's uid, and differ from cluster to cluster."""
+"""Strings that contain the instance's uid, which differs between clusters."""
 EARLY = ".instance.metadata.annotations.applyset.kubernetes.io/contains-group-kinds"
-"""We name all kinds of a graph before anything is made; kro adds each with its first object."""
+"""We list all kinds of a graph before we create objects; kro adds each with its first object."""
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster]]:
-    """Two clusters: kro serves one, we the other."""
+    """Two clusters: kro runs on one, our controller on the other."""
     folder = tmp_path_factory.mktemp("examples")
     with ExitStack() as stack:
         clusters = []
-        for name, serve in (("kro", kro.running), ("ours", our_graphs.running)):
+        for name, serve in (("kro", kro.running), ("ours", graph_process.running)):
             home = folder / name
             home.mkdir()
             cluster = RealCluster(home)
@@ -63,28 +64,28 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cl
 
 
 def installed() -> list[Object]:
-    """The definitions of kinds that examples use and that are to be had."""
+    """The available CRDs of kinds that examples use."""
     folder = kro.folder() / "test" / "integration" / "crds"
     shipped = [kro.load(path) for path in sorted(folder.rglob("*.yaml"))]
     return [crd for crd in shipped if crd.get("kind") == "CustomResourceDefinition"] + config_connector.definitions()
 
 
 def _install(cluster: Cluster) -> None:
-    wanted = installed()
-    for crd in wanted:
+    expected = installed()
+    for crd in expected:
         assert cluster.api.post(CRDS, crd).status in (201, 409), crd["metadata"]["name"]
-    last = wanted[-1]["spec"]
+    last = expected[-1]["spec"]
     eventually(lambda: cluster.api.get(f"/apis/{last['group']}/v1beta1/{last['names']['plural']}").status == 200)
 
 
 def examples() -> list[tuple[Path, Object]]:
-    """Every definition, those that others use first."""
+    """Every definition, sorted so that dependencies come first."""
     found = []
     for path in sorted((kro.folder() / "examples").rglob("*.yaml")):
         try:
             documents = list(yaml.load_all(path.read_text(), yaml.CSafeLoader))
         except yaml.YAMLError:
-            continue  # templates of charts
+            continue  # Helm templates
         found += [(path, body) for body in documents if body and body.get("kind") == "ResourceGraphDefinition"]
     return found
 
@@ -95,7 +96,7 @@ def test_examples(both: tuple[Cluster, Cluster]) -> None:
     paths = [
         f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}" for crd in installed()
     ]
-    players = [graphs.Player(asking(cluster.api), asyncio.sleep, paths) for cluster in both]
+    players = [graphs.Player(request_function(cluster.api), asyncio.sleep, paths) for cluster in both]
     differing: dict[str, list[str]] = {}
     given = examples()
     assert len(given) >= AT_LEAST
@@ -109,12 +110,12 @@ def test_examples(both: tuple[Cluster, Cluster]) -> None:
             continue
         differing[name] = list(graphs.differences(goldens.normalised(theirs, {}), goldens.normalised(ours, {})))
         for instance in instances(path.parent, case) if ours["accepted"] else ():
-            made = [copy.deepcopy(instance) for _ in players]
-            seen = _both(player.rest(case, each) for player, each in zip(players, made, strict=True))
-            # One of the two may only have paused in the middle of its work.
+            created = [copy.deepcopy(instance) for _ in players]
+            seen = _both(player.rest(case, each) for player, each in zip(players, created, strict=True))
+            # One of the two may only have paused.
             end = time.monotonic() + _PATIENCE
             while (lines := _differing(name, *seen)) and "refused" not in seen[0] | seen[1] and time.monotonic() < end:
-                seen = _both(player.rested(case, each) for player, each in zip(players, made, strict=True))
+                seen = _both(player.rested(case, each) for player, each in zip(players, created, strict=True))
             differing[name] += lines
     found = [f"{name}: {line}" for name, lines in differing.items() for line in lines]
     if found:
@@ -122,7 +123,7 @@ def test_examples(both: tuple[Cluster, Cluster]) -> None:
 
 
 def _differing(name: str, theirs: Object, ours: Object) -> list[str]:
-    """Where two outcomes of one instance differ."""
+    """The differences between two outcomes of one instance."""
     if name in SEEDED:
         theirs, ours = (orjson.loads(SEEDED[name].sub(b"RANDOM", orjson.dumps(each))) for each in (theirs, ours))
     lines = graphs.differences(goldens.normalised(theirs, {}), goldens.normalised(ours, {}))
@@ -131,7 +132,7 @@ def _differing(name: str, theirs: Object, ours: Object) -> list[str]:
 
 
 def _both(plays: Iterable[Coroutine[Any, Any, Object]]) -> tuple[Object, Object]:
-    """What came of a play on each cluster: most of the time is waiting, on both at once."""
+    """Run on both clusters concurrently, because most of the time is spent waiting."""
 
     async def main() -> list[Object]:
         return await asyncio.gather(*plays)
@@ -141,7 +142,7 @@ def _both(plays: Iterable[Coroutine[Any, Any, Object]]) -> tuple[Object, Object]
 
 
 def instances(folder: Path, case: graphs.Case) -> list[Object]:
-    """The instances that lie beside a definition."""
+    """The instances next to a definition."""
     found = []
     for path in sorted(folder.rglob("*.yaml")):
         try:

@@ -1,12 +1,12 @@
-"""kro's own end-to-end scenarios, read from its Go module and played with our controller in its place."""
+"""kro's end-to-end scenarios, read from its Go module, with our controller instead of kro."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support import kro, our_graphs
-from tests.support.clusters import real_wanted
+from tests.support import graph_process, kro
+from tests.support.clusters import real_enabled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.real,
-    pytest.mark.skipif(not real_wanted(), reason="the scenarios come with kro's Go module: SLICEWORKS_REAL=1"),
+    pytest.mark.skipif(not real_enabled(), reason="the scenarios are part of kro's Go module: SLICEWORKS_REAL=1"),
 ]
 
 
 @pytest.fixture(scope="module")
 def controller(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
-    """Our controller, for the cases of this file."""
-    with our_graphs.running(cluster, tmp_path_factory.mktemp("graphs")) as process:
+    """The graphs controller, for all tests of this file."""
+    with graph_process.running(cluster, tmp_path_factory.mktemp("graphs")) as process:
         yield process
 
 
 @pytest.mark.usefixtures("controller")
 @pytest.mark.parametrize("name", kro.SCENARIOS)
-def test_own_scenario_of_kro(api: Api, ns: str, name: str) -> None:
+def test_kro_scenario(api: Api, ns: str, name: str) -> None:
     kro.play(name, api, ns)

@@ -1,4 +1,4 @@
-"""kubectl in the namespace of a case, and what it said on the real server."""
+"""kubectl in the namespace of a test, and its recorded output on the real server."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def whole_lists(published: None) -> None:
-    """What kubectl lists is all there."""
+    """Wait until the namespace has the objects that kubectl lists."""
 
 
 @pytest.fixture
 def kubectl(cluster: Cluster, ns: str, tmp_path: Path) -> Kubectl:
-    """kubectl in the case's namespace."""
+    """kubectl in the test's namespace."""
     return Kubectl(cluster.kubeconfig, ns, tmp_path)
 
 
 @pytest.fixture
 def same(cluster: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest) -> Any:
-    """Compares an output with the recorded one of this case."""
+    """Compare an output with the recorded one of this test."""
 
     def check(text: str, step: str = "") -> None:
         case = f"{request.node.originalname} {step}".strip()
@@ -38,5 +38,5 @@ def same(cluster: Cluster, kubectl: Kubectl, request: pytest.FixtureRequest) -> 
 
 @pytest.fixture
 def platform(kubectl: Kubectl) -> None:
-    """The example objects, applied."""
+    """Apply the example objects."""
     kubectl("apply", "-f", "-", text=PLATFORM).ok()

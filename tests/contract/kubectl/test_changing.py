@@ -1,4 +1,4 @@
-"""Real kubectl changes things. What it says on the real server is recorded; the twin must make it say the same."""
+"""kubectl commands that write: their output on the twin equals the output recorded on the real server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from tests.support.clusters import real_wanted
+from tests.support.clusters import real_enabled
 from tests.support.kubectl import PLATFORM
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.long(30),
     pytest.mark.real,
-    pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
+    pytest.mark.skipif(not real_enabled(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
 ]
 
 
@@ -34,11 +34,11 @@ def test_create(kubectl: Kubectl, same: Any) -> None:
 
 
 def test_create_refused(kubectl: Kubectl, same: Any) -> None:
-    said = kubectl("create", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicass: 2"))
-    assert said.code == 1
-    same(said.err)
-    said = kubectl("create", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: -2"))
-    same(said.err, "invalid")
+    output = kubectl("create", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicass: 2"))
+    assert output.code == 1
+    same(output.err)
+    output = kubectl("create", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: -2"))
+    same(output.err, "invalid")
 
 
 def test_apply(kubectl: Kubectl, same: Any) -> None:
@@ -62,9 +62,9 @@ def test_apply_prune(kubectl: Kubectl, same: Any) -> None:
 def test_server_side_apply(kubectl: Kubectl, same: Any) -> None:
     same(kubectl("apply", "--server-side", "-f", "-", text=PLATFORM).ok())
     other = PLATFORM.replace("colour: blue", "colour: red")
-    said = kubectl("apply", "--server-side", "--field-manager=other", "-f", "-", text=other)
-    assert said.code == 1
-    same(said.err, "conflict")
+    output = kubectl("apply", "--server-side", "--field-manager=other", "-f", "-", text=other)
+    assert output.code == 1
+    same(output.err, "conflict")
     same(kubectl("apply", "--server-side", "--field-manager=other", "--force-conflicts", "-f", "-", text=other).ok(), "forced")
     same(kubectl("get", "configmap", "settings", "-o", "yaml", "--show-managed-fields").ok(), "managed")
 
@@ -78,9 +78,9 @@ def test_apply_moves_from_client_to_server_side(kubectl: Kubectl, same: Any) -> 
 @pytest.mark.usefixtures("platform")
 def test_diff(kubectl: Kubectl, same: Any) -> None:
     assert kubectl("diff", "-f", "-", text=PLATFORM).code == 0
-    said = kubectl("diff", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: 9").replace("blue", "red"))
-    assert said.code == 1
-    same(re.sub(r"^(---|\+\+\+|diff).*$", r"\1", said.out, flags=re.MULTILINE))
+    output = kubectl("diff", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: 9").replace("blue", "red"))
+    assert output.code == 1
+    same(re.sub(r"^(---|\+\+\+|diff).*$", r"\1", output.out, flags=re.MULTILINE))
     assert kubectl("diff", "--server-side", "-f", "-", text=PLATFORM.replace("replicas: 2", "replicas: 9")).code == 1
 
 
@@ -98,9 +98,9 @@ def test_edit(kubectl: Kubectl, tmp_path: Path, same: Any) -> None:
 @pytest.mark.usefixtures("platform")
 def test_label_and_annotate(kubectl: Kubectl, same: Any) -> None:
     same(kubectl("label", "configmap", "settings", "tier=back").ok(), "label")
-    said = kubectl("label", "configmap", "settings", "tier=front")
-    assert said.code == 1
-    same(said.err, "refused")
+    output = kubectl("label", "configmap", "settings", "tier=front")
+    assert output.code == 1
+    same(output.err, "refused")
     same(kubectl("label", "configmap", "settings", "tier=front", "--overwrite").ok(), "overwrite")
     same(kubectl("label", "configmap", "settings", "tier-").ok(), "remove")
     same(kubectl("annotate", "deployment", "web", "note=hello", "other=x").ok(), "annotate")
@@ -125,17 +125,17 @@ def test_patch(kubectl: Kubectl, same: Any) -> None:
         "status",
     )
     same(kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas} {.status.replicas} {..image}").ok(), "result")
-    said = kubectl("patch", "deployment", "web", "--type=merge", "-p", '{"spec":{"replicas":"x"}}')
-    assert said.code == 1
+    output = kubectl("patch", "deployment", "web", "--type=merge", "-p", '{"spec":{"replicas":"x"}}')
+    assert output.code == 1
 
 
 @pytest.mark.usefixtures("platform")
 def test_scale(kubectl: Kubectl, same: Any) -> None:
     same(kubectl("scale", "deployment", "web", "--replicas=7").ok())
     assert kubectl("get", "deployment", "web", "-o", "jsonpath={.spec.replicas}").ok() == "7"
-    said = kubectl("scale", "deployment", "web", "--current-replicas=1", "--replicas=2")
-    assert said.code == 1
-    same(said.err, "expected another")
+    output = kubectl("scale", "deployment", "web", "--current-replicas=1", "--replicas=2")
+    assert output.code == 1
+    same(output.err, "expected another")
 
 
 @pytest.mark.usefixtures("platform")
@@ -147,9 +147,9 @@ def test_rollout(kubectl: Kubectl, api: Api, ns: str, same: Any) -> None:
     same(kubectl("rollout", "restart", "deployment/web").ok(), "restart")
     same(kubectl("rollout", "pause", "deployment/web").ok(), "pause")
     same(kubectl("rollout", "resume", "deployment/web").ok(), "resume")
-    said = kubectl("rollout", "status", "deployment/web", "--timeout=3s")
-    assert said.code == 1
-    same(said.out + said.err, "timed out")
+    output = kubectl("rollout", "status", "deployment/web", "--timeout=3s")
+    assert output.code == 1
+    same(output.out + output.err, "timed out")
 
 
 @pytest.mark.parametrize("cascade", ["background", "foreground", "orphan"])
@@ -175,9 +175,9 @@ def test_delete(kubectl: Kubectl, api: Api, core: str, same: Any, cascade: str) 
 def test_delete_many(kubectl: Kubectl, same: Any) -> None:
     same(kubectl("delete", "-f", "-", "--dry-run=server", text=PLATFORM).ok(), "dry run")
     same(kubectl("delete", "-f", "-", text=PLATFORM).ok())
-    said = kubectl("delete", "-f", "-", text=PLATFORM)
-    assert said.code == 1
-    same(said.err, "again")
+    output = kubectl("delete", "-f", "-", text=PLATFORM)
+    assert output.code == 1
+    same(output.err, "again")
     same(kubectl("delete", "-f", "-", "--ignore-not-found", text=PLATFORM).ok(), "ignored")
 
 
@@ -229,8 +229,8 @@ def test_custom_resources(kubectl: Kubectl, same: Any, unique_name: str) -> None
     bigger = box.replace("size: 4", "size: 5")
     eventually(lambda: kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=bigger).code == 0)
     same(kubectl("get", f"boxes.{group}").ok(), "get")
-    said = eventually(lambda: kubectl("explain", names["shortNames"][0]).out)
-    assert "spec\t<Object>" in said
+    output = eventually(lambda: kubectl("explain", names["shortNames"][0]).out)
+    assert "spec\t<Object>" in output
     wrong = kubectl("apply", "-f", "-", text=box.replace("size", "sise").replace("name: b", "name: c"))
     assert wrong.code == 1
     same(wrong.err.replace(group, "GROUP"), "unknown field")

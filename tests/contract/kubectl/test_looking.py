@@ -1,4 +1,4 @@
-"""Real kubectl looks at things, as people use it, with the same words on the twin as on the real server."""
+"""kubectl commands that read: their output on the twin equals the output recorded on the real server."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from tests.support.clusters import real_wanted
+from tests.support.clusters import real_enabled
 from tests.support.objects import kind, pod
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.long(30),
     pytest.mark.real,
-    pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
+    pytest.mark.skipif(not real_enabled(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
 ]
 
 
@@ -39,14 +39,14 @@ def test_get(kubectl: Kubectl, same: Any, output: str) -> None:
 
 
 def test_get_nothing(kubectl: Kubectl, same: Any) -> None:
-    said = kubectl("get", "pods")
-    same(said.out + said.err, "empty")
-    said = kubectl("get", "pod", "absent")
-    assert said.code == 1
-    same(said.err, "absent")
-    said = kubectl("get", "nothings")
-    assert said.code == 1
-    same(said.err, "unknown")
+    output = kubectl("get", "pods")
+    same(output.out + output.err, "empty")
+    output = kubectl("get", "pod", "absent")
+    assert output.code == 1
+    same(output.err, "absent")
+    output = kubectl("get", "nothings")
+    assert output.code == 1
+    same(output.err, "unknown")
 
 
 @pytest.mark.usefixtures("platform")
@@ -82,7 +82,7 @@ def test_get_watch(kubectl: Kubectl, api: Api, core: str) -> None:
 @pytest.mark.usefixtures("platform")
 @pytest.mark.parametrize("what", ["deployment/web", "service/web", "configmap/settings", "serviceaccount/default"])
 def test_describe(kubectl: Kubectl, same: Any, what: str) -> None:
-    # A real controller of endpoints that had to try twice leaves an event about it.
+    # The real endpoints controller records an event when it has to retry.
     options = ["--show-events=false"] if what == "service/web" else []
     same(kubectl("describe", what, *options).ok(), what)
 
@@ -107,9 +107,9 @@ def test_wait(kubectl: Kubectl, api: Api, core: str, same: Any) -> None:
     api.patch(f"{core}/pods/p/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}).ok(200)
     same(kubectl("wait", "--for=condition=Ready", "pod/p", "--timeout=90s").ok(), "ready")
     same(kubectl("wait", "--for=jsonpath={.status.phase}=Pending", "pod/p", "--timeout=90s").ok(), "jsonpath")
-    said = kubectl("wait", "--for=condition=Other", "pod/p", "--timeout=1s")
-    assert said.code == 1
-    same(said.err, "timed out")
+    output = kubectl("wait", "--for=condition=Other", "pod/p", "--timeout=1s")
+    assert output.code == 1
+    same(output.err, "timed out")
     api.delete(f"{core}/pods/p").ok(200)
     assert kubectl("wait", "--for=delete", "pod/p", "--timeout=90s").code == 0
 
@@ -131,9 +131,9 @@ def test_explain_fields(kubectl: Kubectl, same: Any) -> None:
         same("\n".join(sorted(re.findall(r"^  (\w+\t<.*)$", text, re.MULTILINE))), what)
     text = kubectl("explain", "configmap", "--recursive").ok()
     same("\n".join(re.findall(r"^ +\w+\t<.*$", text, re.MULTILINE)), "recursive")
-    said = kubectl("explain", "pod.spec.nothing")
-    assert said.code == 1
-    same(said.err, "unknown")
+    output = kubectl("explain", "pod.spec.nothing")
+    assert output.code == 1
+    same(output.err, "unknown")
 
 
 def test_api_resources(kubectl: Kubectl) -> None:
@@ -146,28 +146,28 @@ def test_api_resources(kubectl: Kubectl) -> None:
 
 def test_auth(kubectl: Kubectl, same: Any) -> None:
     assert kubectl("auth", "can-i", "create", "pods").ok() == "yes\n"
-    said = kubectl("auth", "can-i", "list", "secrets", "--as=jane")
-    assert (said.code, said.out) == (1, "no\n")
+    output = kubectl("auth", "can-i", "list", "secrets", "--as=jane")
+    assert (output.code, output.out) == (1, "no\n")
     assert kubectl("create", "rolebinding", "viewer", "--clusterrole=view", "--user=jane").code == 0
     eventually(lambda: kubectl("auth", "can-i", "list", "pods", "--as=jane").out == "yes\n")
-    said = kubectl("get", "secrets", "--as=jane")
-    assert said.code == 1
-    same(said.err, "forbidden")
+    output = kubectl("get", "secrets", "--as=jane")
+    assert output.code == 1
+    same(output.err, "forbidden")
     listed = kubectl("auth", "can-i", "--list", "--as=jane").ok()
     assert re.search(r"^pods\s+\[\]\s+\[\]\s+\[get list watch\]$", listed, re.MULTILINE)
     assert "system:authenticated" in kubectl("auth", "whoami", "--as=jane", "--as-group=system:authenticated").ok()
 
 
 def test_logs(kubectl: Kubectl, api: Api, core: str, same: Any) -> None:
-    said = kubectl("logs", "absent")
-    assert said.code == 1
-    same(said.err, "absent")
+    output = kubectl("logs", "absent")
+    assert output.code == 1
+    same(output.err, "absent")
     two = pod("two")
     two["spec"]["containers"].append({"name": "side", "image": "s"})
     api.post(f"{core}/pods", two).ok(201)
-    said = kubectl("logs", "two", "-c", "nope")
-    assert said.code == 1
-    same(said.err, "container")
+    output = kubectl("logs", "two", "-c", "nope")
+    assert output.code == 1
+    same(output.err, "container")
 
 
 def test_top_level_listing_of_all(kubectl: Kubectl, api: Api, ns: str, same: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whole sessions with the real kubectl, kept as transcripts beside this file: what it prints must be the same on both clusters."""
+"""Whole kubectl sessions as transcripts next to this file: the output is the same on both clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 from tests.support import kubectl, transcripts
-from tests.support.clusters import real_wanted
+from tests.support.clusters import real_enabled
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -18,7 +18,7 @@ APART = True
 pytestmark = [
     pytest.mark.long(15),
     pytest.mark.real,
-    pytest.mark.skipif(not real_wanted(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
+    pytest.mark.skipif(not real_enabled(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1"),
 ]
 SESSIONS = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -40,7 +40,7 @@ def test_session(cluster: Cluster, ns: str, session: Path, tmp_path: Path) -> No
 
 
 def _kubeconfig(cluster: Cluster, ns: str, folder: Path) -> Path:
-    """A copy of the cluster's own whose context is the case's namespace."""
+    """A copy of the cluster's kubeconfig whose context has the test's namespace."""
     config = yaml.load(cluster.kubeconfig.read_text(), yaml.CSafeLoader)
     config["contexts"][0]["context"]["namespace"] = ns
     path = folder / "kubeconfig"

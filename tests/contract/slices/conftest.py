@@ -1,4 +1,4 @@
-"""These cases run the slices controller, with the twin's cloud behind it, beside a twin and beside the real control plane."""
+"""Runs the slices controller, with the twin's cloud behind it, beside a twin and beside the real control plane."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.clusters import Cluster, RealCluster, TwinCluster
-from tests.support.jobset_gates import install
+from tests.support.jobset_install import install
 from tests.support.slice_thread import SliceThread, slice_thread
 
 if TYPE_CHECKING:
@@ -28,6 +28,6 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def slices(cluster: Cluster) -> Iterator[SliceThread]:
-    """The controller, at work."""
+    """The running controller."""
     with slice_thread(cluster, zones=("us-central2-b", "us-central2-a")) as running:
         yield running

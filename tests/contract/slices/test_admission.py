@@ -1,4 +1,6 @@
-"""Capacity first, then admission: the controller as an admission check of Kueue, on the twin and on the real thing."""
+"""The slices controller as an admission check of Kueue, on the twin and on the real control plane: capacity first, then
+admission.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,12 @@ import pytest
 from tests.contract.conftest import fresh_namespace
 from tests.support.clusters import Cluster, RealCluster
 from tests.support.jobsets import GROUP
-from tests.support.known_namespaces import until_known
-from tests.support.kueue import Desk
-from tests.support.slices import jobset
-from tests.support.waiting import eventually
+from tests.support.kueue import KueueHarness
+from tests.support.kueue_namespaces import until_known
+from tests.support.polling import eventually
+from tests.support.slices_controller import jobset
 
-from sliceworks.controllers.slices import words
+from sliceworks.controllers.slices import well_known
 
 if TYPE_CHECKING:
     from tests.support.slice_thread import SliceThread
@@ -25,7 +27,7 @@ _LABELS = {"cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice", "cloud.goo
 
 @pytest.fixture(scope="module")
 def kueue(cluster: Cluster) -> None:
-    """Kueue, installed in the cluster."""
+    """Install Kueue in the cluster."""
     if isinstance(cluster, RealCluster):
         from tests.real.kueue import KueueManager
 
@@ -33,63 +35,63 @@ def kueue(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def desk(cluster: Cluster, kueue: None, slices: SliceThread, ns: str) -> Desk:
-    """A queue whose flavor is a TPU slice, and whose check is ours."""
-    made = Desk(cluster, ns)
+def harness(cluster: Cluster, kueue: None, slices: SliceThread, ns: str) -> KueueHarness:
+    """A queue whose flavor is a TPU slice and whose admission check is ours."""
+    created = KueueHarness(cluster, ns)
     until_known(cluster.api, fresh_namespace(cluster.api))
-    check = made.own("slices")
-    made.make("AdmissionCheck", "admissionchecks", check, {"controllerName": words.CHECK_CONTROLLER}).ok(201)
-    made.flavor("v4", nodeLabels=_LABELS, tolerations=[{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}])
-    made.queue("q", {"name": "v4", "google.com/tpu": 16}, admissionChecksStrategy={"admissionChecks": [{"name": check}]})
-    return made
+    check = created.own("slices")
+    created.make("AdmissionCheck", "admissionchecks", check, {"controllerName": well_known.CHECK_CONTROLLER}).ok(201)
+    created.flavor("v4", nodeLabels=_LABELS, tolerations=[{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}])
+    created.queue("q", {"name": "v4", "google.com/tpu": 16}, admissionChecksStrategy={"admissionChecks": [{"name": check}]})
+    return created
 
 
-def _create(desk: Desk, name: str = "js", **more: Any) -> None:
-    # The flavor brings the selectors: the JobSet asks for chips alone.
+def _create(harness: KueueHarness, name: str = "js", **more: Any) -> None:
+    # The flavor sets the node selectors: the JobSet requests only chips.
     none = dict.fromkeys(_LABELS)
-    body = jobset(name, 2, namespace=desk.ns, labels={"kueue.x-k8s.io/queue-name": "q"}, selector=none, suspend=True, **more)
-    desk.api.post(f"{GROUP}/namespaces/{desk.ns}/jobsets", body).ok(201)
+    body = jobset(name, 2, namespace=harness.ns, labels={"kueue.x-k8s.io/queue-name": "q"}, selector=none, suspend=True, **more)
+    harness.api.post(f"{GROUP}/namespaces/{harness.ns}/jobsets", body).ok(201)
 
 
-def _pods(desk: Desk, phase: str) -> list[Obj]:
-    items: list[Obj] = desk.api.get(f"/api/v1/namespaces/{desk.ns}/pods").ok().json["items"]
+def _pods(harness: KueueHarness, phase: str) -> list[Obj]:
+    items: list[Obj] = harness.api.get(f"/api/v1/namespaces/{harness.ns}/pods").ok().json["items"]
     return [pod for pod in items if pod["status"].get("phase") == phase]
 
 
-def _pools(desk: Desk, slices: SliceThread) -> dict[str, str]:
+def _pools(harness: KueueHarness, slices: SliceThread) -> dict[str, str]:
     label = "google.com/tpu-provisioner-jobset-namespace"
-    return {name: pool["status"] for name, pool in slices.pools().items() if pool["config"]["labels"].get(label) == desk.ns}
+    return {name: pool["status"] for name, pool in slices.pools().items() if pool["config"]["labels"].get(label) == harness.ns}
 
 
-def _check(desk: Desk, name: str = "js") -> Obj:
-    found: list[Obj] = (desk.workloads()[name].get("status") or {}).get("admissionChecks") or [{}]
+def _check(harness: KueueHarness, name: str = "js") -> Obj:
+    found: list[Obj] = (harness.workloads()[name].get("status") or {}).get("admissionChecks") or [{}]
     return found[0]
 
 
-def test_a_jobset_is_admitted_when_its_slices_are_there(desk: Desk, slices: SliceThread) -> None:
-    _create(desk, seconds=600)
-    eventually(lambda: len(_pools(desk, slices)) == 2, _PATIENCE, "two pools are made")
-    running = _pods(desk, "Running")
-    if _check(desk)["state"] == "Pending":  # it was when the pods were looked at, too
+def test_jobset_is_admitted_when_slices_are_ready(harness: KueueHarness, slices: SliceThread) -> None:
+    _create(harness, seconds=600)
+    eventually(lambda: len(_pools(harness, slices)) == 2, _PATIENCE, "two pools exist")
+    running = _pods(harness, "Running")
+    if _check(harness)["state"] == "Pending":  # the pods were already scheduled when the check was read
         assert not running
-    eventually(lambda: len(_pods(desk, "Running")) == 4, _PATIENCE, "four pods run")
-    assert set(_pools(desk, slices).values()) == {"RUNNING"}
-    assert _check(desk)["state"] == "Ready"
-    assert _check(desk)["message"] == "2 slices are ready"
-    own = {words.POOL_JOBSET_NAME: "js", words.POOL_JOBSET_NAMESPACE: desk.ns}
-    assert all(own.items() <= pod["spec"]["nodeSelector"].items() for pod in _pods(desk, "Running"))
-    desk.api.delete(f"{GROUP}/namespaces/{desk.ns}/jobsets/js").ok()
-    eventually(lambda: not _pools(desk, slices), _PATIENCE, "the pools are given back")
+    eventually(lambda: len(_pods(harness, "Running")) == 4, _PATIENCE, "four pods run")
+    assert set(_pools(harness, slices).values()) == {"RUNNING"}
+    assert _check(harness)["state"] == "Ready"
+    assert _check(harness)["message"] == "2 slices are ready"
+    own = {well_known.POOL_JOBSET_NAME: "js", well_known.POOL_JOBSET_NAMESPACE: harness.ns}
+    assert all(own.items() <= pod["spec"]["nodeSelector"].items() for pod in _pods(harness, "Running"))
+    harness.api.delete(f"{GROUP}/namespaces/{harness.ns}/jobsets/js").ok()
+    eventually(lambda: not _pools(harness, slices), _PATIENCE, "the pools are deleted")
 
 
-def test_what_cannot_be_had_is_rejected(desk: Desk, slices: SliceThread) -> None:
-    _create(desk, chips=2)
-    eventually(lambda: "AdmissionCheck" in str(desk.condition("js", "Evicted")), _PATIENCE, "the Workload is refused")
-    reason = "2 chips per host do not fit tpu-v4-podslice 2x2x2"
+def test_invalid_slice_is_rejected(harness: KueueHarness, slices: SliceThread) -> None:
+    _create(harness, chips=2)
+    eventually(lambda: "AdmissionCheck" in str(harness.condition("js", "Evicted")), _PATIENCE, "the Workload is refused")
+    reason = "tpu-v4-podslice 2x2x2 has no hosts with 2 chips"
 
-    def told() -> bool:
-        events = desk.api.get(f"/api/v1/namespaces/{desk.ns}/events").ok().json["items"]
+    def condition() -> bool:
+        events = harness.api.get(f"/api/v1/namespaces/{harness.ns}/events").ok().json["items"]
         return any(reason in event["message"] for event in events)
 
-    eventually(told, _PATIENCE, "it is told why")
-    assert not _pools(desk, slices)
+    eventually(condition, _PATIENCE, "the Workload has the reason")
+    assert not _pools(harness, slices)

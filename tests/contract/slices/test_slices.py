@@ -1,4 +1,6 @@
-"""From a JobSet that cannot be placed to its pods running, and to its node pools gone, on the twin and on the real thing."""
+"""The slices controller from an unschedulable JobSet to running pods and deleted node pools, on the twin and on the real
+control plane.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.jobsets import GROUP, POOL
-from tests.support.slices import jobset
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
+from tests.support.slices_controller import jobset
 
 if TYPE_CHECKING:
     from tests.support.http import Api
@@ -19,7 +21,7 @@ _PATIENCE = 90.0
 
 
 class Case:
-    """One JobSet in a namespace, and what became of it."""
+    """One JobSet in a namespace, with its pods, pools and events."""
 
     def __init__(self, api: Api, ns: str, slices: SliceThread) -> None:
         self.api, self.ns, self.slices = api, ns, slices
@@ -51,7 +53,7 @@ class Case:
         return [event for event in self.events("NodePoolCreationFailed") if event["involvedObject"]["kind"] == kind]
 
     def refusal(self) -> Obj | None:
-        """What is said of a pod that waits for a slice that cannot be."""
+        """The scheduler's message about a pod whose slice cannot be created."""
         conditions = (each for pod in self.pods("Pending") for each in pod["status"].get("conditions") or ())
         return next((each for each in conditions if each["type"] == "sliceworks.dev/SliceReady"), None)
 
@@ -63,7 +65,7 @@ class Case:
         return bool((self.jobset().get("status") or {}).get("terminalState") == how)
 
     def finish(self, pods: list[Obj]) -> None:
-        """Have pods come to their end, as if they had run long enough."""
+        """Finish pods as if they had run long enough."""
         for pod in pods:
             path = f"/api/v1/namespaces/{self.ns}/pods/{pod['metadata']['name']}"
             self.api.patch(path, {"metadata": {"annotations": {"sliceworks.dev/run-seconds": "0"}}}).ok()
@@ -75,8 +77,8 @@ class Case:
         found: list[Obj] = self.until(lambda: len(pods := self.pods("Running")) == count and pods, f"{count} pods running")
         return found
 
-    def until_gone(self) -> None:
-        self.until(lambda: not self.pools(), "all node pools given back")
+    def until_deleted(self) -> None:
+        self.until(lambda: not self.pools(), "all node pools deleted")
 
 
 @pytest.fixture
@@ -85,7 +87,7 @@ def case(api: Any, ns: str, slices: SliceThread) -> Case:
 
 
 @pytest.mark.parametrize(("topology", "pods"), [("2x2x2", 2), ("2x2x4", 4)])
-def test_the_example_runs_and_gives_back(case: Case, topology: str, pods: int) -> None:
+def test_example_runs_and_releases_pools(case: Case, topology: str, pods: int) -> None:
     case.create(replicas=2, topology=topology, pods=pods, seconds=600)
     running = case.until_running(2 * pods)
     assert len({pod["spec"]["nodeName"] for pod in running}) == 2 * pods
@@ -93,12 +95,12 @@ def test_the_example_runs_and_gives_back(case: Case, topology: str, pods: int) -
     assert {pool["placementPolicy"]["tpuTopology"] for pool in case.pools()} == {topology}
     case.finish(running)
     case.until(lambda: case.ended("Completed"), "the JobSet is complete")
-    case.until_gone()
-    case.until(lambda: len(case.events("NodePoolCreationSucceeded")) == 2, "creations are told")
-    case.until(lambda: len(case.events("NodePoolDeletionSucceeded")) == 2, "deletions are told")
+    case.until_deleted()
+    case.until(lambda: len(case.events("NodePoolCreationSucceeded")) == 2, "creations have events")
+    case.until(lambda: len(case.events("NodePoolDeletionSucceeded")) == 2, "deletions have events")
 
 
-def test_every_job_runs_on_a_pool_of_its_own(case: Case) -> None:
+def test_every_job_has_its_own_pool(case: Case) -> None:
     case.create(replicas=2, seconds=600)
     pools: dict[str, set[str]] = {}
     for pod in case.until_running(4):
@@ -106,62 +108,62 @@ def test_every_job_runs_on_a_pool_of_its_own(case: Case) -> None:
         pools.setdefault(pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"], set()).add(node["metadata"]["labels"][POOL])
     assert all(len(names) == 1 for names in pools.values())
     assert len(set.union(*pools.values())) == 2
-    case.until(lambda: case.condition().get("status") == "True", "the JobSet says that its slices are ready")
+    case.until(lambda: case.condition().get("status") == "True", "the JobSet has the condition that its slices are ready")
     case.api.delete(f"{GROUP}/namespaces/{case.ns}/jobsets/js").ok()
-    case.until_gone()
+    case.until_deleted()
 
 
-def test_a_jobset_that_fails_gives_back(case: Case) -> None:
+def test_failed_jobset_releases_pools(case: Case) -> None:
     case.create(replicas=1, seconds=1, pod_annotations={"sliceworks.dev/exit-code": "1"})
     case.until(lambda: case.ended("Failed"), "the JobSet has failed")
-    case.until_gone()
+    case.until_deleted()
 
 
-def test_a_zone_without_machines(case: Case) -> None:
+def test_stockout_in_zone(case: Case) -> None:
     with case.slices.fault(fault="Stockout", match={"zone": "us-central2-b"}):
         case.create(replicas=1, seconds=600)
         case.until_running(2)
     case.until(lambda: [pool["locations"] for pool in case.pools()] == [["us-central2-a"]], "the other zone alone has a pool")
-    [told] = case.until(lambda: case.failures("Pod"), "it is told")
-    assert "does not have enough resources available" in told["message"]
+    [condition] = case.until(lambda: case.failures("Pod"), "it has an event")
+    assert "does not have enough resources available" in condition["message"]
     case.api.delete(f"{GROUP}/namespaces/{case.ns}/jobsets/js").ok()
-    case.until_gone()
+    case.until_deleted()
 
 
-def test_what_cannot_be_is_told_and_others_go_on(case: Case) -> None:
+def test_invalid_jobset_does_not_block_others(case: Case) -> None:
     case.create("wrong", replicas=1, topology="3x3x3")
     case.create("right", replicas=1, seconds=600)
     case.until_running(2)
-    condition = case.until(case.refusal, "the pod of the other says why it waits")
+    condition = case.until(case.refusal, "the pod of the other JobSet has a reason")
     assert condition["status"] == "False"
-    assert "3x3x3 is no topology of tpu-v4-podslice" in condition["message"]
-    case.until(lambda: len(case.events("NodePoolCreationFailed")) == 1, "it is told once")
+    assert "3x3x3 is not a tpu-v4-podslice topology" in condition["message"]
+    case.until(lambda: len(case.events("NodePoolCreationFailed")) == 1, "it has one event")
     for name in ("wrong", "right"):
         case.api.delete(f"{GROUP}/namespaces/{case.ns}/jobsets/{name}").ok()
-    case.until_gone()
+    case.until_deleted()
 
 
-def test_a_controller_that_dies_is_replaced_without_a_trace(case: Case) -> None:
+def test_restarted_controller_continues(case: Case) -> None:
     case.create(replicas=3, topology="2x2x1", pods=1, seconds=600)
-    case.until(case.pools, "a pool is asked for")
+    case.until(case.pools, "a pool is requested")
     case.slices.restart()
     case.until_running(3)
     names = {pool["name"] for pool in case.pools()}
     assert len(names) == 3
     case.slices.restart()
     case.api.delete(f"{GROUP}/namespaces/{case.ns}/jobsets/js").ok()
-    case.until(lambda: any(pool["status"] == "STOPPING" for pool in case.pools()) or not case.pools(), "a pool goes")
+    case.until(lambda: any(pool["status"] == "STOPPING" for pool in case.pools()) or not case.pools(), "a pool is deleted")
     case.slices.restart()
-    case.until_gone()
+    case.until_deleted()
 
 
-def test_a_suspended_jobset_is_drained_and_comes_back(case: Case) -> None:
+def test_suspended_jobset_releases_and_regains_pools(case: Case) -> None:
     case.create(replicas=1, seconds=600, failurePolicy={"maxRestarts": 5})
     case.until_running(2)
     path = f"{GROUP}/namespaces/{case.ns}/jobsets/js"
     case.api.patch(path, {"spec": {"suspend": True}, "metadata": {"annotations": {"slices.sliceworks.dev/drain": "true"}}}).ok()
-    case.until_gone()
+    case.until_deleted()
     case.api.patch(path, {"spec": {"suspend": False}, "metadata": {"annotations": {"slices.sliceworks.dev/drain": None}}}).ok()
     case.until_running(2)
     case.api.delete(path).ok()
-    case.until_gone()
+    case.until_deleted()

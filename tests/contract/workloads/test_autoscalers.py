@@ -1,6 +1,6 @@
-"""HorizontalPodAutoscalers: what they do without a single metric, and in which words they say what hinders them.
+"""HorizontalPodAutoscalers without metrics: their decisions, and the messages of their conditions.
 
-All are made at once and looked at by one case after the other: the controller comes by once in a while, for all of them.
+All of them are created at once, because the controller reconciles them at a fixed interval.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.autoscalers import KIND, Scene
+from tests.support.autoscalers import KIND, AutoscalerHarness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,76 +43,76 @@ EVERY_SOURCE: list[Object] = [
 
 
 @pytest.fixture(scope="module")
-def scene(cluster: Cluster) -> Iterator[Scene]:
-    made = Scene(cluster, "autoscalers")
-    made.target("Deployment", "low", 1)
-    made.autoscaler("low", 3, 5)
-    made.target("StatefulSet", "high", 4)
-    made.autoscaler("high", 1, 2, "StatefulSet")
-    made.target("Deployment", "none", 0)
-    made.autoscaler("none", 2, 4)
-    made.autoscaler("gone", 1, 3)
-    made.autoscaler("strange", 1, 3, "Ship", group="sea.example/v1")
-    made.autoscaler("unscaled", 1, 3, "DaemonSet")
-    made.target("ReplicaSet", "within", 2)
-    made.autoscaler("within", 1, 3, "ReplicaSet", metrics=EVERY_SOURCE)
-    made.target("Deployment", "twice", 1)
-    made.autoscaler("first", 1, 3, target="twice")
-    made.autoscaler("second", 1, 3, target="twice")
-    made.autoscaler("left", 2, 3)
-    made.lab.delete(KIND, "left")
-    yield made
-    made.close()
+def harness(cluster: Cluster) -> Iterator[AutoscalerHarness]:
+    created = AutoscalerHarness(cluster, "autoscalers")
+    created.target("Deployment", "low", 1)
+    created.autoscaler("low", 3, 5)
+    created.target("StatefulSet", "high", 4)
+    created.autoscaler("high", 1, 2, "StatefulSet")
+    created.target("Deployment", "none", 0)
+    created.autoscaler("none", 2, 4)
+    created.autoscaler("gone", 1, 3)
+    created.autoscaler("strange", 1, 3, "Ship", group="sea.example/v1")
+    created.autoscaler("unscaled", 1, 3, "DaemonSet")
+    created.target("ReplicaSet", "within", 2)
+    created.autoscaler("within", 1, 3, "ReplicaSet", metrics=EVERY_SOURCE)
+    created.target("Deployment", "twice", 1)
+    created.autoscaler("first", 1, 3, target="twice")
+    created.autoscaler("second", 1, 3, target="twice")
+    created.autoscaler("left", 2, 3)
+    created.workloads.delete(KIND, "left")
+    yield created
+    created.close()
 
 
-def test_too_few_are_raised(scene: Scene) -> None:
-    told = scene.told("low", "FailedGetResourceMetric")
-    assert scene.replicas("Deployment", "low") == 3
-    scene.lab.check("autoscalers", "too few", told)
-    scene.lab.check("autoscalers", "too few: events", scene.events("low", "FailedComputeMetricsReplicas"))
+def test_replicas_below_min_are_raised(harness: AutoscalerHarness) -> None:
+    reported = harness.told("low", "FailedGetResourceMetric")
+    assert harness.replicas("Deployment", "low") == 3
+    harness.workloads.check("autoscalers", "too few", reported)
+    harness.workloads.check("autoscalers", "too few: events", harness.events("low", "FailedComputeMetricsReplicas"))
 
 
-def test_too_many_are_lowered(scene: Scene) -> None:
-    told = scene.told("high", "FailedGetResourceMetric")
-    assert scene.replicas("StatefulSet", "high") == 2
-    scene.lab.check("autoscalers", "too many", told)
-    scene.lab.check("autoscalers", "too many: events", scene.events("high", "FailedComputeMetricsReplicas"))
+def test_replicas_above_max_are_lowered(harness: AutoscalerHarness) -> None:
+    reported = harness.told("high", "FailedGetResourceMetric")
+    assert harness.replicas("StatefulSet", "high") == 2
+    harness.workloads.check("autoscalers", "too many", reported)
+    harness.workloads.check("autoscalers", "too many: events", harness.events("high", "FailedComputeMetricsReplicas"))
 
 
-def test_none_are_left_alone(scene: Scene) -> None:
-    scene.lab.check("autoscalers", "none", scene.told("none", "ScalingDisabled"))
-    assert scene.replicas("Deployment", "none") == 0
+def test_zero_replicas_disable_scaling(harness: AutoscalerHarness) -> None:
+    harness.workloads.check("autoscalers", "none", harness.told("none", "ScalingDisabled"))
+    assert harness.replicas("Deployment", "none") == 0
 
 
 @pytest.mark.parametrize("name", ["gone", "strange", "unscaled"])
-def test_there_is_nothing_to_scale(scene: Scene, name: str) -> None:
-    scene.lab.check("autoscalers", name, scene.told(name, "FailedGetScale"))
-    scene.lab.check("autoscalers", f"{name}: events", scene.events(name, "FailedGetScale"))
+def test_missing_target_is_reported(harness: AutoscalerHarness, name: str) -> None:
+    harness.workloads.check("autoscalers", name, harness.told(name, "FailedGetScale"))
+    harness.workloads.check("autoscalers", f"{name}: events", harness.events(name, "FailedGetScale"))
 
 
-def test_nobody_measures(scene: Scene) -> None:
-    scene.lab.check("autoscalers", "unmeasured", scene.told("within", "FailedGetPodsMetric"))
-    scene.lab.check("autoscalers", "unmeasured: events", scene.events("within", "FailedComputeMetricsReplicas"))
-    assert scene.replicas("ReplicaSet", "within") == 2
+def test_missing_metrics_are_reported(harness: AutoscalerHarness) -> None:
+    harness.workloads.check("autoscalers", "unmeasured", harness.told("within", "FailedGetPodsMetric"))
+    harness.workloads.check("autoscalers", "unmeasured: events", harness.events("within", "FailedComputeMetricsReplicas"))
+    assert harness.replicas("ReplicaSet", "within") == 2
 
 
-def test_two_scale_the_same(scene: Scene) -> None:
+def test_two_autoscalers_of_one_target_are_reported(harness: AutoscalerHarness) -> None:
     for name in ("first", "second"):
-        status = scene.told(name, "AmbiguousSelector")[-1]
+        status = harness.told(name, "AmbiguousSelector")[-1]
         message = next(each["message"] for each in status["conditions"] if each["reason"] == "AmbiguousSelector")
         words, _, both = message.partition(": ")
         assert words == "pods by selector app=twice are controlled by multiple HPAs"
         assert sorted(both.strip("[]").split()) == ["autoscalers/first", "autoscalers/second"]
-        scene.events(name, "AmbiguousSelector")
-        said = scene.events(name, "FailedComputeMetricsReplicas")
-        assert {each["reason"] for each in said} >= {"AmbiguousSelector", "FailedComputeMetricsReplicas"}
+        harness.events(name, "AmbiguousSelector")
+        output = harness.events(name, "FailedComputeMetricsReplicas")
+        assert {each["reason"] for each in output} >= {"AmbiguousSelector", "FailedComputeMetricsReplicas"}
 
 
-def test_a_deleted_one_does_nothing(scene: Scene) -> None:
-    """Who has heard of one that was made later has heard that it is gone."""
-    scene.autoscaler("later", 1, 3, target="missing")
-    scene.told("later", "FailedGetScale")
-    scene.target("Deployment", "left", 1)
-    scene.autoscaler("last", 1, 3, target="missing")
-    scene.told("last", "FailedGetScale")
-    assert scene.replicas("Deployment", "left") == 1
+def test_deleted_autoscaler_does_nothing(harness: AutoscalerHarness) -> None:
+    """An event of an autoscaler that was created later shows that the controller knows the deletion."""
+    harness.autoscaler("later", 1, 3, target="missing")
+    harness.told("later", "FailedGetScale")
+    harness.target("Deployment", "left", 1)
+    harness.autoscaler("last", 1, 3, target="missing")
+    harness.told("last", "FailedGetScale")
+    assert harness.replicas("Deployment", "left") == 1

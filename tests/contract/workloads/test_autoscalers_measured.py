@@ -1,7 +1,7 @@
-"""HorizontalPodAutoscalers that are told what their pods use.
+"""HorizontalPodAutoscalers with metrics.
 
-Nobody measures here. Custom kinds stand where the APIs of metrics would, which is all that the controller can tell: it lists
-`pods` of metrics.k8s.io and the metric's own name of external.metrics.k8s.io.
+No metrics server runs here. Custom kinds take the place of the metrics APIs: the controller lists `pods` of metrics.k8s.io and the
+metric's name of external.metrics.k8s.io.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.autoscalers import KIND, Scene
-from tests.support.waiting import eventually
+from tests.support.autoscalers import KIND, AutoscalerHarness
+from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,20 +42,22 @@ def definition(group: str, plural: str, kind: str) -> Object:
     return {"metadata": {"name": f"{plural}.{group}", "annotations": approved}, "spec": spec}
 
 
-def use(scene: Scene, name: str, count: int, memory: str) -> None:
-    """Have the pods of a target run, and say what each of them uses."""
-    path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{scene.lab.ns}/pods"
-    for pod in scene.lab.all_ready(count, f"app={name}"):
+def use(harness: AutoscalerHarness, name: str, count: int, memory: str) -> None:
+    """Make the pods of a target ready, and report the usage of each."""
+    path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{harness.workloads.ns}/pods"
+    for pod in harness.workloads.all_ready(count, f"app={name}"):
         metadata = {"name": pod["metadata"]["name"], "labels": {"app": name}}
         usage = {"containers": [{"name": "main", "usage": {"cpu": "1", "memory": memory}}]}
         when = {"timestamp": pod["metadata"]["creationTimestamp"], "window": "30s"}
         body = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics", "metadata": metadata, **usage, **when}
-        eventually(lambda body=body: scene.lab.api.post(path, body).status == 201, what="a reading")  # type: ignore[misc]
-    scene.lab.until("Deployment", name, lambda found: found["status"].get("readyReplicas") == count, "controllers that know this")
+        eventually(lambda body=body: harness.workloads.api.post(path, body).status == 201, what="a reading")  # type: ignore[misc]
+    harness.workloads.until(
+        "Deployment", name, lambda found: found["status"].get("readyReplicas") == count, "controllers that know this"
+    )
 
 
-def letters(scene: Scene, name: str, queue: str, value: str) -> None:
-    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{scene.lab.ns}/letters"
+def set_queue_metric(harness: AutoscalerHarness, name: str, queue: str, value: str) -> None:
+    path = f"/apis/external.metrics.k8s.io/v1beta1/namespaces/{harness.workloads.ns}/letters"
     body = {
         "apiVersion": "external.metrics.k8s.io/v1beta1",
         "kind": "ExternalMetricValue",
@@ -64,45 +66,45 @@ def letters(scene: Scene, name: str, queue: str, value: str) -> None:
         "timestamp": "2026-01-01T00:00:00Z",
         "value": value,
     }
-    eventually(lambda: scene.lab.api.post(path, body).status == 201, what="a reading")
+    eventually(lambda: harness.workloads.api.post(path, body).status == 201, what="a reading")
 
 
 @pytest.fixture(scope="module")
-def scene(cluster: Cluster) -> Iterator[Scene]:
+def harness(cluster: Cluster) -> Iterator[AutoscalerHarness]:
     pods, external = ("metrics.k8s.io", "pods", "PodMetrics"), ("external.metrics.k8s.io", "letters", "ExternalMetricValue")
-    made = [cluster.api.post(DEFINITIONS, definition(*each)).ok(201).json["metadata"]["name"] for each in (pods, external)]
-    scene = arranged(cluster)
-    yield scene
-    scene.close()
-    for name in made:
-        # Who comes after must find nothing measured.
+    created = [cluster.api.post(DEFINITIONS, definition(*each)).ok(201).json["metadata"]["name"] for each in (pods, external)]
+    harness = arranged(cluster)
+    yield harness
+    harness.close()
+    for name in created:
+        # Later tests must find no metrics.
         cluster.api.delete(f"{DEFINITIONS}/{name}").ok()
-        eventually(lambda name=name: cluster.api.get(f"{DEFINITIONS}/{name}").status == 404, what="it goes")  # type: ignore[misc]
+        eventually(lambda name=name: cluster.api.get(f"{DEFINITIONS}/{name}").status == 404, what="it is deleted")  # type: ignore[misc]
 
 
-def arranged(cluster: Cluster) -> Scene:
-    made = Scene(cluster, "measured")
+def arranged(cluster: Cluster) -> AutoscalerHarness:
+    created = AutoscalerHarness(cluster, "measured")
     for name, count in {"busy": 2, "idle": 3, "shrinks": 3, "capped": 1, "slow": 1, "calm": 2, "unread": 1, "post": 1}.items():
-        made.target("Deployment", name, count)
+        created.target("Deployment", name, count)
     for name, count, memory in (
         ("busy", 2, "200Mi"), ("idle", 3, "10Mi"), ("shrinks", 3, "10Mi"), ("capped", 1, "1Gi"), ("slow", 1, "300Mi"),
         ("calm", 2, "105Mi"),
     ):  # fmt: skip
-        use(made, name, count, memory)
+        use(created, name, count, memory)
     for name in ("post", "unread"):
-        made.lab.until("Deployment", name, lambda found: found["status"].get("replicas") == 1)
-    letters(made, "first", "in", "50")
-    letters(made, "second", "in", "40")
-    letters(made, "third", "out", "1000")
-    made.autoscaler("busy", 1, 8, metrics=[MEMORY])
-    made.autoscaler("idle", 1, 8, metrics=[MEMORY])
-    made.autoscaler("shrinks", 1, 8, metrics=[MEMORY], behavior=AT_ONCE)
-    made.autoscaler("capped", 1, 3, metrics=[MEMORY])
-    made.autoscaler("slow", 1, 8, metrics=[MEMORY], behavior=SLOWLY)
-    made.autoscaler("calm", 1, 8, metrics=[MEMORY])
-    made.autoscaler("unread", 1, 8, metrics=[MEMORY])
-    made.autoscaler("post", 1, 8, metrics=[LETTERS])
-    return made
+        created.workloads.until("Deployment", name, lambda found: found["status"].get("replicas") == 1)
+    set_queue_metric(created, "first", "in", "50")
+    set_queue_metric(created, "second", "in", "40")
+    set_queue_metric(created, "third", "out", "1000")
+    created.autoscaler("busy", 1, 8, metrics=[MEMORY])
+    created.autoscaler("idle", 1, 8, metrics=[MEMORY])
+    created.autoscaler("shrinks", 1, 8, metrics=[MEMORY], behavior=AT_ONCE)
+    created.autoscaler("capped", 1, 3, metrics=[MEMORY])
+    created.autoscaler("slow", 1, 8, metrics=[MEMORY], behavior=SLOWLY)
+    created.autoscaler("calm", 1, 8, metrics=[MEMORY])
+    created.autoscaler("unread", 1, 8, metrics=[MEMORY])
+    created.autoscaler("post", 1, 8, metrics=[LETTERS])
+    return created
 
 
 @pytest.mark.parametrize(
@@ -117,14 +119,14 @@ def arranged(cluster: Cluster) -> Scene:
         ("post", "SucceededRescale", 3),
     ],
 )
-def test_so_many_are_wanted(scene: Scene, name: str, reason: str, replicas: int) -> None:
-    scene.lab.check("autoscalers_measured", name, scene.told(name, reason))
-    assert scene.replicas("Deployment", name) == replicas
+def test_desired_replicas(harness: AutoscalerHarness, name: str, reason: str, replicas: int) -> None:
+    harness.workloads.check("autoscalers_measured", name, harness.told(name, reason))
+    assert harness.replicas("Deployment", name) == replicas
     if reason == "SucceededRescale":
-        events = [each for each in scene.events(name, "SuccessfulRescale") if each["reason"] == "SuccessfulRescale"]
-        scene.lab.check("autoscalers_measured", f"{name}: events", events)
+        events = [each for each in harness.events(name, "SuccessfulRescale") if each["reason"] == "SuccessfulRescale"]
+        harness.workloads.check("autoscalers_measured", f"{name}: events", events)
 
 
-def test_nothing_was_read(scene: Scene) -> None:
-    scene.lab.check("autoscalers_measured", "unread", scene.told("unread", "FailedGetResourceMetric"))
-    assert scene.lab.get(KIND, "unread")["status"]["currentReplicas"] == 1
+def test_unavailable_metric_is_reported(harness: AutoscalerHarness) -> None:
+    harness.workloads.check("autoscalers_measured", "unread", harness.told("unread", "FailedGetResourceMetric"))
+    assert harness.workloads.get(KIND, "unread")["status"]["currentReplicas"] == 1

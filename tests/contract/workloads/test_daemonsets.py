@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.waiting import eventually
-from tests.support.workloads import Lab, summary, template
+from tests.support.polling import eventually
+from tests.support.workloads import WorkloadHarness, summary, template
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,32 +17,32 @@ Object = dict[str, Any]
 LABELS = {"app": "agent"}
 
 
-class Fleet:
-    """Nodes of one case, which a label of their own sets apart."""
+class NodeGroup:
+    """The nodes of one test, identified by a label."""
 
-    def __init__(self, lab: Lab, prefix: str) -> None:
-        self.lab, self.prefix = lab, prefix
+    def __init__(self, workloads: WorkloadHarness, prefix: str) -> None:
+        self.workloads, self.prefix = workloads, prefix
         self.names: list[str] = []
 
     def add(self, name: str, effect: str | None = None) -> str:
-        """A node, which may have its taint from the start: one that comes later may come too late."""
+        """Add a node; a taint that is set later may be too late."""
         full = f"{self.prefix}-{name}"
         metadata = {"name": full, "labels": {"fleet": self.prefix}}
-        self.lab.api.post("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": _bad(effect)}}).ok(201)
+        self.workloads.api.post("/api/v1/nodes", {"metadata": metadata, "spec": {"taints": _bad(effect)}}).ok(201)
         well = {"type": "Ready", "status": "True", "lastHeartbeatTime": None, "lastTransitionTime": None, "reason": "Told"}
         size = {"cpu": "8", "memory": "32Gi", "pods": "110"}
         status = {"conditions": [well], "capacity": size, "allocatable": size}
-        self.lab.api.patch(f"/api/v1/nodes/{full}/status", {"status": status}).ok(200)
+        self.workloads.api.patch(f"/api/v1/nodes/{full}/status", {"status": status}).ok(200)
         self.names.append(full)
-        self.lab.words[full] = f"NODE-{name}"
+        self.workloads.words[full] = f"NODE-{name}"
         return full
 
     def taint(self, name: str, effect: str | None) -> None:
-        self.lab.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": _bad(effect)}}).ok(200)
+        self.workloads.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": _bad(effect)}}).ok(200)
 
     def close(self) -> None:
         for name in self.names:
-            self.lab.api.delete(f"/api/v1/nodes/{name}")
+            self.workloads.api.delete(f"/api/v1/nodes/{name}")
 
 
 def _bad(effect: str | None) -> list[Object] | None:
@@ -50,105 +50,107 @@ def _bad(effect: str | None) -> list[Object] | None:
 
 
 @pytest.fixture
-def lab(cluster: Cluster, ns: str) -> Lab:
-    return Lab(cluster, ns)
+def workloads(cluster: Cluster, ns: str) -> WorkloadHarness:
+    return WorkloadHarness(cluster, ns)
 
 
 @pytest.fixture
-def fleet(lab: Lab, unique_name: str) -> Iterator[Fleet]:
-    found = Fleet(lab, unique_name)
+def node_group(workloads: WorkloadHarness, unique_name: str) -> Iterator[NodeGroup]:
+    found = NodeGroup(workloads, unique_name)
     yield found
     found.close()
 
 
-def daemon_set(lab: Lab, fleet: Fleet, **spec: Any) -> None:
-    pod = template(labels=LABELS, nodeSelector={"fleet": fleet.prefix}, terminationGracePeriodSeconds=0)
-    lab.words[fleet.prefix] = "FLEET"
-    lab.create("DaemonSet", "agent", {"selector": {"matchLabels": LABELS}, "template": pod, **spec})
+def daemon_set(workloads: WorkloadHarness, node_group: NodeGroup, **spec: Any) -> None:
+    pod = template(labels=LABELS, nodeSelector={"fleet": node_group.prefix}, terminationGracePeriodSeconds=0)
+    workloads.words[node_group.prefix] = "FLEET"
+    workloads.create("DaemonSet", "agent", {"selector": {"matchLabels": LABELS}, "template": pod, **spec})
 
 
-def placed(lab: Lab, *nodes: str) -> dict[str, Object]:
-    """The pods by node, once there is one on each of these."""
+def wait_for_pods(workloads: WorkloadHarness, *nodes: str) -> dict[str, Object]:
+    """Wait for one pod on each of these nodes; returns the pods by node."""
 
     def look() -> dict[str, Object] | None:
-        found = {pod["spec"].get("nodeName", ""): pod for pod in lab.items("Pod") if "deletionTimestamp" not in pod["metadata"]}
+        found = {
+            pod["spec"].get("nodeName", ""): pod for pod in workloads.items("Pod") if "deletionTimestamp" not in pod["metadata"]
+        }
         return found if set(found) == set(nodes) else None
 
     return eventually(look, what=f"pods on {nodes}")
 
 
-def until_status(lab: Lab, **numbers: int) -> Object:
+def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
     def look(found: Object) -> bool:
         return all(found["status"].get(name, 0) == number for name, number in numbers.items())
 
-    return lab.until("DaemonSet", "agent", look, f"{numbers}")
+    return workloads.until("DaemonSet", "agent", look, f"{numbers}")
 
 
-def test_one_on_each_node(lab: Lab, fleet: Fleet) -> None:
-    first, second = fleet.add("a"), fleet.add("b")
-    daemon_set(lab, fleet)
-    pods = placed(lab, first, second)
+def test_daemonset_runs_one_pod_per_node(workloads: WorkloadHarness, node_group: NodeGroup) -> None:
+    first, second = node_group.add("a"), node_group.add("b")
+    daemon_set(workloads, node_group)
+    pods = wait_for_pods(workloads, first, second)
     for pod in pods.values():
-        lab.phase(pod, "Running", ready=True)
-    found = until_status(lab, numberAvailable=2)
+        workloads.phase(pod, "Running", ready=True)
+    found = until_status(workloads, numberAvailable=2)
     pod = pods[first]
-    lab.words[pod["metadata"]["labels"]["controller-revision-hash"]] = "HASH"
-    told = lab.events("DaemonSet", "agent", "SuccessfulCreate", 2)
+    workloads.words[pod["metadata"]["labels"]["controller-revision-hash"]] = "HASH"
+    reported = workloads.events("DaemonSet", "agent", "SuccessfulCreate", 2)
     spec = {key: pod["spec"].get(key) for key in ("affinity", "tolerations")}
-    lab.check("daemonsets", "two nodes", {"status": found["status"], "pod": summary(pod), "spec": spec, "events": told})
-    third = fleet.add("c")
-    placed(lab, first, second, third)
+    workloads.check("daemonsets", "two nodes", {"status": found["status"], "pod": summary(pod), "spec": spec, "events": reported})
+    third = node_group.add("c")
+    wait_for_pods(workloads, first, second, third)
 
 
-def test_taints(lab: Lab, fleet: Fleet) -> None:
-    first, second = fleet.add("a"), fleet.add("b", "NoSchedule")
-    daemon_set(lab, fleet)
-    placed(lab, first)
-    fleet.taint(second, None)
-    placed(lab, first, second)
-    fleet.taint(second, "NoExecute")
-    placed(lab, first)
-    until_status(lab, currentNumberScheduled=1, desiredNumberScheduled=1)
+def test_taints_are_respected(workloads: WorkloadHarness, node_group: NodeGroup) -> None:
+    first, second = node_group.add("a"), node_group.add("b", "NoSchedule")
+    daemon_set(workloads, node_group)
+    wait_for_pods(workloads, first)
+    node_group.taint(second, None)
+    wait_for_pods(workloads, first, second)
+    node_group.taint(second, "NoExecute")
+    wait_for_pods(workloads, first)
+    until_status(workloads, currentNumberScheduled=1, desiredNumberScheduled=1)
 
 
-def test_ended_pods_are_replaced(lab: Lab, fleet: Fleet) -> None:
-    node = fleet.add("a")
-    daemon_set(lab, fleet)
-    pod = placed(lab, node)[node]
-    lab.words[pod["metadata"]["name"]] = "POD"
-    lab.phase(pod, "Failed", 1)
-    told = lab.events("DaemonSet", "agent", "FailedDaemonPod")
-    lab.check("daemonsets", "failed", [event for event in told if event["reason"] == "FailedDaemonPod"])
-    eventually(lambda: placed(lab, node)[node]["metadata"]["name"] != pod["metadata"]["name"], what="another pod")
+def test_finished_pods_are_replaced(workloads: WorkloadHarness, node_group: NodeGroup) -> None:
+    node = node_group.add("a")
+    daemon_set(workloads, node_group)
+    pod = wait_for_pods(workloads, node)[node]
+    workloads.words[pod["metadata"]["name"]] = "POD"
+    workloads.phase(pod, "Failed", 1)
+    reported = workloads.events("DaemonSet", "agent", "FailedDaemonPod")
+    workloads.check("daemonsets", "failed", [event for event in reported if event["reason"] == "FailedDaemonPod"])
+    eventually(lambda: wait_for_pods(workloads, node)[node]["metadata"]["name"] != pod["metadata"]["name"], what="another pod")
 
 
-def test_rolling_update(lab: Lab, fleet: Fleet) -> None:
-    first, second = fleet.add("a"), fleet.add("b")
-    daemon_set(lab, fleet)
-    for pod in placed(lab, first, second).values():
-        lab.phase(pod, "Running", ready=True)
-    until_status(lab, numberAvailable=2)
+def test_rolling_update(workloads: WorkloadHarness, node_group: NodeGroup) -> None:
+    first, second = node_group.add("a"), node_group.add("b")
+    daemon_set(workloads, node_group)
+    for pod in wait_for_pods(workloads, first, second).values():
+        workloads.phase(pod, "Running", ready=True)
+    until_status(workloads, numberAvailable=2)
     containers = [{"name": "main", "image": "example.com/app:2"}]
-    lab.patch("DaemonSet", "agent", {"spec": {"template": {"spec": {"containers": containers}}}})
+    workloads.patch("DaemonSet", "agent", {"spec": {"template": {"spec": {"containers": containers}}}})
 
     def new_pods() -> list[Object]:
-        pods = [pod for pod in lab.items("Pod") if "deletionTimestamp" not in pod["metadata"]]
+        pods = [pod for pod in workloads.items("Pod") if "deletionTimestamp" not in pod["metadata"]]
         return [pod for pod in pods if pod["spec"]["containers"][0]["image"] == "example.com/app:2" and pod["spec"].get("nodeName")]
 
     for number in (1, 2):
         eventually(lambda number=number: len(new_pods()) == number, what=f"{number} new pods")  # type: ignore[misc]
         for pod in new_pods():
-            lab.phase(pod, "Running", ready=True)
-    lab.settles("daemonsets", "updated", lambda: lab.get("DaemonSet", "agent")["status"])
-    assert len(lab.items("ControllerRevision")) == 2
+            workloads.phase(pod, "Running", ready=True)
+    workloads.settles("daemonsets", "updated", lambda: workloads.get("DaemonSet", "agent")["status"])
+    assert len(workloads.items("ControllerRevision")) == 2
 
 
-def test_on_delete(lab: Lab, fleet: Fleet) -> None:
-    node = fleet.add("a")
-    daemon_set(lab, fleet, updateStrategy={"type": "OnDelete"})
-    pod = placed(lab, node)[node]
+def test_on_delete_update(workloads: WorkloadHarness, node_group: NodeGroup) -> None:
+    node = node_group.add("a")
+    daemon_set(workloads, node_group, updateStrategy={"type": "OnDelete"})
+    pod = wait_for_pods(workloads, node)[node]
     containers = [{"name": "main", "image": "example.com/app:2"}]
-    lab.patch("DaemonSet", "agent", {"spec": {"template": {"spec": {"containers": containers}}}})
-    until_status(lab, observedGeneration=2, currentNumberScheduled=1, updatedNumberScheduled=0)
-    lab.delete("Pod", pod["metadata"]["name"], gracePeriodSeconds=0)
-    until_status(lab, updatedNumberScheduled=1)
+    workloads.patch("DaemonSet", "agent", {"spec": {"template": {"spec": {"containers": containers}}}})
+    until_status(workloads, observedGeneration=2, currentNumberScheduled=1, updatedNumberScheduled=0)
+    workloads.delete("Pod", pod["metadata"]["name"], gracePeriodSeconds=0)
+    until_status(workloads, updatedNumberScheduled=1)

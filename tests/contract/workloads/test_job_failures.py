@@ -1,4 +1,4 @@
-"""Jobs whose pods fail: retries, deadlines, and policies that say what a failure means."""
+"""Jobs whose pods fail: retries, deadlines and pod failure policies."""
 
 from __future__ import annotations
 
@@ -7,61 +7,61 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.jobs import done, job
-from tests.support.workloads import Lab, summary
+from tests.support.workloads import WorkloadHarness, summary
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
-CLUSTER = "hands"
+CLUSTER = "controllers"
 
 
 @pytest.fixture
-def lab(cluster: Cluster, ns: str) -> Lab:
-    return Lab(cluster, ns)
+def workloads(cluster: Cluster, ns: str) -> WorkloadHarness:
+    return WorkloadHarness(cluster, ns)
 
 
-def test_backoff_limit(lab: Lab) -> None:
-    job(lab, backoffLimit=0, parallelism=2, completions=2)
-    first, _ = lab.pods(2)
-    lab.phase(first, "Failed", 1)
-    done(lab, "backoff limit", condition="Failed", last="BackoffLimitExceeded")
+def test_backoff_limit_fails_job(workloads: WorkloadHarness) -> None:
+    job(workloads, backoffLimit=0, parallelism=2, completions=2)
+    first, _ = workloads.pods(2)
+    workloads.phase(first, "Failed", 1)
+    done(workloads, "backoff limit", condition="Failed", last="BackoffLimitExceeded")
 
 
-def test_failed_pod_is_replaced_after_a_while(lab: Lab) -> None:
-    job(lab, backoffLimit=1)
-    (first,) = lab.pods(1)
-    lab.phase(first, "Failed", 1)
-    lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
-    (second,) = lab.pods(1)
-    # It ended in the second in which it was made, as this kubelet says.
-    ended, made = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in (first, second))
-    assert (made - ended).total_seconds() >= 9
-    lab.phase(second, "Succeeded", 0)
-    done(lab, "one failure")
+def test_failed_pod_is_replaced_after_backoff(workloads: WorkloadHarness) -> None:
+    job(workloads, backoffLimit=1)
+    (first,) = workloads.pods(1)
+    workloads.phase(first, "Failed", 1)
+    workloads.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    (second,) = workloads.pods(1)
+    # The kubelet reports that it finished in the second in which it was created.
+    ended, created = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in (first, second))
+    assert (created - ended).total_seconds() >= 9
+    workloads.phase(second, "Succeeded", 0)
+    done(workloads, "one failure")
 
 
-def test_restarts_count(lab: Lab) -> None:
-    job(lab, restart="OnFailure", backoffLimit=2)
-    (pod,) = lab.pods(1)
+def test_container_restarts_count_as_failures(workloads: WorkloadHarness) -> None:
+    job(workloads, restart="OnFailure", backoffLimit=2)
+    (pod,) = workloads.pods(1)
     container = {"name": "main", "image": "x", "imageID": "", "restartCount": 2, "ready": False, "state": {"waiting": {}}}
-    lab.patch("Pod", pod["metadata"]["name"], {"status": {"phase": "Running", "containerStatuses": [container]}}, "/status")
-    done(lab, "restarts", condition="Failed", last="BackoffLimitExceeded")
+    workloads.patch("Pod", pod["metadata"]["name"], {"status": {"phase": "Running", "containerStatuses": [container]}}, "/status")
+    done(workloads, "restarts", condition="Failed", last="BackoffLimitExceeded")
 
 
-def test_failing_ends_other_pods(lab: Lab) -> None:
-    job(lab, backoffLimit=0, parallelism=2, completions=2, pod={"nodeName": lab.nowhere})
-    first, second = lab.pods(2)
-    lab.phase(first, "Failed", 1)
-    found = lab.until_condition("Job", "work", "FailureTarget")
+def test_failed_job_deletes_active_pods(workloads: WorkloadHarness) -> None:
+    job(workloads, backoffLimit=0, parallelism=2, completions=2, pod={"nodeName": workloads.nowhere})
+    first, second = workloads.pods(2)
+    workloads.phase(first, "Failed", 1)
+    found = workloads.until_condition("Job", "work", "FailureTarget")
     assert [each["type"] for each in found["status"]["conditions"]] == ["FailureTarget"]
-    lab.settles("jobs", "failing", lambda: {"status": lab.get("Job", "work")["status"]})
-    lab.remove(second)
-    done(lab, "failed after others ended", condition="Failed", last="BackoffLimitExceeded")
+    workloads.settles("jobs", "failing", lambda: {"status": workloads.get("Job", "work")["status"]})
+    workloads.remove(second)
+    done(workloads, "failed after others ended", condition="Failed", last="BackoffLimitExceeded")
 
 
-def test_deadline(lab: Lab) -> None:
-    job(lab, activeDeadlineSeconds=2)
-    done(lab, "deadline", condition="Failed", last="DeadlineExceeded")
+def test_active_deadline_fails_job(workloads: WorkloadHarness) -> None:
+    job(workloads, activeDeadlineSeconds=2)
+    done(workloads, "deadline", condition="Failed", last="DeadlineExceeded")
 
 
 POLICY = {
@@ -73,56 +73,58 @@ POLICY = {
 }
 
 
-def test_failure_policy_fails_the_job(lab: Lab) -> None:
-    job(lab, podFailurePolicy=POLICY, parallelism=2, completions=2)
-    first, _ = lab.pods(2)
-    lab.words[first["metadata"]["name"]] = "FIRST"
-    lab.phase(first, "Failed", 42)
-    done(lab, "policy FailJob", condition="Failed", last="PodFailurePolicy")
+def test_failure_policy_fails_the_job(workloads: WorkloadHarness) -> None:
+    job(workloads, podFailurePolicy=POLICY, parallelism=2, completions=2)
+    first, _ = workloads.pods(2)
+    workloads.words[first["metadata"]["name"]] = "FIRST"
+    workloads.phase(first, "Failed", 42)
+    done(workloads, "policy FailJob", condition="Failed", last="PodFailurePolicy")
 
 
 @pytest.mark.long(130)
-def test_failure_policy_ignores(lab: Lab) -> None:
-    job(lab, podFailurePolicy=POLICY, backoffLimit=0)
-    (pod,) = lab.pods(1)
+def test_failure_policy_ignores_failure(workloads: WorkloadHarness) -> None:
+    job(workloads, podFailurePolicy=POLICY, backoffLimit=0)
+    (pod,) = workloads.pods(1)
     evicted = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
-    lab.phase(pod, "Failed", 1, conditions=evicted)
-    (pod,) = lab.pods(1)
-    lab.phase(pod, "Succeeded", 0)
-    done(lab, "policy Ignore")
+    workloads.phase(pod, "Failed", 1, conditions=evicted)
+    (pod,) = workloads.pods(1)
+    workloads.phase(pod, "Succeeded", 0)
+    done(workloads, "policy Ignore")
 
 
-def test_failure_policy_counts(lab: Lab) -> None:
-    job(lab, podFailurePolicy=POLICY, backoffLimit=0)
-    (pod,) = lab.pods(1)
-    lab.phase(pod, "Failed", 3)
-    done(lab, "policy Count", condition="Failed", last="BackoffLimitExceeded")
+def test_failure_policy_counts_failure(workloads: WorkloadHarness) -> None:
+    job(workloads, podFailurePolicy=POLICY, backoffLimit=0)
+    (pod,) = workloads.pods(1)
+    workloads.phase(pod, "Failed", 3)
+    done(workloads, "policy Count", condition="Failed", last="BackoffLimitExceeded")
 
 
-def test_failed_indexes(lab: Lab) -> None:
-    job(lab, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=0)
-    first, second = lab.pods(2)
-    lab.phase(first, "Failed", 1)
-    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+def test_failed_indexes_are_reported(workloads: WorkloadHarness) -> None:
+    job(workloads, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=0)
+    first, second = workloads.pods(2)
+    workloads.phase(first, "Failed", 1)
+    found = workloads.until("Job", "work", lambda found: found["status"].get("failed") == 1)
     assert found["status"]["failedIndexes"] in ("0", "1")
-    lab.phase(second, "Succeeded", 0)
-    lab.words[found["status"]["failedIndexes"]] = found["status"]["failedIndexes"]
-    found = lab.until_condition("Job", "work", "Failed")
+    workloads.phase(second, "Succeeded", 0)
+    workloads.words[found["status"]["failedIndexes"]] = found["status"]["failedIndexes"]
+    found = workloads.until_condition("Job", "work", "Failed")
     conditions = [{key: each[key] for key in ("type", "status", "reason", "message")} for each in found["status"]["conditions"]]
-    lab.check("jobs", "failed indexes", {"conditions": conditions, "events": lab.events("Job", "work", "FailedIndexes")})
+    workloads.check(
+        "jobs", "failed indexes", {"conditions": conditions, "events": workloads.events("Job", "work", "FailedIndexes")}
+    )
 
 
-def test_index_is_tried_again(lab: Lab) -> None:
-    job(lab, completions=1, completionMode="Indexed", backoffLimitPerIndex=1)
-    (pod,) = lab.pods(1)
-    lab.phase(pod, "Failed", 1)
-    (second,) = lab.pods(1)
-    lab.check("jobs", "second pod of an index", summary(second))
-    lab.phase(second, "Failed", 1)
-    done(lab, "index failed twice", condition="Failed", last="FailedIndexes")
+def test_failed_index_is_retried(workloads: WorkloadHarness) -> None:
+    job(workloads, completions=1, completionMode="Indexed", backoffLimitPerIndex=1)
+    (pod,) = workloads.pods(1)
+    workloads.phase(pod, "Failed", 1)
+    (second,) = workloads.pods(1)
+    workloads.check("jobs", "second pod of an index", summary(second))
+    workloads.phase(second, "Failed", 1)
+    done(workloads, "index failed twice", condition="Failed", last="FailedIndexes")
 
 
-def test_too_many_failed_indexes(lab: Lab) -> None:
+def test_max_failed_indexes_fails_job(workloads: WorkloadHarness) -> None:
     spec: dict[str, Any] = {
         "completions": 3,
         "parallelism": 3,
@@ -130,20 +132,20 @@ def test_too_many_failed_indexes(lab: Lab) -> None:
         "backoffLimitPerIndex": 0,
         "maxFailedIndexes": 1,
     }
-    job(lab, **spec)
-    by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(3)}
-    lab.phase(by_index["work-0"], "Failed", 1)
-    lab.phase(by_index["work-2"], "Failed", 1)
-    done(lab, "too many failed indexes", condition="Failed", last="MaxFailedIndexesExceeded")
+    job(workloads, **spec)
+    by_index = {pod["spec"]["hostname"]: pod for pod in workloads.pods(3)}
+    workloads.phase(by_index["work-0"], "Failed", 1)
+    workloads.phase(by_index["work-2"], "Failed", 1)
+    done(workloads, "too many failed indexes", condition="Failed", last="MaxFailedIndexesExceeded")
 
 
-def test_policy_fails_an_index(lab: Lab) -> None:
+def test_failure_policy_fails_index(workloads: WorkloadHarness) -> None:
     rules = [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [9]}}]
     spec: dict[str, Any] = {"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 3}
-    job(lab, **spec, podFailurePolicy={"rules": rules})
-    by_index = {pod["spec"]["hostname"]: pod for pod in lab.pods(2)}
-    lab.phase(by_index["work-0"], "Failed", 9)
-    found = lab.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    job(workloads, **spec, podFailurePolicy={"rules": rules})
+    by_index = {pod["spec"]["hostname"]: pod for pod in workloads.pods(2)}
+    workloads.phase(by_index["work-0"], "Failed", 9)
+    found = workloads.until("Job", "work", lambda found: found["status"].get("failed") == 1)
     assert found["status"]["failedIndexes"] == "0"
-    lab.phase(by_index["work-1"], "Succeeded", 0)
-    done(lab, "policy FailIndex", condition="Failed", last="FailedIndexes")
+    workloads.phase(by_index["work-1"], "Succeeded", 0)
+    done(workloads, "policy FailIndex", condition="Failed", last="FailedIndexes")

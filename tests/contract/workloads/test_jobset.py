@@ -1,15 +1,15 @@
-"""JobSets from creation to their end: the objects they make, their conditions and their events, on both clusters."""
+"""JobSets from creation to completion: child objects, conditions and events, on both clusters."""
 
 from __future__ import annotations
 
 import pytest
 from tests.support.http import TABLE
-from tests.support.jobsets import Played, replicated
+from tests.support.jobsets import JobSetDriver, replicated
 
 CLUSTER = "jobsets"
 
 
-def test_children_of_two_replicated_jobs(js: Played, real: bool) -> None:
+def test_children_of_two_replicated_jobs(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("workers", 2, pods=2), replicated("driver")).ok(201)
     js.until_jobs("js-workers-0", "js-workers-1", "js-driver-0")
     js.until_counted("workers", active=2)
@@ -17,7 +17,7 @@ def test_children_of_two_replicated_jobs(js: Played, real: bool) -> None:
     js.check("two_replicated_jobs", real=real, whole=True)
 
 
-def test_defaults_and_usual_forms(js: Played, real: bool) -> None:
+def test_defaults_and_normal_forms(js: JobSetDriver, real: bool) -> None:
     resources = {"limits": {"google.com/tpu": "4", "cpu": "1000m"}, "requests": {"memory": "1024Mi"}}
     init = [{"name": "i", "image": "x", "ports": [{"containerPort": 80}]}]
     pod = {"containers": [{"name": "c", "image": "x", "resources": resources}], "initContainers": init}
@@ -28,7 +28,7 @@ def test_defaults_and_usual_forms(js: Played, real: bool) -> None:
     js.check("defaults", real=real, whole=True)
 
 
-def test_groups(js: Played, real: bool) -> None:
+def test_groups(js: JobSetDriver, real: bool) -> None:
     jobs = (replicated("a", 2, groupName="one"), replicated("b", groupName="two"), replicated("c", groupName="one"))
     js.create(*jobs, suspend=True).ok(201)
     js.until(lambda: js.condition("Suspended") and len(js.jobs()) == 4, "suspended Jobs")
@@ -36,14 +36,14 @@ def test_groups(js: Played, real: bool) -> None:
     js.check("groups", real=real, whole=True)
 
 
-def test_coordinator(js: Played, real: bool) -> None:
+def test_coordinator(js: JobSetDriver, real: bool) -> None:
     chosen = {"replicatedJob": "b", "jobIndex": 1, "podIndex": 1}
     js.create(replicated("a"), replicated("b", 2, pods=2), coordinator=chosen, network={"subdomain": "here"}, suspend=True).ok(201)
     js.until_counted("b", suspended=2)
     js.check("coordinator", real=real, whole=True)
 
 
-def test_metadata_of_templates(js: Played, real: bool) -> None:
+def test_metadata_of_templates(js: JobSetDriver, real: bool) -> None:
     metadata = {"labels": {"mine": "1", "jobset.sigs.k8s.io/job-index": "9"}, "annotations": {"also": "2"}, "name": "ignored"}
     pods = {"labels": {"pods": "3"}, "annotations": {"theirs": "4"}}
     js.create(replicated("a", metadata=metadata, pod_metadata=pods), labels={"top": "5"}, annotations={"on": "top"}).ok(201)
@@ -51,19 +51,19 @@ def test_metadata_of_templates(js: Played, real: bool) -> None:
     js.check("metadata", real=real, whole=True)
 
 
-def test_no_hostnames(js: Played, real: bool) -> None:
+def test_dns_hostnames_disabled(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), network={"enableDNSHostnames": False}).ok(201)
     js.until_counted("a", active=1)
     js.check("no_hostnames", real=real, whole=True)
 
 
-def test_subdomain_of_ready_pods_only(js: Played, real: bool) -> None:
+def test_only_ready_pods_are_published(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), network={"subdomain": "elsewhere", "publishNotReadyAddresses": False}).ok(201)
     js.until_counted("a", active=1)
     js.check("subdomain", real=real, whole=True)
 
 
-def test_a_lost_service_is_made_again(js: Played) -> None:
+def test_deleted_service_is_recreated(js: JobSetDriver) -> None:
     js.create(replicated("a")).ok(201)
     js.until_counted("a", active=1)
     path = f"/api/v1/namespaces/{js.namespace}/services/js"
@@ -72,16 +72,16 @@ def test_a_lost_service_is_made_again(js: Played) -> None:
     js.until(lambda: (found := js.api.get(path)).status == 200 and found.json["metadata"]["uid"] != uid, "another Service")
 
 
-def test_another_controllers_jobset_is_left_alone(js: Played, real: bool) -> None:
+def test_jobset_of_another_controller_is_ignored(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), managedBy="example.com/other").ok(201)
-    other = Played(js.api, js.namespace, "own")
+    other = JobSetDriver(js.api, js.namespace, "own")
     other.create(replicated("a"), managedBy="jobset.sigs.k8s.io/jobset-controller").ok(201)
     other.until_counted("a", active=1)
     assert sorted(js.jobs()) == ["own-a-0"]
     js.check("managed_elsewhere", real=real, seen=js.picture()["jobset"])
 
 
-def test_all_jobs_succeed(js: Played, real: bool) -> None:
+def test_success_policy_all(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2, pods=2), replicated("b")).ok(201)
     js.succeed("js-a-0", 2)
     js.until_counted("a", succeeded=1, active=1)
@@ -95,7 +95,7 @@ def test_all_jobs_succeed(js: Played, real: bool) -> None:
     js.check("all_succeed", real=real)
 
 
-def test_any_job_succeeds(js: Played, real: bool) -> None:
+def test_success_policy_any(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2), replicated("b"), successPolicy={"operator": "Any"}).ok(201)
     js.until_counted("b", active=1)
     js.until_counted("a", active=2)
@@ -107,7 +107,7 @@ def test_any_job_succeeds(js: Played, real: bool) -> None:
 
 
 @pytest.mark.parametrize("operator", ["All", "Any"])
-def test_success_of_the_targets_is_enough(js: Played, real: bool, operator: str) -> None:
+def test_success_policy_targets(js: JobSetDriver, real: bool, operator: str) -> None:
     js.create(replicated("a", 2), replicated("b"), successPolicy={"operator": operator, "targetReplicatedJobs": ["b"]}).ok(201)
     js.until_counted("a", active=2)
     js.succeed("js-b-0")
@@ -117,15 +117,15 @@ def test_success_of_the_targets_is_enough(js: Played, real: bool, operator: str)
     js.check(f"target_{operator}", real=real)
 
 
-def test_time_to_live(js: Played) -> None:
+def test_ttl_deletes_finished_jobset(js: JobSetDriver) -> None:
     js.create(replicated("a"), ttlSecondsAfterFinished=2).ok(201)
     js.succeed("js-a-0")
     js.until(lambda: js.gone() or js.condition("Completed"), "Completed")
-    js.until(js.gone, "the JobSet is gone")
+    js.until(js.gone, "the JobSet is deleted")
     js.until_jobs()
 
 
-def test_a_name_that_is_taken(js: Played, real: bool) -> None:
+def test_job_name_conflict(js: JobSetDriver, real: bool) -> None:
     job = {"metadata": {"name": "js-a-0"}, "spec": {"suspend": True, "template": replicated("a")["template"]["spec"]["template"]}}
     job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
     js.api.post(f"/apis/batch/v1/namespaces/{js.namespace}/jobs", job).ok(201)
@@ -134,18 +134,18 @@ def test_a_name_that_is_taken(js: Played, real: bool) -> None:
     js.check("taken", real=real, seen=js.events(creation=True)[0])
 
 
-def test_a_generated_name(js: Played) -> None:
+def test_generated_name(js: JobSetDriver) -> None:
     body = js.body(replicated("a"))
     body["metadata"] = {"generateName": "made-"}
     name = js.api.post(js.home, body).ok(201).json["metadata"]["name"]
-    made = Played(js.api, js.namespace, name)
-    made.until_counted("a", active=1)
-    job = made.jobs()[f"{name}-a-0"]
+    created = JobSetDriver(js.api, js.namespace, name)
+    created.until_counted("a", active=1)
+    job = created.jobs()[f"{name}-a-0"]
     assert job["spec"]["template"]["spec"]["subdomain"] == name
     assert job["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name
 
 
-def test_a_lost_job_is_made_again(js: Played) -> None:
+def test_deleted_job_is_recreated(js: JobSetDriver) -> None:
     js.create(replicated("a", 2)).ok(201)
     js.until_counted("a", active=2)
     uid = js.jobs()["js-a-1"]["metadata"]["uid"]
@@ -155,7 +155,7 @@ def test_a_lost_job_is_made_again(js: Played) -> None:
     assert js.restarts() == 0
 
 
-def test_what_is_over_stays_over(js: Played, real: bool) -> None:
+def test_finished_jobset_stays_finished(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), replicated("b"), successPolicy={"operator": "Any"}).ok(201)
     js.succeed("js-a-0")
     js.until(lambda: js.condition("Completed"), "Completed")
@@ -166,7 +166,7 @@ def test_what_is_over_stays_over(js: Played, real: bool) -> None:
     js.check("over", real=real)
 
 
-def test_how_it_is_listed(js: Played, real: bool) -> None:
+def test_table_columns(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), suspend=True).ok(201)
     js.until_counted("a", suspended=1)
     shown = js.api.get(js.home, accept=TABLE).ok().json
@@ -174,7 +174,7 @@ def test_how_it_is_listed(js: Played, real: bool) -> None:
     js.check("table", real=real, seen={"columns": columns, "cells": [row["cells"][:-1] for row in shown["rows"]]})
 
 
-def test_applied_twice(js: Played) -> None:
+def test_repeated_apply_changes_nothing(js: JobSetDriver) -> None:
     body = js.body(replicated("a"))
     js.api.apply(js.path, body).ok(201)
     js.until_counted("a", active=1)
@@ -184,12 +184,12 @@ def test_applied_twice(js: Played) -> None:
     assert js.api.apply(js.path, body).ok(200).json["metadata"]["generation"] == 2
 
 
-def test_deletion_takes_everything_along(js: Played) -> None:
+def test_deletion_deletes_all_children(js: JobSetDriver) -> None:
     js.create(replicated("a", 2, pods=2)).ok(201)
     js.until_pods("js-a-0", 2)
     js.until_pods("js-a-1", 2)
     js.api.delete(js.path).ok()
-    js.until(js.gone, "the JobSet is gone")
+    js.until(js.gone, "the JobSet is deleted")
     js.until_jobs()
     js.until(lambda: not js.pods(), "no pods")
     path = f"/api/v1/namespaces/{js.namespace}/services"

@@ -1,4 +1,4 @@
-"""What JobSets do about Jobs that fail: policies, rules, and restarts of everything or of one Job."""
+"""Failure policies of JobSets: rules, and restarts of all Jobs or of one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from tests.support.jobsets import replicated
 
 if TYPE_CHECKING:
-    from tests.support.jobset_gates import Gates
-    from tests.support.jobsets import Played
+    from tests.support.jobset_install import Gates
+    from tests.support.jobsets import JobSetDriver
 
 CLUSTER = "jobsets"
 
 
-def test_failure_without_a_policy(js: Played, real: bool) -> None:
+def test_failure_without_a_policy(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2), replicated("b")).ok(201)
     js.until_counted("a", active=2)
     js.fail("js-a-1")
@@ -24,7 +24,7 @@ def test_failure_without_a_policy(js: Played, real: bool) -> None:
     js.check("no_policy", real=real)
 
 
-def test_restarts_until_there_were_too_many(js: Played, real: bool) -> None:
+def test_restarts_up_to_max_restarts(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2), failurePolicy={"maxRestarts": 1}).ok(201)
     js.until_counted("a", active=2)
     js.fail("js-a-0")
@@ -44,7 +44,7 @@ def test_restarts_until_there_were_too_many(js: Played, real: bool) -> None:
     js.check("too_many_restarts", real=real)
 
 
-def test_a_rule_fails_the_jobset(js: Played, real: bool) -> None:
+def test_rule_fails_jobset(js: JobSetDriver, real: bool) -> None:
     rules = [{"name": "at_once", "action": "FailJobSet", "onJobFailureReasons": ["BackoffLimitExceeded"]}]
     js.create(replicated("a"), failurePolicy={"maxRestarts": 3, "rules": rules}).ok(201)
     js.fail("js-a-0")
@@ -53,7 +53,7 @@ def test_a_rule_fails_the_jobset(js: Played, real: bool) -> None:
     js.check("rule_fails", real=real)
 
 
-def test_a_rule_that_does_not_match_restarts(js: Played, real: bool) -> None:
+def test_unmatched_rule_restarts_jobset(js: JobSetDriver, real: bool) -> None:
     rules = [{"name": "late", "action": "FailJobSet", "onJobFailureReasons": ["DeadlineExceeded"]}]
     js.create(replicated("a"), failurePolicy={"maxRestarts": 3, "rules": rules}).ok(201)
     js.fail("js-a-0")
@@ -62,7 +62,7 @@ def test_a_rule_that_does_not_match_restarts(js: Played, real: bool) -> None:
     js.check("no_rule_matches", real=real)
 
 
-def test_restarts_that_do_not_count(js: Played, real: bool) -> None:
+def test_restarts_that_ignore_max_restarts(js: JobSetDriver, real: bool) -> None:
     rules = [{"name": "free", "action": "RestartJobSetAndIgnoreMaxRestarts", "targetReplicatedJobs": ["b"]}]
     js.create(replicated("a"), replicated("b"), failurePolicy={"maxRestarts": 0, "rules": rules}).ok(201)
     js.until_counted("a", active=1)
@@ -78,7 +78,7 @@ def test_restarts_that_do_not_count(js: Played, real: bool) -> None:
     js.check("uncounted_then_counted", real=real)
 
 
-def test_the_first_rule_that_matches_counts(js: Played, real: bool) -> None:
+def test_first_matching_rule_applies(js: JobSetDriver, real: bool) -> None:
     rules = [
         {"name": "other", "action": "FailJobSet", "targetReplicatedJobs": ["b"]},
         {"name": "never", "action": "FailJobSet", "onJobFailureMessagePatterns": ["^no such text$", "("]},
@@ -94,7 +94,7 @@ def test_the_first_rule_that_matches_counts(js: Played, real: bool) -> None:
     js.check("first_rule", real=real)
 
 
-def test_the_reason_is_what_the_job_says(js: Played, real: bool) -> None:
+def test_rule_matches_reason_of_job(js: JobSetDriver, real: bool) -> None:
     rules = [{"name": "exit_code", "action": "FailJobSet", "onJobFailureReasons": ["PodFailurePolicy"]}]
     policy = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}
     job = replicated("a", job={"backoffLimit": 5, "podFailurePolicy": policy}, pod={"restartPolicy": "Never"})
@@ -105,7 +105,7 @@ def test_the_reason_is_what_the_job_says(js: Played, real: bool) -> None:
     js.check("reason_of_job", real=real)
 
 
-def test_blocking_recreate(js: Played, real: bool) -> None:
+def test_blocking_recreate(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2), failurePolicy={"maxRestarts": 1, "restartStrategy": "BlockingRecreate"}).ok(201)
     js.until_counted("a", active=2)
     path = f"/apis/batch/v1/namespaces/{js.namespace}/jobs/js-a-1"
@@ -118,7 +118,7 @@ def test_blocking_recreate(js: Played, real: bool) -> None:
     js.until(lambda: js.attempts() == {"js-a-0": "1", "js-a-1": "1"}, "new Jobs")
 
 
-def test_recreate_does_not_wait(js: Played) -> None:
+def test_recreate_does_not_block(js: JobSetDriver) -> None:
     js.create(replicated("a", 2), failurePolicy={"maxRestarts": 1}).ok(201)
     js.until_counted("a", active=2)
     path = f"/apis/batch/v1/namespaces/{js.namespace}/jobs/js-a-1"
@@ -129,7 +129,7 @@ def test_recreate_does_not_wait(js: Played) -> None:
     js.until(lambda: js.attempts() == {"js-a-0": "1", "js-a-1": "1"}, "new Jobs")
 
 
-def test_one_job_is_restarted(js: Played, real: bool, jobset: Gates) -> None:
+def test_one_job_is_restarted(js: JobSetDriver, real: bool, jobset: Gates) -> None:
     jobset.set(RestartJob=True)
     rules = [{"name": "single", "action": "RestartJob", "targetReplicatedJobs": ["a"]}]
     js.create(replicated("a", 2), replicated("b"), failurePolicy={"maxRestarts": 1, "rules": rules}).ok(201)
@@ -147,7 +147,7 @@ def test_one_job_is_restarted(js: Played, real: bool, jobset: Gates) -> None:
     js.check("one_job_too_often", real=real)
 
 
-def test_one_job_is_restarted_without_counting(js: Played, real: bool, jobset: Gates) -> None:
+def test_one_job_is_restarted_without_counting(js: JobSetDriver, real: bool, jobset: Gates) -> None:
     jobset.set(RestartJob=True)
     js.create(replicated("a"), failurePolicy={"rules": [{"name": "free", "action": "RestartJobAndIgnoreMaxRestarts"}]}).ok(201)
     for number in "123":

@@ -1,4 +1,4 @@
-"""JobSets that start in order, wait for each other, or are suspended and resumed."""
+"""JobSets with startup order or dependencies, and suspended and resumed JobSets."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pytest
 from tests.support.jobsets import replicated
 
 if TYPE_CHECKING:
-    from tests.support.jobsets import Played
+    from tests.support.jobsets import JobSetDriver
 
 CLUSTER = "jobsets"
 
 
-def test_start_in_order(js: Played, real: bool) -> None:
+def test_startup_policy_in_order(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2), replicated("b"), startupPolicy={"startupPolicyOrder": "InOrder"}).ok(201)
     js.until_jobs("js-a-0", "js-a-1")
     js.until_counted("a", active=2)
@@ -29,24 +29,24 @@ def test_start_in_order(js: Played, real: bool) -> None:
     js.check("order_last", real=real)
 
 
-@pytest.mark.parametrize("wanted", ["Ready", "Complete"])
-def test_dependencies(js: Played, real: bool, wanted: str) -> None:
-    depends = [{"name": "a", "status": wanted}]
+@pytest.mark.parametrize("expected", ["Ready", "Complete"])
+def test_depends_on(js: JobSetDriver, real: bool, expected: str) -> None:
+    depends = [{"name": "a", "status": expected}]
     js.create(replicated("a", 2), replicated("b", dependsOn=depends), replicated("c")).ok(201)
     js.until_jobs("js-a-0", "js-a-1", "js-c-0")
     js.run("js-a-0")
     js.run("js-a-1")
     js.until_counted("a", ready=2)
-    if wanted == "Complete":
+    if expected == "Complete":
         assert "js-b-0" not in js.jobs()
         js.succeed("js-a-0")
         js.succeed("js-a-1")
     js.until_jobs("js-a-0", "js-a-1", "js-b-0", "js-c-0")
     js.until_counted("b", active=1)
-    js.check(f"depends_{wanted}", real=real)
+    js.check(f"depends_{expected}", real=real)
 
 
-def test_suspended_from_the_start(js: Played, real: bool) -> None:
+def test_jobset_is_created_suspended(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2), replicated("b"), suspend=True).ok(201)
     js.until_counted("a", suspended=2)
     js.until_counted("b", suspended=1)
@@ -58,7 +58,7 @@ def test_suspended_from_the_start(js: Played, real: bool) -> None:
     js.check("resumed", real=real, whole=True)
 
 
-def test_resumed_with_other_nodes(js: Played, real: bool) -> None:
+def test_resume_with_changed_node_selector(js: JobSetDriver, real: bool) -> None:
     pod = {"nodeSelector": {"old": "1"}, "tolerations": [{"key": "old", "operator": "Exists"}]}
     js.create(replicated("a", pod=pod, pod_metadata={"labels": {"l": "1"}}), suspend=True).ok(201)
     js.until_counted("a", suspended=1)
@@ -75,13 +75,13 @@ def test_resumed_with_other_nodes(js: Played, real: bool) -> None:
     def look() -> dict[str, Any]:
         seen = js.picture()
         spec = seen["jobs"]["js-a-0"]["spec"]["template"]["spec"]
-        spec["tolerations"].sort(key=lambda each: each["key"])  # their order is left to chance
+        spec["tolerations"].sort(key=lambda each: each["key"])  # their order is random
         return seen
 
     js.settles("resumed_elsewhere", look, real=real)
 
 
-def test_suspended_while_it_runs(js: Played, real: bool) -> None:
+def test_running_jobset_is_suspended(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2)).ok(201)
     js.until_counted("a", active=2)
     js.change(suspend=True).ok()
@@ -94,7 +94,7 @@ def test_suspended_while_it_runs(js: Played, real: bool) -> None:
     js.check("resumed_later", real=real)
 
 
-def test_suspended_in_order(js: Played, real: bool) -> None:
+def test_suspension_with_startup_order(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), replicated("b"), startupPolicy={"startupPolicyOrder": "InOrder"}, suspend=True).ok(201)
     js.until_counted("a", suspended=1)
     js.until_counted("b", suspended=1)
@@ -111,7 +111,7 @@ def test_suspended_in_order(js: Played, real: bool) -> None:
     js.check("order_resumed_all", real=real)
 
 
-def test_a_restart_that_is_suspended(js: Played, real: bool) -> None:
+def test_suspension_during_restart(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), failurePolicy={"maxRestarts": 2}).ok(201)
     js.fail("js-a-0")
     js.until(lambda: js.attempts() == {"js-a-0": "1"}, "new Job")
@@ -121,7 +121,7 @@ def test_a_restart_that_is_suspended(js: Played, real: bool) -> None:
     js.check("restart_suspended", real=real)
 
 
-def test_a_restart_begins_with_the_first_again(js: Played, real: bool) -> None:
+def test_restart_repeats_startup_order(js: JobSetDriver, real: bool) -> None:
     order = {"startupPolicyOrder": "InOrder"}
     js.create(replicated("a"), replicated("b"), startupPolicy=order, failurePolicy={"maxRestarts": 1}).ok(201)
     js.run("js-a-0")
@@ -139,7 +139,7 @@ def test_a_restart_begins_with_the_first_again(js: Played, real: bool) -> None:
     js.settles("order_restarted_all", lambda: js.picture(whole=False, ordered=False), real=real)
 
 
-def test_dependencies_while_suspended(js: Played, real: bool) -> None:
+def test_depends_on_while_suspended(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), replicated("b", dependsOn=[{"name": "a", "status": "Complete"}]), suspend=True).ok(201)
     js.until_counted("a", suspended=1)
     js.check("depends_suspended", real=real)

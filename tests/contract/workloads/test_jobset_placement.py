@@ -1,11 +1,11 @@
-"""One Job per topology domain: what JobSet does to the pods of such JobSets."""
+"""Exclusive placement: one Job per topology domain, and the changes of JobSet's webhooks to its pods."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.jobsets import EXCLUSIVE, NODE_SELECTOR, POOL, Played, pod_picture, replicated
+from tests.support.jobsets import EXCLUSIVE, NODE_SELECTOR, POOL, JobSetDriver, pod_picture, replicated
 
 if TYPE_CHECKING:
     from tests.support.http import Api
@@ -21,31 +21,31 @@ def node(api: Api, unique_name: str) -> str:
     return unique_name
 
 
-def test_pods_of_an_ordinary_jobset(js: Played, real: bool) -> None:
+def test_pods_without_exclusive_placement(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", pods=2)).ok(201)
     js.check("ordinary_pods", real=real, seen=_pictures(js.until_pods("js-a-0", 2)))
 
 
-def test_the_leader_keeps_others_away(js: Played, real: bool) -> None:
+def test_leader_has_anti_affinity(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a", 2, pods=2), annotations={EXCLUSIVE: POOL}).ok(201)
     pods = [*js.until_pods("js-a-0", 1), *js.until_pods("js-a-1", 1)]
     js.check("leaders", real=real, seen=_pictures(pods))
 
 
-def test_followers_follow_their_leader(js: Played, real: bool, node: str) -> None:
+def test_followers_have_node_selector_of_leader(js: JobSetDriver, real: bool, node: str) -> None:
     js.create(replicated("a", pods=3, pod={"nodeSelector": {"own": "1"}}), annotations={EXCLUSIVE: POOL}).ok(201)
     js.bind(js.until_pods("js-a-0", 1)[0], node)
     js.check("followers", real=real, seen=_pictures(js.until_pods("js-a-0", 3)))
 
 
-def test_placement_of_one_replicated_job(js: Played, real: bool) -> None:
+def test_exclusive_placement_of_one_replicated_job(js: JobSetDriver, real: bool) -> None:
     metadata = {"annotations": {EXCLUSIVE: POOL}}
     js.create(replicated("a", pods=2, metadata=metadata), replicated("b", pods=2)).ok(201)
     pods = [*js.until_pods("js-a-0", 1), *js.until_pods("js-b-0", 2)]
     js.check("one_replicated_job", real=real, seen=_pictures(pods))
 
 
-def test_affinities_of_its_own_stay(js: Played, real: bool) -> None:
+def test_user_affinity_is_kept(js: JobSetDriver, real: bool) -> None:
     own = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [own]}}
     js.create(replicated("a", pods=2, pod={"affinity": affinity}), annotations={EXCLUSIVE: POOL}).ok(201)
@@ -53,7 +53,7 @@ def test_affinities_of_its_own_stay(js: Played, real: bool) -> None:
 
 
 @pytest.mark.parametrize("where", ["jobset", "job"])
-def test_nodes_that_were_marked_before(js: Played, real: bool, where: str) -> None:
+def test_node_selector_strategy(js: JobSetDriver, real: bool, where: str) -> None:
     annotations = {EXCLUSIVE: POOL, NODE_SELECTOR: "true"}
     if where == "jobset":
         js.create(replicated("a", pods=2), annotations=annotations).ok(201)
@@ -64,14 +64,14 @@ def test_nodes_that_were_marked_before(js: Played, real: bool, where: str) -> No
     js.settles(f"marked_nodes_{where}", lambda: {"pods": _pictures(pods), "all": js.picture()}, real=real)
 
 
-def test_priority_is_part_of_the_rule(js: Played, real: bool, unique_name: str) -> None:
+def test_priority_is_part_of_the_affinity(js: JobSetDriver, real: bool, unique_name: str) -> None:
     classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
     js.api.post(classes, {"metadata": {"name": unique_name}, "value": 7}).ok(201)
     js.create(replicated("a", pods=2, pod={"priorityClassName": unique_name}), annotations={EXCLUSIVE: POOL}).ok(201)
     js.check("priority", real=real, seen=_pictures(js.until_pods("js-a-0", 1)))
 
 
-def test_followers_are_refused_with_these_words(js: Played, real: bool, node: str) -> None:
+def test_follower_rejection_messages(js: JobSetDriver, real: bool, node: str) -> None:
     js.create(replicated("a", pods=2), annotations={EXCLUSIVE: POOL}).ok(201)
     leader = js.until_pods("js-a-0", 1)[0]
     js.until(lambda: "not yet scheduled" in _refused(js, leader, {}, {POOL: "x"})["message"], "the leader is seen")
@@ -85,7 +85,7 @@ def test_followers_are_refused_with_these_words(js: Played, real: bool, node: st
     js.check("refused_followers", real=real, seen=seen)
 
 
-def test_a_leaders_node_without_the_label(js: Played, real: bool, unique_name: str) -> None:
+def test_leader_node_without_topology_label(js: JobSetDriver, real: bool, unique_name: str) -> None:
     js.api.post("/api/v1/nodes", {"metadata": {"name": unique_name}}).ok(201)
     js.create(replicated("a", pods=2), annotations={EXCLUSIVE: POOL}).ok(201)
     leader = js.until_pods("js-a-0", 1)[0]
@@ -100,7 +100,7 @@ def test_a_leaders_node_without_the_label(js: Played, real: bool, unique_name: s
     js.check("unlabelled_node", real=real, seen=words)
 
 
-def test_the_scheduler_gives_every_job_a_pool(js: Played, api: Api, unique_name: str) -> None:
+def test_scheduler_assigns_one_pool_per_job(js: JobSetDriver, api: Api, unique_name: str) -> None:
     for number in range(4):
         _add_host(api, f"{unique_name}-{number}", {"case": unique_name, POOL: f"{unique_name}-pool-{number // 2}"})
     limits = {"limits": {"google.com/tpu": "4"}}
@@ -121,7 +121,7 @@ def test_the_scheduler_gives_every_job_a_pool(js: Played, api: Api, unique_name:
 
 
 def _add_host(api: Api, name: str, labels: dict[str, str]) -> None:
-    """A machine that is ready from the start."""
+    """Add a ready node."""
     amounts = {"cpu": "8", "memory": "16Gi", "pods": "110", "google.com/tpu": "4"}
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
     status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
@@ -134,9 +134,9 @@ def _pictures(pods: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _refused(
-    js: Played, leader: dict[str, Any], labels: dict[str, str], selector: dict[str, str] | None, owners: Any = None
+    js: JobSetDriver, leader: dict[str, Any], labels: dict[str, str], selector: dict[str, str] | None, owners: Any = None
 ) -> dict[str, Any]:
-    """What is said to a follower that is made by hand."""
+    """The rejection of a manually created follower pod."""
     metadata = leader["metadata"]
     body = {
         "metadata": {

@@ -1,4 +1,4 @@
-"""JobSets and changes of JobSets that are refused, with the words they are refused with."""
+"""Rejected JobSets and rejected updates of JobSets, with their messages."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import goldens
-from tests.support.jobsets import Played, replicated
+from tests.support.jobsets import JobSetDriver, replicated
 
 if TYPE_CHECKING:
     from tests.support.http import Answer
-    from tests.support.jobset_gates import Gates
+    from tests.support.jobset_install import Gates
 
 CLUSTER = "jobsets"
 _LONG = "x" * 64
@@ -82,7 +82,7 @@ _REFUSED: dict[str, tuple[tuple[dict[str, Any], ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", _REFUSED)
-def test_refused_at_once(js: Played, real: bool, case: str) -> None:
+def test_invalid_jobset_is_rejected(js: JobSetDriver, real: bool, case: str) -> None:
     jobs, spec = _REFUSED[case]
     _compare(js, case, js.create(*jobs, **spec), real)
 
@@ -127,25 +127,25 @@ _UNREADABLE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", _UNREADABLE)
-def test_what_cannot_be_read(js: Played, real: bool, case: str) -> None:
+def test_unreadable_jobset_is_rejected(js: JobSetDriver, real: bool, case: str) -> None:
     body = {**js.body(), "spec": _UNREADABLE[case]}
     _compare(js, f"unreadable_{case}", js.api.post(js.home, body), real)
 
 
-def test_a_replicated_job_without_a_name(js: Played, real: bool) -> None:
+def test_replicated_job_without_name_is_rejected(js: JobSetDriver, real: bool) -> None:
     job = {key: value for key, value in replicated("a").items() if key != "name"}
     js.create(job, suspend=True).ok(201)
     js.until(lambda: js.status() and js.events(), "a status and an event")
     js.check("nameless", real=real)
 
 
-def test_no_jobs_at_all(js: Played, real: bool) -> None:
+def test_jobset_without_jobs(js: JobSetDriver, real: bool) -> None:
     js.create().ok(201)
     js.until(lambda: js.picture()["services"], "a Service")
     js.check("no_jobs", real=real)
 
 
-def test_too_many_replicas_for_single_restarts(js: Played, real: bool, jobset: Gates) -> None:
+def test_too_many_replicas_for_job_restarts_are_rejected(js: JobSetDriver, real: bool, jobset: Gates) -> None:
     jobset.set(RestartJob=True)
     _compare(js, "too_many_replicas", js.create(replicated("a", 1025), **_rules({"action": "RestartJob"})), real)
 
@@ -161,14 +161,14 @@ _CHANGES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("suspended", [False, True])
 @pytest.mark.parametrize("case", _CHANGES)
-def test_fields_that_never_change(js: Played, real: bool, case: str, suspended: bool) -> None:
+def test_immutable_fields_are_rejected(js: JobSetDriver, real: bool, case: str, suspended: bool) -> None:
     js.create(replicated("a"), suspend=suspended, failurePolicy={"maxRestarts": 1}).ok(201)
     _compare(js, f"change_{case}_{suspended}", js.change(**_CHANGES[case]), real)
 
 
 @pytest.mark.parametrize("suspended", [False, True])
 @pytest.mark.parametrize("case", ["replicas", "image", "parallelism", "another", "rename", "nodes", "labels"])
-def test_replicated_jobs_change_only_in_parts(js: Played, real: bool, case: str, suspended: bool) -> None:
+def test_partly_mutable_replicated_jobs(js: JobSetDriver, real: bool, case: str, suspended: bool) -> None:
     js.create(replicated("a"), suspend=suspended).ok(201)
     jobs = js.get()["spec"]["replicatedJobs"]
     job = jobs[0]["template"]["spec"]
@@ -192,12 +192,12 @@ def test_replicated_jobs_change_only_in_parts(js: Played, real: bool, case: str,
     goldens.check("workloads_jobset_refusals", f"jobs_{case}_{suspended}", seen, real=real, words=js.words())
 
 
-def test_time_to_live_and_suspension_may_change(js: Played) -> None:
+def test_ttl_and_suspend_are_mutable(js: JobSetDriver) -> None:
     js.create(replicated("a")).ok(201)
     js.change(ttlSecondsAfterFinished=60, suspend=True).ok()
     js.api.patch(js.path, {"metadata": {"labels": {"a": "b"}}}).ok()
     js.change(coordinator={"replicatedJob": "nobody"}).ok()
 
 
-def _compare(js: Played, case: str, answer: Answer, real: bool) -> None:
+def _compare(js: JobSetDriver, case: str, answer: Answer, real: bool) -> None:
     goldens.check("workloads_jobset_refusals", case, answer.refusal, real=real, words=js.words())

@@ -1,4 +1,4 @@
-"""Random JobSets on random walks: after every step both clusters must have come to the same place."""
+"""Random walks of JobSets: after every step both clusters are in the same state."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import goldens
-from tests.support.clusters import real_wanted
-from tests.support.jobsets import GROUP, Played, replicated
-from tests.support.quiet import Quiet
+from tests.support.clusters import real_enabled
+from tests.support.jobsets import GROUP, JobSetDriver, replicated
+from tests.support.quiescence import QuiescenceWatcher
 
 if TYPE_CHECKING:
     from tests.support.http import Api
-    from tests.support.jobset_gates import Gates
+    from tests.support.jobset_install import Gates
 
 Obj = dict[str, Any]
-_WALKS, _STEPS = 24 if real_wanted() else 8, 6
-# Where Jobs start in order, these depend on whether a Job that has met its criteria is seen before it ends: mostly, not always.
+_WALKS, _STEPS = 24 if real_enabled() else 8, 6
+# With startup order, these depend on whether a Job that meets its criteria is observed before it ends.
 _FLEETING = ("StartupPolicyInProgress", "StartupPolicyCompleted", "Suspended")
 _ACTIONS = ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts")
 
 
 class Walk:
-    """One JobSet and the dice that decide about it."""
+    """One JobSet and the random generator of its steps."""
 
     def __init__(self, api: Api, namespace: str, seed: int) -> None:
-        self.js, self.dice = Played(api, namespace), random.Random(seed)
+        self.js, self.dice = JobSetDriver(api, namespace), random.Random(seed)
         self.seed = seed
         self.seen: list[str] = []
 
@@ -69,7 +69,7 @@ class Walk:
         ]
 
     def step(self) -> None:
-        """Do something to the JobSet or to one of its Jobs, as the dice say."""
+        """Perform a random action on the JobSet or one of its Jobs."""
         status = self.js.status()
         suspended = bool(self.js.get()["spec"].get("suspend"))
         choice, luck = self.dice.random(), self.dice.random()
@@ -88,7 +88,7 @@ class Walk:
         act(job)
 
     def look(self) -> str:
-        """Where it stands, in a few words."""
+        """A summary of the JobSet's state."""
         status = self.js.status()
         parts = [
             f"restarts {status.get('restarts')} ({status.get('restartsCountTowardsMax', 0)} count)",
@@ -106,20 +106,20 @@ class Walk:
 
 @pytest.mark.long(60)
 @pytest.mark.timeout(600)
-def test_the_same_walks_lead_to_the_same_places(api: Api, ns: str, real: bool, jobset: Gates) -> None:
+def test_random_walks_reach_the_same_states(api: Api, ns: str, real: bool, jobset: Gates) -> None:
     jobset.set()
     walks = [Walk(api, _namespace(api, f"{ns}-{seed}"), seed) for seed in range(_WALKS)]
     names = (f"errand-{number}" for number in itertools.count())
 
     def errand() -> None:
-        other = Played(api, ns, next(names))
+        other = JobSetDriver(api, ns, next(names))
         other.create(replicated("a")).ok(201)
         other.until_counted("a", active=1)
 
-    with ThreadPoolExecutor(8) as hands, Quiet(api, f"{GROUP}/jobsets", "/apis/batch/v1/jobs", "/api/v1/pods") as quiet:
+    with ThreadPoolExecutor(8) as hands, QuiescenceWatcher(api, f"{GROUP}/jobsets", "/apis/batch/v1/jobs", "/api/v1/pods") as quiet:
         for number in range(_STEPS + 1):
             list(hands.map(Walk.step if number else Walk.begin, walks))
-            # The controller of Jobs looks at each at most once a second.
+            # The Job controller reconciles each Job at most once a second.
             quiet.rest(1.5 if real else 1.3, errand)
             for walk, place in zip(walks, hands.map(Walk.look, walks), strict=True):
                 walk.seen.append(place)

@@ -1,33 +1,33 @@
-"""Kueue that waits for pods: who does not get ready in time, who waits for whom, and who is next."""
+"""Kueue's waitForPodsReady: timeouts, blocked admission, and requeueing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.why import Asker, asker, asking, create
+from tests.support.diagnosis import DiagnosisClient, create, diagnosis_client, replicated_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.clusters import Cluster
-    from tests.support.kueue import Desk
-    from tests.support.kueue_settings import Settings
+    from tests.support.kueue import KueueHarness
+    from tests.support.kueue_install import Settings
 
 
 @pytest.fixture(scope="module")
-def asks(cluster: Cluster) -> Iterator[Asker]:
-    with asker(cluster) as made:
-        yield made
+def asks(cluster: Cluster) -> Iterator[DiagnosisClient]:
+    with diagnosis_client(cluster) as created:
+        yield created
 
 
-def _ready(desk: Desk, name: str) -> None:
-    """The pod of a Job runs."""
-    query, core = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}, f"/api/v1/namespaces/{desk.ns}/pods"
-    pod = desk.until(lambda: desk.api.get(core, query).ok().json["items"], f"the pod of {name}")[0]
+def _ready(harness: KueueHarness, name: str) -> None:
+    """Make the pod of a Job ready."""
+    query, core = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}, f"/api/v1/namespaces/{harness.ns}/pods"
+    pod = harness.until(lambda: harness.api.get(core, query).ok().json["items"], f"the pod of {name}")[0]
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    desk.api.patch(f"{core}/{pod['metadata']['name']}/status", {"status": status}).ok()
-    desk.until_is(name, "PodsReady")
+    harness.api.patch(f"{core}/{pod['metadata']['name']}/status", {"status": status}).ok()
+    harness.wait_condition(name, "PodsReady")
 
 
 def _waiting(timeout: str, block: bool = False, **again: Any) -> dict[str, Any]:
@@ -35,73 +35,97 @@ def _waiting(timeout: str, block: bool = False, **again: Any) -> dict[str, Any]:
     return {"waitForPodsReady": {"timeout": timeout, "blockAdmission": block, "requeuingStrategy": strategy}}
 
 
-def test_one_after_another(desk: Desk, kueue: Settings) -> None:
+def test_jobs_are_admitted_one_after_another(harness: KueueHarness, kueue: Settings) -> None:
     kueue.configure(**_waiting("5m", block=True))
-    desk.queue("q", {"name": "f", "cpu": 4})
-    desk.job("a", "q").ok(201)
-    desk.until_runs("a")
-    desk.until_is("a", "PodsReady", "False")
-    desk.job("b", "q").ok(201)
-    desk.until_waits("b", "waiting")
-    desk.until_is("b", "PodsReady", "False")
-    desk.settles("ready_blocked", lambda: desk.picture("a", "b"))
-    _ready(desk, "a")
-    desk.until_runs("b")
-    desk.until_is("b", "PodsReady", "False")
-    desk.settles("ready_one_after_another", lambda: desk.picture("a", "b"))
+    harness.queue("q", {"name": "f", "cpu": 4})
+    harness.job("a", "q").ok(201)
+    harness.wait_admitted("a")
+    harness.wait_condition("a", "PodsReady", "False")
+    harness.job("b", "q").ok(201)
+    harness.wait_pending("b", "waiting")
+    harness.wait_condition("b", "PodsReady", "False")
+    harness.settles("ready_blocked", lambda: harness.picture("a", "b"))
+    _ready(harness, "a")
+    harness.wait_admitted("b")
+    harness.wait_condition("b", "PodsReady", "False")
+    harness.settles("ready_one_after_another", lambda: harness.picture("a", "b"))
 
 
-def test_why_one_waits_for_another(desk: Desk, kueue: Settings, asks: Asker) -> None:
+def test_why_reports_blocked_admission(harness: KueueHarness, kueue: Settings, asks: DiagnosisClient) -> None:
     kueue.configure(**_waiting("5m", block=True))
-    desk.queue("q", {"name": "f", "cpu": 4})
+    harness.queue("q", {"name": "f", "cpu": 4})
     for name in ("a", "b"):
-        create(desk.api, desk.ns, name, asking({"cpu": 1}), queue="q")
+        create(harness.api, harness.ns, name, replicated_job({"cpu": 1}), queue="q")
 
-    def told() -> bool:
-        """Jobs of other cases may be in the way of both: then the first of the two hears it."""
-        causes = [each.kind.name for name in ("a", "b") for each in asks.ask(desk.ns, name).causes]
+    def pending_reason() -> bool:
+        """Jobs of other tests may block both: then the first of the two has the message."""
+        causes = [each.kind.name for name in ("a", "b") for each in asks.diagnose_job(harness.ns, name).causes]
         return "others-not-ready" in causes
 
-    desk.until(told, "others-not-ready")
+    harness.until(pending_reason, "others-not-ready")
 
 
-def test_never_ready(desk: Desk, kueue: Settings) -> None:
+def test_job_that_is_never_ready_is_evicted(harness: KueueHarness, kueue: Settings) -> None:
     kueue.configure(**_waiting("2s", backoffLimitCount=1))
-    desk.queue("q", {"name": "f", "cpu": 4})
-    desk.job("a", "q").ok(201)
-    desk.until_is("a", "Evicted", reason="PodsReadyTimeout")
-    desk.until_is("a", "Requeued", reason="BackoffFinished")
-    desk.until_is("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
-    desk.until_is("a", "QuotaReserved", "False")
-    desk.until_is("a", "Requeued", "False")
-    desk.settles("never_ready", lambda: desk.picture("a"))
+    harness.queue("q", {"name": "f", "cpu": 4})
+    harness.job("a", "q").ok(201)
+    harness.wait_condition("a", "Evicted", reason="PodsReadyTimeout")
+    harness.wait_condition("a", "Requeued", reason="BackoffFinished")
+    harness.wait_condition("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
+    harness.wait_condition("a", "QuotaReserved", "False")
+    harness.wait_condition("a", "Requeued", "False")
+    harness.settles("never_ready", lambda: harness.picture("a"))
 
 
-def test_why_it_was_sent_back(desk: Desk, kueue: Settings, asks: Asker) -> None:
+def test_why_reports_eviction(harness: KueueHarness, kueue: Settings, asks: DiagnosisClient) -> None:
     kueue.configure(**_waiting("2s", backoffLimitCount=1))
-    desk.queue("q", {"name": "f", "cpu": 4})
-    create(desk.api, desk.ns, "a", asking({"cpu": 1}), queue="q")
-    found = asks.until(desk.ns, "a", "pods-not-ready-in-time").causes[0]
-    assert "It was sent back once" in found.words
-    desk.until_is("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
-    assert "Kueue gave it up" in asks.until(desk.ns, "a", "pods-not-ready-in-time").causes[0].words
+    harness.queue("q", {"name": "f", "cpu": 4})
+    create(harness.api, harness.ns, "a", replicated_job({"cpu": 1}), queue="q")
+    found = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
+    assert "It was evicted once" in found.message
+    harness.wait_condition("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
+    assert "Kueue deactivated it" in asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0].message
+
+
+def test_replicated_job_that_starts_later_counts_as_not_ready(
+    harness: KueueHarness, kueue: Settings, asks: DiagnosisClient
+) -> None:
+    """Kueue v0.15 expects all replicated jobs of a JobSet, also those that JobSet has not created."""
+    kueue.configure(**_waiting("3s", backoffLimitCount=1))
+    harness.queue("q", {"name": "f", "cpu": 4})
+    follows = [{"name": "first", "status": "Complete"}]
+    create(
+        harness.api,
+        harness.ns,
+        "a",
+        replicated_job({"cpu": 1}, "first"),
+        replicated_job({"cpu": 1}, "second", dependsOn=follows),
+        queue="q",
+    )
+    query, core = {"labelSelector": "jobset.sigs.k8s.io/jobset-name=a"}, f"/api/v1/namespaces/{harness.ns}/pods"
+    pod = harness.until(lambda: harness.api.get(core, query).ok().json["items"], "the pod of the first replicated job")[0]
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    harness.api.patch(f"{core}/{pod['metadata']['name']}/status", {"status": status}).ok()
+    harness.wait_condition("a", "Evicted", reason="PodsReadyTimeout")
+    found = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
+    assert "Kueue also counts second, which cannot start before other replicated jobs" in found.message
 
 
 @pytest.mark.parametrize("timestamp", ["Creation", "Eviction"])
-def test_who_is_next(desk: Desk, kueue: Settings, timestamp: str) -> None:
+def test_requeue_order(harness: KueueHarness, kueue: Settings, timestamp: str) -> None:
     kueue.configure(**_waiting("5s", timestamp=timestamp))
-    desk.queue("q", {"name": "f", "cpu": 1})
-    desk.job("a", "q").ok(201)
-    desk.until_runs("a")
+    harness.queue("q", {"name": "f", "cpu": 1})
+    harness.job("a", "q").ok(201)
+    harness.wait_admitted("a")
     for name in "bc":
-        desk.tick()
-        desk.job(name, "q").ok(201)
-    desk.until_is("a", "Evicted", reason="PodsReadyTimeout")
-    desk.until_runs("b")
-    _ready(desk, "b")
-    desk.until_is("a", "Requeued", reason="BackoffFinished")
-    desk.finish("b")
+        harness.tick()
+        harness.job(name, "q").ok(201)
+    harness.wait_condition("a", "Evicted", reason="PodsReadyTimeout")
+    harness.wait_admitted("b")
+    _ready(harness, "b")
+    harness.wait_condition("a", "Requeued", reason="BackoffFinished")
+    harness.finish("b")
     first = "a" if timestamp == "Creation" else "c"
-    desk.until(lambda: desk.condition(first, "Admitted").get("status") == "True", f"{first} is admitted")
+    harness.until(lambda: harness.condition(first, "Admitted").get("status") == "True", f"{first} is admitted")
     other = "ac".replace(first, "")
-    assert desk.condition(other, "Admitted").get("status") != "True"
+    assert harness.condition(other, "Admitted").get("status") != "True"

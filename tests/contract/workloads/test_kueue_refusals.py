@@ -1,4 +1,4 @@
-"""Kueue: what its webhooks refuse, and objects of its older version."""
+"""Rejections of Kueue's webhooks, and objects of its older API version."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ import pytest
 from tests.support.kueue import GROUP, QUEUE
 
 if TYPE_CHECKING:
-    from tests.support.kueue import Desk
+    from tests.support.kueue import KueueHarness
 
 CLUSTER = "kueue"
 
 
-def test_queues_that_say_nothing_of_themselves(desk: Desk) -> None:
-    homes = {"ClusterQueue": f"{GROUP}/clusterqueues", "LocalQueue": f"{GROUP}/namespaces/{desk.ns}/localqueues"}
-    name, seen = desk.own("q"), dict[str, Any]()
+def test_queue_defaults(harness: KueueHarness) -> None:
+    homes = {"ClusterQueue": f"{GROUP}/clusterqueues", "LocalQueue": f"{GROUP}/namespaces/{harness.ns}/localqueues"}
+    name, seen = harness.own("q"), dict[str, Any]()
     for kind, home in homes.items():
         body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}}
-        desk.api.post(home, body).ok(201)
+        harness.api.post(home, body).ok(201)
         path = f"{home}/{name}"
-        desk.until(lambda: desk.api.get(path).json.get("status"), f"the status of {kind}")  # noqa: B023
-        found = desk.api.get(path).ok().json
+        harness.until(lambda: harness.api.get(path).json.get("status"), f"the status of {kind}")  # noqa: B023
+        found = harness.api.get(path).ok().json
         [active] = found["status"]["conditions"]
         seen[kind] = [found.get("spec"), active["status"], active["reason"], active["message"]]
-    desk.job("waits", name).ok(201)
-    desk.until_waits("waits", "exist")
-    seen["Workload"] = desk.condition("waits", "QuotaReserved")["message"]
-    desk.compare("without_spec", seen)
-    desk.queue("after", {"name": "f", "cpu": 1})
-    desk.job("a", "after").ok(201)
-    desk.until_runs("a")
+    harness.job("waits", name).ok(201)
+    harness.wait_pending("waits", "exist")
+    seen["Workload"] = harness.condition("waits", "QuotaReserved")["message"]
+    harness.compare("without_spec", seen)
+    harness.queue("after", {"name": "f", "cpu": 1})
+    harness.job("a", "after").ok(201)
+    harness.wait_admitted("a")
 
 
-def test_the_older_version(desk: Desk) -> None:
-    desk.flavor("f")
+def test_older_api_version(harness: KueueHarness) -> None:
+    harness.flavor("f")
     spec = {
-        "cohort": desk.own("all"),
+        "cohort": harness.own("all"),
         "namespaceSelector": {},
-        "resourceGroups": desk.groups({"name": "f", "cpu": 4}),
+        "resourceGroups": harness.groups({"name": "f", "cpu": 4}),
         "flavorFungibility": {"whenCanBorrow": "Borrow", "whenCanPreempt": "TryNextFlavor"},
     }
     old = GROUP.replace("v1beta2", "v1beta1")
-    body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": desk.own("q")}, "spec": spec}
-    desk.api.post(f"{old}/clusterqueues", body).ok(201)
-    desk.local("q", desk.own("q"))
-    desk.priority("high", 7)
-    desk.job("a", "q", priority="high").ok(201)
-    desk.until_runs("a")
+    body = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "ClusterQueue", "metadata": {"name": harness.own("q")}, "spec": spec}
+    harness.api.post(f"{old}/clusterqueues", body).ok(201)
+    harness.local("q", harness.own("q"))
+    harness.priority("high", 7)
+    harness.job("a", "q", priority="high").ok(201)
+    harness.wait_admitted("a")
     shown = {
-        version: desk.api.get(f"{home}/clusterqueues/{desk.own('q')}").ok().json["spec"]
+        version: harness.api.get(f"{home}/clusterqueues/{harness.own('q')}").ok().json["spec"]
         for version, home in (("old", old), ("new", GROUP))
     }
-    workload = desk.api.get(desk.path("a").replace("v1beta2", "v1beta1")).ok().json["spec"]
-    desk.compare("older", {**shown, "workload": {key: value for key, value in workload.items() if key != "podSets"}})
+    workload = harness.api.get(harness.path("a").replace("v1beta2", "v1beta1")).ok().json["spec"]
+    harness.compare("older", {**shown, "workload": {key: value for key, value in workload.items() if key != "podSets"}})
 
 
 _BAD: dict[str, dict[str, Any]] = {
@@ -77,26 +77,26 @@ _BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", sorted(_BAD))
-def test_queues_that_are_refused(desk: Desk, case: str) -> None:
+def test_invalid_queues_are_rejected(harness: KueueHarness, case: str) -> None:
     bad = _BAD[case]
-    spec = {"resourceGroups": desk.groups(*bad["flavors"])} if bad["flavors"] else {}
-    answer = desk.make("ClusterQueue", "clusterqueues", desk.own("q"), {**spec, **bad.get("spec", {})})
-    desk.compare(f"refused_{case}", [answer.status, answer.json.get("reason"), answer.json["message"]])
+    spec = {"resourceGroups": harness.groups(*bad["flavors"])} if bad["flavors"] else {}
+    answer = harness.make("ClusterQueue", "clusterqueues", harness.own("q"), {**spec, **bad.get("spec", {})})
+    harness.compare(f"refused_{case}", [answer.status, answer.json.get("reason"), answer.json["message"]])
 
 
-def test_workloads_without_pods_are_refused_but_pods_can_be_taken_away(desk: Desk) -> None:
-    """Their queue does not exist: one without pods that comes to its turn ends the real Kueue."""
-    home, name = f"{GROUP}/namespaces/{desk.ns}/workloads", {"name": "w"}
+def test_workload_without_pods_is_rejected_on_create_only(harness: KueueHarness) -> None:
+    """Their queue does not exist: a workload without pods at the head of a queue crashes the real Kueue."""
+    home, name = f"{GROUP}/namespaces/{harness.ns}/workloads", {"name": "w"}
     body: dict[str, Any] = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "metadata": name}
     spec = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
     pods = {"name": "main", "count": 1, "template": {"spec": spec}}
-    seen = {"nothing": desk.api.post(home, body), "no_pods": desk.api.post(home, {**body, "spec": {"queueName": "nowhere"}})}
-    desk.api.post(home, {**body, "spec": {"queueName": "nowhere", "podSets": [pods]}}).ok(201)
-    seen["pods_taken_away"] = desk.api.patch(f"{home}/w", {"spec": {"podSets": None}})
-    desk.compare("refused_without_pods", {case: [each.status, each.json.get("message")] for case, each in seen.items()})
-    desk.queue("q", {"name": "f", "cpu": 1})
-    desk.job("a", "q").ok(201)
-    desk.until_runs("a")
+    seen = {"nothing": harness.api.post(home, body), "no_pods": harness.api.post(home, {**body, "spec": {"queueName": "nowhere"}})}
+    harness.api.post(home, {**body, "spec": {"queueName": "nowhere", "podSets": [pods]}}).ok(201)
+    seen["pods_taken_away"] = harness.api.patch(f"{home}/w", {"spec": {"podSets": None}})
+    harness.compare("refused_without_pods", {case: [each.status, each.json.get("message")] for case, each in seen.items()})
+    harness.queue("q", {"name": "f", "cpu": 1})
+    harness.job("a", "q").ok(201)
+    harness.wait_admitted("a")
 
 
 _BAD_JOBS: dict[str, dict[str, Any]] = {
@@ -112,15 +112,15 @@ _BAD_JOBS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("case", sorted(_BAD_JOBS))
-def test_jobs_that_are_refused(desk: Desk, case: str) -> None:
-    answer = desk.job("a", "q", **_BAD_JOBS[case])
-    desk.compare(f"refused_job_{case}", [answer.status, answer.json.get("reason"), answer.json.get("message")])
+def test_invalid_jobs_are_rejected(harness: KueueHarness, case: str) -> None:
+    answer = harness.job("a", "q", **_BAD_JOBS[case])
+    harness.compare(f"refused_job_{case}", [answer.status, answer.json.get("reason"), answer.json.get("message")])
 
 
-def test_changes_of_a_running_job(desk: Desk) -> None:
-    desk.queue("q", {"name": "f", "cpu": 3})
-    desk.job("a", "q", pods=5, annotations={"kueue.x-k8s.io/job-min-parallelism": "2"}).ok(201)
-    desk.until_runs("a")
+def test_invalid_updates_of_running_job_are_rejected(harness: KueueHarness) -> None:
+    harness.queue("q", {"name": "f", "cpu": 3})
+    harness.job("a", "q", pods=5, annotations={"kueue.x-k8s.io/job-min-parallelism": "2"}).ok(201)
+    harness.wait_admitted("a")
     changes: dict[str, dict[str, Any]] = {
         "parallelism": {"spec": {"parallelism": 2}},
         "time": {"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": "5"}}},
@@ -129,18 +129,18 @@ def test_changes_of_a_running_job(desk: Desk) -> None:
     }
     seen = {}
     for name, body in changes.items():
-        answer = desk.change_job("a", body)
+        answer = harness.change_job("a", body)
         seen[name] = [answer.status, answer.json.get("message")]
-    desk.compare("changes_refused", seen)
+    harness.compare("changes_refused", seen)
 
 
-def test_the_default_queue_stays(desk: Desk) -> None:
-    desk.queue("default", {"name": "f", "cpu": 0})
-    desk.job("a", "default").ok(201)
-    answer = desk.change_job("a", {"metadata": {"labels": {QUEUE: None}}})
-    desk.compare("default_stays", [answer.status, answer.json.get("message")])
+def test_default_queue_cannot_be_removed(harness: KueueHarness) -> None:
+    harness.queue("default", {"name": "f", "cpu": 0})
+    harness.job("a", "default").ok(201)
+    answer = harness.change_job("a", {"metadata": {"labels": {QUEUE: None}}})
+    harness.compare("default_stays", [answer.status, answer.json.get("message")])
 
 
-def test_a_queue_name_that_is_none(desk: Desk) -> None:
-    answer = desk.job("a", "Not_A_Name")
-    desk.compare("bad_queue_name", [answer.status, answer.json.get("reason"), answer.json["message"]])
+def test_invalid_queue_name_is_rejected(harness: KueueHarness) -> None:
+    answer = harness.job("a", "Not_A_Name")
+    harness.compare("bad_queue_name", [answer.status, answer.json.get("reason"), answer.json["message"]])

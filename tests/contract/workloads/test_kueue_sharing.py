@@ -1,231 +1,270 @@
-"""Kueue: what queues give each other: preemption, borrowing, cohorts, and flavors to choose from."""
+"""Kueue: preemption, borrowing, cohorts and the choice of flavors."""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
+from tests.support.diagnosis import create, replicated_job
+from tests.support.jobsets import GROUP as JOBSET_GROUP
 from tests.support.kueue import GROUP, TOLD
 
 if TYPE_CHECKING:
-    from tests.support.kueue import Desk
+    from tests.support.kueue import KueueHarness
 
 CLUSTER = "kueue"
 
 
-def test_preemption_in_the_queue(desk: Desk) -> None:
-    desk.priority("high", 100)
-    desk.queue("q", {"name": "f", "cpu": 2}, preemption={"withinClusterQueue": "LowerPriority"})
-    desk.job("a", "q").ok(201)
-    desk.until_runs("a")
-    desk.tick()
-    desk.job("b", "q").ok(201)
-    desk.until_runs("b")
-    desk.job("c", "q", priority="high").ok(201)
-    desk.until_runs("c")
-    desk.until_waits("b", "more needed")
-    desk.until(lambda: any(row[2] == "Stopped" for row in desk.events(*TOLD)), "b is stopped")
-    desk.settles(
-        "preempted", lambda: {**desk.picture("a", "b", "c"), "events": [row for row in desk.events(*TOLD) if "Preempted" in row[2]]}
+def test_preemption_within_queue(harness: KueueHarness) -> None:
+    harness.priority("high", 100)
+    harness.queue("q", {"name": "f", "cpu": 2}, preemption={"withinClusterQueue": "LowerPriority"})
+    harness.job("a", "q").ok(201)
+    harness.wait_admitted("a")
+    harness.tick()
+    harness.job("b", "q").ok(201)
+    harness.wait_admitted("b")
+    harness.job("c", "q", priority="high").ok(201)
+    harness.wait_admitted("c")
+    harness.wait_pending("b", "more needed")
+    harness.until(lambda: any(row[2] == "Stopped" for row in harness.events(*TOLD)), "b is stopped")
+    harness.settles(
+        "preempted",
+        lambda: {**harness.picture("a", "b", "c"), "events": [row for row in harness.events(*TOLD) if "Preempted" in row[2]]},
     )
 
 
-def test_preemption_of_newer_equals(desk: Desk) -> None:
-    desk.queue("q", {"name": "f", "cpu": 2}, preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
-    desk.job("a", "q", cpu=1).ok(201)
-    desk.until_runs("a")
-    desk.tick()
-    desk.job("b", "q", cpu=2).ok(201)
-    desk.until_waits("b", "more needed")
-    desk.tick()
-    desk.job("c", "q", cpu=1).ok(201)
-    desk.until_runs("c")
-    desk.tick()
-    desk.compare("newer_equals", {name: desk.get_job(name)["spec"]["suspend"] for name in "abc"})
+@pytest.mark.parametrize("metadata", [None, {"labels": {"a": "b"}}], ids=["bare", "labelled"])
+def test_preempted_jobset_resumes(harness: KueueHarness, metadata: dict[str, Any] | None) -> None:
+    """Twice: a start injects labels into the pod template, and a stop removes them."""
+    harness.priority("high", 100)
+    harness.flavor("f", nodeLabels={"a": "b"}, tolerations=[{"key": "a", "operator": "Exists"}])
+    harness.queue("q", {"name": "f", "cpu": 1}, preemption={"withinClusterQueue": "LowerPriority"})
+    path = f"{JOBSET_GROUP}/namespaces/{harness.ns}/jobsets"
+
+    def runs(name: str, *, suspended: bool = False) -> None:
+        harness.until(lambda: harness.api.get(f"{path}/{name}").ok().json["spec"]["suspend"] is suspended, f"{name}: {suspended}")
+
+    create(harness.api, harness.ns, "low", replicated_job({"cpu": 1}, pod_metadata=metadata), queue="q")
+    runs("low")
+    for name in ("first", "second"):
+        create(harness.api, harness.ns, name, replicated_job({"cpu": 1}), queue="q", priority=harness.own("high"))
+        runs(name)
+        runs("low", suspended=True)
+        harness.api.delete(f"{path}/{name}").ok()
+        runs("low")
 
 
-def test_no_preemption_unless_allowed(desk: Desk) -> None:
-    desk.priority("high", 100)
-    desk.queue("q", {"name": "f", "cpu": 1})
-    desk.job("a", "q").ok(201)
-    desk.until_runs("a")
-    desk.job("b", "q", priority="high").ok(201)
-    desk.until_waits("b", "more needed")
-    desk.settles("never", lambda: desk.picture("a", "b"))
+def test_strict_queue_continues_when_its_blocked_head_is_deleted(harness: KueueHarness) -> None:
+    harness.queue("q", {"name": "f", "cpu": 1}, queueingStrategy="StrictFIFO")
+    harness.job("a", "q", cpu=5).ok(201)
+    harness.wait_pending("a", "maximum capacity")
+    harness.tick()
+    harness.job("b", "q").ok(201)
+    harness.until(lambda: "b" in harness.workloads(), "the Workload of b")
+    assert harness.get_job("b")["spec"]["suspend"]
+    harness.api.delete(f"/apis/batch/v1/namespaces/{harness.ns}/jobs/a", query={"propagationPolicy": "Background"}).ok()
+    harness.wait_admitted("b")
 
 
-def test_borrowing(desk: Desk) -> None:
-    desk.queue("q", {"name": "f", "cpu": 2}, cohort="all")
-    desk.queue("r", {"name": "f", "cpu": 2}, cohort="all")
-    desk.job("a", "q", cpu=3).ok(201)
-    desk.until_runs("a")
-    desk.until(lambda: desk.get_queue("q")["status"].get("admittedWorkloads") == 1, "the queue counts it")
-    desk.until(lambda: desk.events("QuotaReserved"), "the event")
-    desk.settles(
-        "borrowing", lambda: {**desk.picture("a"), "queue": desk.queue_status("q"), "events": desk.events("QuotaReserved")}
+def test_preemption_of_newer_equal_priority(harness: KueueHarness) -> None:
+    harness.queue("q", {"name": "f", "cpu": 2}, preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
+    harness.job("a", "q", cpu=1).ok(201)
+    harness.wait_admitted("a")
+    harness.tick()
+    harness.job("b", "q", cpu=2).ok(201)
+    harness.wait_pending("b", "more needed")
+    harness.tick()
+    harness.job("c", "q", cpu=1).ok(201)
+    harness.wait_admitted("c")
+    harness.tick()
+    harness.compare("newer_equals", {name: harness.get_job(name)["spec"]["suspend"] for name in "abc"})
+
+
+def test_no_preemption_by_default(harness: KueueHarness) -> None:
+    harness.priority("high", 100)
+    harness.queue("q", {"name": "f", "cpu": 1})
+    harness.job("a", "q").ok(201)
+    harness.wait_admitted("a")
+    harness.job("b", "q", priority="high").ok(201)
+    harness.wait_pending("b", "more needed")
+    harness.settles("never", lambda: harness.picture("a", "b"))
+
+
+def test_borrowing(harness: KueueHarness) -> None:
+    harness.queue("q", {"name": "f", "cpu": 2}, cohort="all")
+    harness.queue("r", {"name": "f", "cpu": 2}, cohort="all")
+    harness.job("a", "q", cpu=3).ok(201)
+    harness.wait_admitted("a")
+    harness.until(lambda: harness.get_queue("q")["status"].get("admittedWorkloads") == 1, "the queue counts it")
+    harness.until(lambda: harness.events("QuotaReserved"), "the event")
+    harness.settles(
+        "borrowing", lambda: {**harness.picture("a"), "queue": harness.queue_status("q"), "events": harness.events("QuotaReserved")}
     )
-    desk.job("b", "r", cpu=2).ok(201)
-    desk.until_waits("b", "more needed")
-    desk.settles("lent", lambda: desk.picture("b"))
+    harness.job("b", "r", cpu=2).ok(201)
+    harness.wait_pending("b", "more needed")
+    harness.settles("lent", lambda: harness.picture("b"))
 
 
-def test_a_limit_on_borrowing(desk: Desk) -> None:
-    desk.queue("q", {"name": "f", "cpu": [2, 1]}, cohort="all")
-    desk.queue("r", {"name": "f", "cpu": 8}, cohort="all")
-    desk.job("a", "q", cpu=4).ok(201)
-    desk.until_waits("a", "maximum capacity")
-    desk.job("b", "q", cpu=3).ok(201)
-    desk.until_runs("b")
-    desk.settles("borrowing_limit", lambda: desk.picture("a", "b"))
+def test_borrowing_limit(harness: KueueHarness) -> None:
+    harness.queue("q", {"name": "f", "cpu": [2, 1]}, cohort="all")
+    harness.queue("r", {"name": "f", "cpu": 8}, cohort="all")
+    harness.job("a", "q", cpu=4).ok(201)
+    harness.wait_pending("a", "maximum capacity")
+    harness.job("b", "q", cpu=3).ok(201)
+    harness.wait_admitted("b")
+    harness.settles("borrowing_limit", lambda: harness.picture("a", "b"))
 
 
-def test_a_limit_on_lending(desk: Desk) -> None:
-    desk.queue("q", {"name": "f", "cpu": 2}, cohort="all")
-    desk.queue("r", {"name": "f", "cpu": [4, None, 1]}, cohort="all")
-    desk.job("a", "q", cpu=4).ok(201)
-    desk.until_waits("a", "maximum capacity")
-    desk.job("b", "q", cpu=3).ok(201)
-    desk.until_runs("b")
-    desk.job("c", "r", cpu=3).ok(201)
-    desk.until_runs("c")
-    desk.settles("lending_limit", lambda: desk.picture("a", "b", "c"))
+def test_lending_limit(harness: KueueHarness) -> None:
+    harness.queue("q", {"name": "f", "cpu": 2}, cohort="all")
+    harness.queue("r", {"name": "f", "cpu": [4, None, 1]}, cohort="all")
+    harness.job("a", "q", cpu=4).ok(201)
+    harness.wait_pending("a", "maximum capacity")
+    harness.job("b", "q", cpu=3).ok(201)
+    harness.wait_admitted("b")
+    harness.job("c", "r", cpu=3).ok(201)
+    harness.wait_admitted("c")
+    harness.settles("lending_limit", lambda: harness.picture("a", "b", "c"))
 
 
-def test_quota_of_the_cohort(desk: Desk) -> None:
-    desk.flavor("f")
-    desk.make("Cohort", "cohorts", desk.own("all"), {"resourceGroups": desk.groups({"name": "f", "cpu": 3})}).ok(201)
-    desk.queue("q", {"name": "f", "cpu": 1}, cohort="all")
-    desk.job("a", "q", cpu=4).ok(201)
-    desk.until_runs("a")
-    desk.settles("cohort", lambda: desk.picture("a"))
+def test_cohort_quota(harness: KueueHarness) -> None:
+    harness.flavor("f")
+    harness.make("Cohort", "cohorts", harness.own("all"), {"resourceGroups": harness.groups({"name": "f", "cpu": 3})}).ok(201)
+    harness.queue("q", {"name": "f", "cpu": 1}, cohort="all")
+    harness.job("a", "q", cpu=4).ok(201)
+    harness.wait_admitted("a")
+    harness.settles("cohort", lambda: harness.picture("a"))
 
 
-def test_cohorts_that_go_round(desk: Desk) -> None:
-    """The queue is there first: one that is made below such cohorts ends the real Kueue when any namespace gets other labels."""
-    desk.make("Cohort", "cohorts", desk.own("one"), {"parentName": desk.own("two")}).ok(201)
-    desk.queue("q", {"name": "f", "cpu": 1}, cohort="one")
-    desk.until(lambda: desk.queue_status("q")["conditions"]["Active"][0] == "True", "the queue works")
-    desk.make("Cohort", "cohorts", desk.own("two"), {"parentName": desk.own("one")}).ok(201)
+def test_cohort_cycle(harness: KueueHarness) -> None:
+    """The queue is created first: a queue that is created below a cohort cycle crashes the real Kueue when a namespace's labels
+    change.
+    """
+    harness.make("Cohort", "cohorts", harness.own("one"), {"parentName": harness.own("two")}).ok(201)
+    harness.queue("q", {"name": "f", "cpu": 1}, cohort="one")
+    harness.until(lambda: harness.queue_status("q")["conditions"]["Active"][0] == "True", "the queue works")
+    harness.make("Cohort", "cohorts", harness.own("two"), {"parentName": harness.own("one")}).ok(201)
     probes = (f"probe{number}" for number in itertools.count())
 
     def known() -> bool:
         probe = next(probes)
-        desk.job(probe, "q", cpu=2).ok(201)
-        desk.until_is(probe, "QuotaReserved", "False")
-        return "inactive" in desk.condition(probe, "QuotaReserved")["message"]
+        harness.job(probe, "q", cpu=2).ok(201)
+        harness.wait_condition(probe, "QuotaReserved", "False")
+        return "inactive" in harness.condition(probe, "QuotaReserved")["message"]
 
-    desk.until(known, "Kueue knows of the circle")
-    desk.job("a", "q").ok(201)
-    desk.until_waits("a", "inactive")
-    desk.settles("circular", lambda: desk.picture("a"))
-    desk.api.patch(f"{GROUP}/cohorts/{desk.own('two')}", {"spec": {"parentName": None}}).ok()
-    desk.until_runs("a")
-
-
-def test_quota_of_a_cohort_above(desk: Desk) -> None:
-    desk.flavor("f")
-    groups = desk.groups({"name": "f", "cpu": 3})
-    desk.make("Cohort", "cohorts", desk.own("top"), {"resourceGroups": groups}).ok(201)
-    desk.make("Cohort", "cohorts", desk.own("left"), {"parentName": desk.own("top")}).ok(201)
-    desk.make("Cohort", "cohorts", desk.own("right"), {"parentName": desk.own("top")}).ok(201)
-    desk.queue("q", {"name": "f", "cpu": 1}, cohort="left")
-    desk.queue("r", {"name": "f", "cpu": 1}, cohort="right", preemption={"reclaimWithinCohort": "Any"})
-    desk.job("a", "q", cpu=5).ok(201)
-    desk.until_runs("a")
-    desk.job("b", "r", cpu=1).ok(201)
-    desk.until_runs("b")
-    desk.until_waits("a", "more needed")
-    desk.settles("cohort_above", lambda: desk.picture("a", "b"))
+    harness.until(known, "Kueue knows the cycle")
+    harness.job("a", "q").ok(201)
+    harness.wait_pending("a", "inactive")
+    harness.settles("circular", lambda: harness.picture("a"))
+    harness.api.patch(f"{GROUP}/cohorts/{harness.own('two')}", {"spec": {"parentName": None}}).ok()
+    harness.wait_admitted("a")
 
 
-def test_quota_is_reclaimed(desk: Desk) -> None:
-    desk.queue("q", {"name": "f", "cpu": 2}, cohort="all", preemption={"reclaimWithinCohort": "Any"})
-    desk.queue("r", {"name": "f", "cpu": 2}, cohort="all")
-    desk.job("a", "r", cpu=2).ok(201)
-    desk.until_runs("a")
-    desk.tick()
-    desk.job("b", "r", cpu=1).ok(201)
-    desk.until_runs("b")
-    desk.job("c", "q", cpu=2).ok(201)
-    desk.until_runs("c")
-    desk.until_waits("b", "more needed")
-    desk.settles("reclaimed", lambda: desk.picture("a", "b", "c"))
+def test_parent_cohort_quota(harness: KueueHarness) -> None:
+    harness.flavor("f")
+    groups = harness.groups({"name": "f", "cpu": 3})
+    harness.make("Cohort", "cohorts", harness.own("top"), {"resourceGroups": groups}).ok(201)
+    harness.make("Cohort", "cohorts", harness.own("left"), {"parentName": harness.own("top")}).ok(201)
+    harness.make("Cohort", "cohorts", harness.own("right"), {"parentName": harness.own("top")}).ok(201)
+    harness.queue("q", {"name": "f", "cpu": 1}, cohort="left")
+    harness.queue("r", {"name": "f", "cpu": 1}, cohort="right", preemption={"reclaimWithinCohort": "Any"})
+    harness.job("a", "q", cpu=5).ok(201)
+    harness.wait_admitted("a")
+    harness.job("b", "r", cpu=1).ok(201)
+    harness.wait_admitted("b")
+    harness.wait_pending("a", "more needed")
+    harness.settles("cohort_above", lambda: harness.picture("a", "b"))
 
 
-def test_preemption_while_borrowing(desk: Desk) -> None:
-    desk.priority("high", 100)
+def test_quota_is_reclaimed(harness: KueueHarness) -> None:
+    harness.queue("q", {"name": "f", "cpu": 2}, cohort="all", preemption={"reclaimWithinCohort": "Any"})
+    harness.queue("r", {"name": "f", "cpu": 2}, cohort="all")
+    harness.job("a", "r", cpu=2).ok(201)
+    harness.wait_admitted("a")
+    harness.tick()
+    harness.job("b", "r", cpu=1).ok(201)
+    harness.wait_admitted("b")
+    harness.job("c", "q", cpu=2).ok(201)
+    harness.wait_admitted("c")
+    harness.wait_pending("b", "more needed")
+    harness.settles("reclaimed", lambda: harness.picture("a", "b", "c"))
+
+
+def test_preemption_while_borrowing(harness: KueueHarness) -> None:
+    harness.priority("high", 100)
     policy = {"reclaimWithinCohort": "LowerPriority", "borrowWithinCohort": {"policy": "LowerPriority"}}
-    desk.queue("q", {"name": "f", "cpu": 1}, cohort="all", preemption=policy)
-    desk.queue("r", {"name": "f", "cpu": 1}, cohort="all")
-    desk.queue("s", {"name": "f", "cpu": 2}, cohort="all")
-    desk.job("a", "r", cpu=3).ok(201)
-    desk.until_runs("a")
-    desk.job("b", "q", cpu=2, priority="high").ok(201)
-    desk.until_runs("b")
-    desk.until_waits("a", "more needed")
-    desk.settles("while_borrowing", lambda: desk.picture("a", "b"))
+    harness.queue("q", {"name": "f", "cpu": 1}, cohort="all", preemption=policy)
+    harness.queue("r", {"name": "f", "cpu": 1}, cohort="all")
+    harness.queue("s", {"name": "f", "cpu": 2}, cohort="all")
+    harness.job("a", "r", cpu=3).ok(201)
+    harness.wait_admitted("a")
+    harness.job("b", "q", cpu=2, priority="high").ok(201)
+    harness.wait_admitted("b")
+    harness.wait_pending("a", "more needed")
+    harness.settles("while_borrowing", lambda: harness.picture("a", "b"))
 
 
-def test_the_next_flavor(desk: Desk) -> None:
-    desk.flavor("one", nodeLabels={"pool": "one"})
-    desk.flavor("two", nodeLabels={"pool": "two"}, tolerations=[{"key": "two", "operator": "Exists"}])
-    desk.queue("q", {"name": "one", "cpu": 1}, {"name": "two", "cpu": 2})
+def test_next_flavor_is_used(harness: KueueHarness) -> None:
+    harness.flavor("one", nodeLabels={"pool": "one"})
+    harness.flavor("two", nodeLabels={"pool": "two"}, tolerations=[{"key": "two", "operator": "Exists"}])
+    harness.queue("q", {"name": "one", "cpu": 1}, {"name": "two", "cpu": 2})
     for name in "abc":
-        desk.job(name, "q", pod={"nodeSelector": {"zone": "z"}}).ok(201)
-        desk.until_runs(name)
-    desk.settles("flavors", lambda: desk.picture("a", "b", "c"))
-    desk.until(lambda: len(desk.events("QuotaReserved")) == 3, "events")
-    desk.settles("flavors_told", lambda: desk.events("QuotaReserved"))
-    desk.job("d", "q").ok(201)
-    desk.until_waits("d", "more needed")
-    desk.settles("flavors_used_up", lambda: desk.picture("d"))
+        harness.job(name, "q", pod={"nodeSelector": {"zone": "z"}}).ok(201)
+        harness.wait_admitted(name)
+    harness.settles("flavors", lambda: harness.picture("a", "b", "c"))
+    harness.until(lambda: len(harness.events("QuotaReserved")) == 3, "events")
+    harness.settles("flavors_told", lambda: harness.events("QuotaReserved"))
+    harness.job("d", "q").ok(201)
+    harness.wait_pending("d", "more needed")
+    harness.settles("flavors_used_up", lambda: harness.picture("d"))
 
 
-def test_the_flavor_that_pods_ask_for(desk: Desk) -> None:
-    desk.flavor("one", nodeLabels={"pool": "one"})
-    desk.flavor("two", nodeLabels={"pool": "two"})
-    desk.queue("q", {"name": "one", "cpu": 4}, {"name": "two", "cpu": 2})
-    desk.job("a", "q", pod={"nodeSelector": {"pool": "two"}}).ok(201)
-    desk.until_runs("a")
+def test_node_selector_selects_flavor(harness: KueueHarness) -> None:
+    harness.flavor("one", nodeLabels={"pool": "one"})
+    harness.flavor("two", nodeLabels={"pool": "two"})
+    harness.queue("q", {"name": "one", "cpu": 4}, {"name": "two", "cpu": 2})
+    harness.job("a", "q", pod={"nodeSelector": {"pool": "two"}}).ok(201)
+    harness.wait_admitted("a")
     expression = {"key": "pool", "operator": "NotIn", "values": ["one"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    desk.job("b", "q", pod={"affinity": affinity}).ok(201)
-    desk.until_runs("b")
-    desk.job("c", "q", pod={"nodeSelector": {"pool": "three"}}).ok(201)
-    desk.until_waits("c", "affinity")
-    desk.settles("affinity", lambda: desk.picture("a", "b", "c"))
+    harness.job("b", "q", pod={"affinity": affinity}).ok(201)
+    harness.wait_admitted("b")
+    harness.job("c", "q", pod={"nodeSelector": {"pool": "three"}}).ok(201)
+    harness.wait_pending("c", "affinity")
+    harness.settles("affinity", lambda: harness.picture("a", "b", "c"))
 
 
-def test_taints_of_flavors(desk: Desk) -> None:
+def test_flavor_taints(harness: KueueHarness) -> None:
     taint = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
-    desk.flavor("spot", nodeTaints=[taint])
-    desk.queue("q", {"name": "spot", "cpu": 4})
-    desk.job("a", "q").ok(201)
-    desk.until_waits("a", "taint")
-    desk.job("b", "q", pod={"tolerations": [{"key": "spot", "operator": "Exists"}]}).ok(201)
-    desk.until_runs("b")
-    desk.settles("taints", lambda: desk.picture("a", "b"))
+    harness.flavor("spot", nodeTaints=[taint])
+    harness.queue("q", {"name": "spot", "cpu": 4})
+    harness.job("a", "q").ok(201)
+    harness.wait_pending("a", "taint")
+    harness.job("b", "q", pod={"tolerations": [{"key": "spot", "operator": "Exists"}]}).ok(201)
+    harness.wait_admitted("b")
+    harness.settles("taints", lambda: harness.picture("a", "b"))
 
 
-def test_rather_the_next_flavor_than_borrow(desk: Desk) -> None:
+def test_next_flavor_before_borrowing(harness: KueueHarness) -> None:
     fungibility = {"whenCanBorrow": "TryNextFlavor"}
-    desk.queue("q", {"name": "one", "cpu": 1}, {"name": "two", "cpu": 4}, cohort="all", flavorFungibility=fungibility)
-    desk.queue("r", {"name": "one", "cpu": 4}, cohort="all")
-    desk.job("a", "q", cpu=2).ok(201)
-    desk.until_runs("a")
-    desk.settles("rather_next", lambda: desk.picture("a"))
+    harness.queue("q", {"name": "one", "cpu": 1}, {"name": "two", "cpu": 4}, cohort="all", flavorFungibility=fungibility)
+    harness.queue("r", {"name": "one", "cpu": 4}, cohort="all")
+    harness.job("a", "q", cpu=2).ok(201)
+    harness.wait_admitted("a")
+    harness.settles("rather_next", lambda: harness.picture("a"))
 
 
-def test_rather_preempt_than_the_next_flavor(desk: Desk) -> None:
-    desk.priority("high", 100)
+def test_preemption_before_next_flavor(harness: KueueHarness) -> None:
+    harness.priority("high", 100)
     policy = {"withinClusterQueue": "LowerPriority"}
     fungibility = {"whenCanPreempt": "MayStopSearch"}
-    desk.queue("q", {"name": "one", "cpu": 1}, {"name": "two", "cpu": 4}, preemption=policy, flavorFungibility=fungibility)
-    desk.job("a", "q").ok(201)
-    desk.until_runs("a")
-    desk.job("b", "q", priority="high").ok(201)
-    desk.until_runs("b")
-    desk.until_runs("a")
-    desk.until(lambda: desk.condition("a", "Evicted").get("status") == "False", "a is back")
-    desk.settles("rather_preempt", lambda: desk.picture("a", "b"))
+    harness.queue("q", {"name": "one", "cpu": 1}, {"name": "two", "cpu": 4}, preemption=policy, flavorFungibility=fungibility)
+    harness.job("a", "q").ok(201)
+    harness.wait_admitted("a")
+    harness.job("b", "q", priority="high").ok(201)
+    harness.wait_admitted("b")
+    harness.wait_admitted("a")
+    harness.until(lambda: harness.condition("a", "Evicted").get("status") == "False", "a is back")
+    harness.settles("rather_preempt", lambda: harness.picture("a", "b"))

@@ -1,4 +1,6 @@
-"""The Job of a load test: its pods know each other by name, one that fails ends no other, and everything goes with it."""
+"""The Job of a load test: pods resolve each other by name, a failed pod does not end others, and all objects are deleted with
+it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
 
 from sliceworks.kube import open_client
-from sliceworks.loadtest.cluster import making, objects, pods
+from sliceworks.loadtest.cluster import cluster_runner, worker_job
 from sliceworks.specs.load_test import Workers
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.http import Api
 
 Object = dict[str, Any]
-CLUSTER = "hands"
+CLUSTER = "controllers"
 NAME = "load-chat-0a1b2c"
 
 
@@ -32,27 +34,27 @@ def on(cluster: Cluster, work: Callable[[Any], Any]) -> None:
 
 
 @pytest.fixture
-def launch(cluster: Cluster, ns: str) -> Iterator[objects.Launch]:
-    """A master and two senders; no node takes them, as none has so much memory."""
+def launch(cluster: Cluster, ns: str) -> Iterator[worker_job.WorkerJob]:
+    """A master and two senders; they request more memory than any node has, so none is scheduled."""
     workers = Workers.model_validate({"where": "cluster", "image": "i:1", "count": 2, "memory": "900Ti"})
-    made = objects.Launch(NAME, ns, workers, 60.0, {"test.json": b"{}"}, {"SLICEWORKS_LOAD_TOKEN": "word"})
-    on(cluster, lambda client: making.make(client, made))
-    yield made
-    on(cluster, lambda client: making.remove(client, made))
+    created = worker_job.WorkerJob(NAME, ns, workers, 60.0, {"test.json": b"{}"}, {"SLICEWORKS_LOAD_TOKEN": "word"})
+    on(cluster, lambda client: worker_job.create(client, created))
+    yield created
+    on(cluster, lambda client: worker_job.delete(client, created))
 
 
 def of(api: Api, ns: str, kind: str) -> list[Object]:
     group = {"networkpolicies": "/apis/networking.k8s.io/v1", "jobs": "/apis/batch/v1"}.get(kind, "/api/v1")
-    query = {"labelSelector": f"{objects.LABEL}={NAME}"}
+    query = {"labelSelector": f"{worker_job.LABEL}={NAME}"}
     found: list[Object] = api.get(f"{group}/namespaces/{ns}/{kind}", query=query).ok().json["items"]
     return found
 
 
 def senders(api: Api, ns: str) -> list[Object]:
-    return sorted(of(api, ns, "pods"), key=pods.index)
+    return sorted(of(api, ns, "pods"), key=cluster_runner.pod_index)
 
 
-def test_pods_know_each_other_by_name(api: Api, ns: str, launch: objects.Launch) -> None:
+def test_pods_resolve_each_other_by_name(api: Api, ns: str, launch: worker_job.WorkerJob) -> None:
     eventually(lambda: len(senders(api, ns)) == 3)
     for index, pod in enumerate(senders(api, ns)):
         assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == (f"{NAME}-{index}", NAME)
@@ -63,7 +65,7 @@ def test_pods_know_each_other_by_name(api: Api, ns: str, launch: objects.Launch)
     assert (service["spec"]["clusterIP"], service["spec"]["publishNotReadyAddresses"]) == ("None", True)
 
 
-def test_one_that_fails_ends_no_other_and_is_not_tried_again(api: Api, ns: str, launch: objects.Launch) -> None:
+def test_failed_pod_is_not_retried_and_others_continue(api: Api, ns: str, launch: worker_job.WorkerJob) -> None:
     eventually(lambda: len(senders(api, ns)) == 3)
     failing = senders(api, ns)[2]["metadata"]
     path = f"/api/v1/namespaces/{ns}/pods/{failing['name']}/status"
@@ -72,13 +74,13 @@ def test_one_that_fails_ends_no_other_and_is_not_tried_again(api: Api, ns: str, 
     eventually(lambda: api.get(job).ok().json["status"].get("failedIndexes") == "2")
     status = api.get(job).ok().json["status"]
     assert (status["active"], [each["type"] for each in status.get("conditions", ()) if each["status"] == "True"]) == (2, [])
-    left = [pods.index(each) for each in senders(api, ns) if each["status"]["phase"] == "Pending"]
+    left = [cluster_runner.pod_index(each) for each in senders(api, ns) if each["status"]["phase"] == "Pending"]
     assert left == [0, 1]
 
 
-def test_everything_goes_with_it(cluster: Cluster, api: Api, ns: str, launch: objects.Launch) -> None:
+def test_all_objects_are_deleted_with_the_job(cluster: Cluster, api: Api, ns: str, launch: worker_job.WorkerJob) -> None:
     kinds = ("jobs", "pods", "configmaps", "secrets", "services", "networkpolicies")
     eventually(lambda: all(of(api, ns, kind) for kind in kinds))
-    on(cluster, lambda client: making.remove(client, launch))
-    # The Job goes last, unless the garbage collector has not heard of all that is its yet.
-    eventually(lambda: {kind: of(api, ns, kind) for kind in kinds} == {kind: [] for kind in kinds}, what="all is gone")
+    on(cluster, lambda client: worker_job.delete(client, launch))
+    # The Job is deleted last, unless the garbage collector does not know all its children yet.
+    eventually(lambda: {kind: of(api, ns, kind) for kind in kinds} == {kind: [] for kind in kinds}, what="everything is deleted")

@@ -1,4 +1,4 @@
-"""Model services come, share a gateway, change and go: ownership, shared apply and garbage collection, on both clusters."""
+"""Model services are deployed, share a gateway, change and are removed: ownership, server-side apply and garbage collection."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.model_services import read
-from tests.support.waiting import PATIENCE
+from tests.support.polling import PATIENCE
 
 from sliceworks.base import clock
 from sliceworks.kube import open_client
-from sliceworks.kube.well_known import (
+from sliceworks.kube.resources import (
     CONFIG_MAP,
     DEPLOYMENT,
     HORIZONTAL_POD_AUTOSCALER,
@@ -24,16 +24,16 @@ from sliceworks.kube.well_known import (
     SERVICE_ACCOUNT,
 )
 from sliceworks.serving import cluster as seen
-from sliceworks.serving.deploying import Rollout
-from sliceworks.serving.keeping import ChangedMeanwhile
-from sliceworks.serving.removing import delete
+from sliceworks.serving.ownership import delete_service
+from sliceworks.serving.record import RecordConflict
+from sliceworks.serving.rollout import Rollout
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
     from sliceworks.kube import Client
 
-CLUSTER = "hands"
+CLUSTER = "controllers"
 TEXT = """\
 apiVersion: sliceworks.dev/v1alpha1
 kind: ModelService
@@ -64,13 +64,13 @@ def rollout(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count
 
 
 async def deploy(client: Client, ns: str, name: str, gateway: str = GATEWAY, *, count: str = "replicas: 2") -> None:
-    made = rollout(client, ns, name, gateway, count=count)
-    await made.prepare(make_namespace=False)
-    await made.apply(lambda _: None, PATIENCE)
+    created = rollout(client, ns, name, gateway, count=count)
+    await created.prepare(create_namespace=False)
+    await created.apply(lambda _: None, PATIENCE)
 
 
 async def remove(client: Client, ns: str, name: str) -> None:
-    await delete(client, await seen.one_record(client, name, ns), ns, PATIENCE)
+    await delete_service(client, await seen.get_record(client, name, ns), ns, PATIENCE)
 
 
 async def names(client: Client, resource: Any, ns: str) -> set[str]:
@@ -85,7 +85,7 @@ async def until_none(client: Client, ns: str) -> None:
             await clock.sleep(0.1)
 
 
-def test_services_come_share_change_and_go(cluster: Cluster, ns: str) -> None:
+def test_services_share_a_gateway_until_removed(cluster: Cluster, ns: str) -> None:
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
             await deploy(client, ns, "one")
@@ -106,7 +106,7 @@ def test_services_come_share_change_and_go(cluster: Cluster, ns: str) -> None:
             await deploy(client, ns, "two", gateway="")
             assert await names(client, DEPLOYMENT, ns) == {"two"}
             assert await names(client, CONFIG_MAP, ns) == {"kube-root-ca.crt", "two-model-service"}
-            await deploy(client, ns, "two", gateway="")  # again: nothing to do
+            await deploy(client, ns, "two", gateway="")  # a second time, which changes nothing
             assert (await client.get(DEPLOYMENT, "two", ns))["metadata"]["generation"] == 1
 
             await remove(client, ns, "two")
@@ -117,7 +117,7 @@ def test_services_come_share_change_and_go(cluster: Cluster, ns: str) -> None:
     clock.run(main())
 
 
-def test_two_who_deploy_at_once(cluster: Cluster, ns: str) -> None:
+def test_concurrent_deployments(cluster: Cluster, ns: str) -> None:
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
             await asyncio.gather(deploy(client, ns, "one"), deploy(client, ns, "two"))
@@ -129,16 +129,16 @@ def test_two_who_deploy_at_once(cluster: Cluster, ns: str) -> None:
 
             first, second = (rollout(client, ns, "one", "", count=count) for count in ("replicas: 1", "replicas: 3"))
             for each in (first, second):
-                await each.prepare(make_namespace=False)
+                await each.prepare(create_namespace=False)
             await second.apply(lambda _: None, PATIENCE)
-            with pytest.raises(ChangedMeanwhile):
+            with pytest.raises(RecordConflict):
                 await first.apply(lambda _: None, PATIENCE)
             assert (await client.get(DEPLOYMENT, "one", ns))["spec"]["replicas"] == 3
 
             late = rollout(client, ns, "three")
-            await late.prepare(make_namespace=False)
+            await late.prepare(create_namespace=False)
             await deploy(client, ns, "three")
-            with pytest.raises(ChangedMeanwhile):
+            with pytest.raises(RecordConflict):
                 await late.apply(lambda _: None, PATIENCE)
             for name in ("one", "two", "three"):
                 await remove(client, ns, name)
@@ -147,7 +147,7 @@ def test_two_who_deploy_at_once(cluster: Cluster, ns: str) -> None:
     clock.run(main())
 
 
-def test_who_deletes_the_record_deletes_the_service(cluster: Cluster, ns: str) -> None:
+def test_deleting_the_record_deletes_the_service(cluster: Cluster, ns: str) -> None:
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
             await deploy(client, ns, "one")
@@ -157,7 +157,7 @@ def test_who_deletes_the_record_deletes_the_service(cluster: Cluster, ns: str) -
     clock.run(main())
 
 
-def test_servers_stay_when_an_autoscaler_takes_over(cluster: Cluster, ns: str) -> None:
+def test_replicas_are_kept_when_an_autoscaler_takes_over(cluster: Cluster, ns: str) -> None:
     async def replicas(client: Client) -> int:
         return int((await client.get(DEPLOYMENT, "one", ns))["spec"]["replicas"])
 
@@ -173,7 +173,7 @@ def test_servers_stay_when_an_autoscaler_takes_over(cluster: Cluster, ns: str) -
             assert await replicas(client) == 2
             await deploy(client, ns, "one", "", count="replicas: 0")
             await deploy(client, ns, "one", "", count="autoscaling: {min: 2, max: 4}")
-            assert await replicas(client) == 1  # the autoscaler leaves none alone
+            assert await replicas(client) == 1  # the autoscaler ignores a target with zero replicas
             await remove(client, ns, "one")
 
     clock.run(main())

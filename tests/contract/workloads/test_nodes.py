@@ -1,4 +1,4 @@
-"""Played nodes: what a kubelet writes, through any API server, and what controllers and the scheduler make of it."""
+"""Simulated nodes: what a kubelet writes through any API server, and the reaction of controllers and the scheduler."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from tests.contract.conftest import unique
-from tests.support.players import make_node, player
-from tests.support.waiting import eventually
-from tests.support.workloads import Lab, template
+from tests.support.polling import eventually
+from tests.support.simulated_nodes import make_node, simulate_nodes
+from tests.support.workloads import WorkloadHarness, template
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,13 +23,13 @@ _IDENTITY = re.compile(rb"containerd://[0-9a-f]{64}")
 
 
 @pytest.fixture(scope="module")
-def played(cluster: Cluster) -> Iterator[None]:
-    with player(cluster):
+def simulated(cluster: Cluster) -> Iterator[None]:
+    with simulate_nodes(cluster):
         yield
 
 
-class Place(Lab):
-    """A namespace with a node of its own."""
+class NodeHarness(WorkloadHarness):
+    """A namespace with its own node."""
 
     def __init__(self, cluster: Cluster, ns: str) -> None:
         super().__init__(cluster, ns)
@@ -37,12 +37,12 @@ class Place(Lab):
         self.node = ""
 
     def add_node(self, **annotations: str) -> str:
-        made = make_node(self.cluster, unique("host"), **annotations)
-        self.node = made["metadata"]["name"]
+        created = make_node(self.cluster, unique("host"), **annotations)
+        self.node = created["metadata"]["name"]
         self.words |= {
             self.node: "NODE",
-            made["spec"]["podCIDR"].removesuffix("0/24"): "RANGE.",
-            made["status"]["addresses"][0]["address"]: "HOST",
+            created["spec"]["podCIDR"].removesuffix("0/24"): "RANGE.",
+            created["status"]["addresses"][0]["address"]: "HOST",
         }
         return self.node
 
@@ -80,213 +80,213 @@ class Place(Lab):
 
 
 @pytest.fixture
-def place(cluster: Cluster, ns: str, played: None) -> Place:
-    made = Place(cluster, ns)
-    made.add_node()
-    return made
+def harness(cluster: Cluster, ns: str, simulated: None) -> NodeHarness:
+    created = NodeHarness(cluster, ns)
+    created.add_node()
+    return created
 
 
-def test_a_node_boots(place: Place) -> None:
-    eventually(lambda: place.ready()["status"] == "True")
-    status = place.get_node()["status"]
-    place.check(
+def test_node_boots(harness: NodeHarness) -> None:
+    eventually(lambda: harness.ready()["status"] == "True")
+    status = harness.get_node()["status"]
+    harness.check(
         "played_nodes", "a node boots", {name: status[name] for name in ("conditions", "addresses", "nodeInfo", "capacity")}
     )
 
 
-def test_a_node_takes_time_to_boot(cluster: Cluster, ns: str, played: None) -> None:
-    place = Place(cluster, ns)
-    place.add_node(boot_seconds="3")
-    assert not place.get_node()["status"].get("conditions")
-    eventually(lambda: place.ready()["status"] == "True")
+def test_node_boot_takes_time(cluster: Cluster, ns: str, simulated: None) -> None:
+    harness = NodeHarness(cluster, ns)
+    harness.add_node(boot_seconds="3")
+    assert not harness.get_node()["status"].get("conditions")
+    eventually(lambda: harness.ready()["status"] == "True")
 
 
-def test_a_node_has_a_lease(place: Place) -> None:
-    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{place.node}"
-    found = eventually(lambda: (answer := place.api.get(path)).status == 200 and answer.json)
-    assert found["spec"]["holderIdentity"] == place.node
+def test_node_has_lease(harness: NodeHarness) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{harness.node}"
+    found = eventually(lambda: (answer := harness.api.get(path)).status == 200 and answer.json)
+    assert found["spec"]["holderIdentity"] == harness.node
     assert found["spec"]["leaseDurationSeconds"] >= 40
-    assert found["metadata"]["ownerReferences"][0]["uid"] == place.get_node()["metadata"]["uid"]
+    assert found["metadata"]["ownerReferences"][0]["uid"] == harness.get_node()["metadata"]["uid"]
 
 
-def test_start_up(place: Place) -> None:
-    place.run()
-    place.check("played_nodes", "a pod runs", place.until_phase("Running")["status"])
+def test_pod_starts(harness: NodeHarness) -> None:
+    harness.run()
+    harness.check("played_nodes", "a pod runs", harness.until_phase("Running")["status"])
 
 
-def test_init_containers_and_sidecars(place: Place) -> None:
+def test_init_containers_and_sidecars(harness: NodeHarness) -> None:
     first = {"name": "first", "image": "example.com/init:1"}
-    place.run(initContainers=[first, {"name": "proxy", "image": "example.com/proxy:1", "restartPolicy": "Always"}])
-    place.check("played_nodes", "a pod with init containers runs", place.until_phase("Running")["status"])
+    harness.run(initContainers=[first, {"name": "proxy", "image": "example.com/proxy:1", "restartPolicy": "Always"}])
+    harness.check("played_nodes", "a pod with init containers runs", harness.until_phase("Running")["status"])
 
 
-def test_the_hosts_network(place: Place) -> None:
-    place.run(hostNetwork=True)
-    found = place.until_phase("Running")["status"]
+def test_host_network(harness: NodeHarness) -> None:
+    harness.run(hostNetwork=True)
+    found = harness.until_phase("Running")["status"]
     assert found["podIP"] == found["hostIP"]
 
 
-def test_an_image_is_pulled(place: Place) -> None:
-    place.run(notes={"image-pull-seconds": "3"})
-    waits = place.until_state(lambda status: status["state"].get("waiting"))
-    place.check("played_nodes", "an image is pulled", waits["status"])
-    place.check("played_nodes", "an image was pulled", place.until_phase("Running")["status"])
+def test_image_is_pulled(harness: NodeHarness) -> None:
+    harness.run(notes={"image-pull-seconds": "3"})
+    waits = harness.until_state(lambda status: status["state"].get("waiting"))
+    harness.check("played_nodes", "an image is pulled", waits["status"])
+    harness.check("played_nodes", "an image was pulled", harness.until_phase("Running")["status"])
 
 
-def test_an_image_is_missing(place: Place) -> None:
-    place.run(notes={"image-pull": "fail"})
-    waits = place.until_state(lambda status: status["state"].get("waiting"))
-    place.check("played_nodes", "an image is missing", waits["status"])
-    place.patch("Pod", "p", {"metadata": {"annotations": {"sliceworks.dev/image-pull": None}}})
-    place.until_phase("Running")
+def test_missing_image(harness: NodeHarness) -> None:
+    harness.run(notes={"image-pull": "fail"})
+    waits = harness.until_state(lambda status: status["state"].get("waiting"))
+    harness.check("played_nodes", "an image is missing", waits["status"])
+    harness.patch("Pod", "p", {"metadata": {"annotations": {"sliceworks.dev/image-pull": None}}})
+    harness.until_phase("Running")
 
 
-def test_readiness_takes_time(place: Place) -> None:
-    place.run(notes={"ready-seconds": "2"})
-    first = place.until_phase("Running")
+def test_readiness_takes_time(harness: NodeHarness) -> None:
+    harness.run(notes={"ready-seconds": "2"})
+    first = harness.until_phase("Running")
     assert [each["status"] for each in first["status"]["conditions"] if each["type"] == "Ready"] == ["False"]
-    place.until_condition("Pod", "p", "Ready")
+    harness.until_condition("Pod", "p", "Ready")
 
 
-def test_readiness_gates(place: Place) -> None:
-    place.run(readinessGates=[{"conditionType": "example.com/attached"}])
-    place.until_condition("Pod", "p", "ContainersReady")
-    place.check("played_nodes", "a closed gate", place.get("Pod", "p")["status"]["conditions"])
-    conditions = [*place.get("Pod", "p")["status"]["conditions"], {"type": "example.com/attached", "status": "True"}]
-    place.patch("Pod", "p", {"status": {"conditions": conditions}}, "/status")
-    place.until_condition("Pod", "p", "Ready")
-    place.check("played_nodes", "an open gate", place.get("Pod", "p")["status"]["conditions"])
+def test_readiness_gates(harness: NodeHarness) -> None:
+    harness.run(readinessGates=[{"conditionType": "example.com/attached"}])
+    harness.until_condition("Pod", "p", "ContainersReady")
+    harness.check("played_nodes", "a closed gate", harness.get("Pod", "p")["status"]["conditions"])
+    conditions = [*harness.get("Pod", "p")["status"]["conditions"], {"type": "example.com/attached", "status": "True"}]
+    harness.patch("Pod", "p", {"status": {"conditions": conditions}}, "/status")
+    harness.until_condition("Pod", "p", "Ready")
+    harness.check("played_nodes", "an open gate", harness.get("Pod", "p")["status"]["conditions"])
 
 
-def test_completion(place: Place) -> None:
-    place.run(notes={"run-seconds": "1"})
-    place.check("played_nodes", "a pod succeeds", place.until_phase("Succeeded")["status"])
+def test_completion(harness: NodeHarness) -> None:
+    harness.run(notes={"run-seconds": "1"})
+    harness.check("played_nodes", "a pod succeeds", harness.until_phase("Succeeded")["status"])
 
 
-def test_failure(place: Place) -> None:
-    place.run(notes={"run-seconds": "1", "exit-code": "3"})
-    place.check("played_nodes", "a pod fails", place.until_phase("Failed")["status"])
+def test_failure(harness: NodeHarness) -> None:
+    harness.run(notes={"run-seconds": "1", "exit-code": "3"})
+    harness.check("played_nodes", "a pod fails", harness.until_phase("Failed")["status"])
 
 
-def test_one_of_two_containers_is_done(place: Place) -> None:
+def test_one_of_two_containers_completes(harness: NodeHarness) -> None:
     both = [{"name": name, "image": "example.com/app:1"} for name in ("main", "other")]
-    place.run(notes={"run-seconds": "1", "container": "main"}, containers=both)
-    found = place.until_state(lambda status: status["state"].get("terminated"))
-    place.check("played_nodes", "one of two containers is done", found["status"])
+    harness.run(notes={"run-seconds": "1", "container": "main"}, containers=both)
+    found = harness.until_state(lambda status: status["state"].get("terminated"))
+    harness.check("played_nodes", "one of two containers is done", found["status"])
 
 
-def test_a_crash_loop(place: Place) -> None:
-    place.run(policy="Always", notes={"fail": "crash", "exit-code": "2"})
-    found = place.until_state(lambda status: status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff")
-    place.check("played_nodes", "a crash loop", found["status"])
-    place.until_state(lambda status: status["restartCount"] == 2)
+def test_crash_loop(harness: NodeHarness) -> None:
+    harness.run(policy="Always", notes={"fail": "crash", "exit-code": "2"})
+    found = harness.until_state(lambda status: status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff")
+    harness.check("played_nodes", "a crash loop", found["status"])
+    harness.until_state(lambda status: status["restartCount"] == 2)
 
 
-def test_a_failure_that_happens_once(place: Place) -> None:
-    place.run(policy="OnFailure", notes={"fail": "crash", "fail-times": "1"})
-    found = place.until_state(lambda status: status["restartCount"] == 1 and status["ready"])
-    place.check("played_nodes", "a failure that happens once", found["status"])
+def test_single_failure_is_restarted(harness: NodeHarness) -> None:
+    harness.run(policy="OnFailure", notes={"fail": "crash", "fail-times": "1"})
+    found = harness.until_state(lambda status: status["restartCount"] == 1 and status["ready"])
+    harness.check("played_nodes", "a failure that happens once", found["status"])
 
 
-def test_out_of_memory(place: Place) -> None:
-    place.run(notes={"fail": "oom"})
-    place.check("played_nodes", "out of memory", place.until_phase("Failed")["status"])
+def test_out_of_memory(harness: NodeHarness) -> None:
+    harness.run(notes={"fail": "oom"})
+    harness.check("played_nodes", "out of memory", harness.until_phase("Failed")["status"])
 
 
-def test_eviction_by_the_node(place: Place) -> None:
-    place.run()
-    place.until_phase("Running")
-    place.patch("Pod", "p", {"metadata": {"annotations": {"sliceworks.dev/fail": "evict"}}})
-    place.check("played_nodes", "evicted", place.until_phase("Failed")["status"])
+def test_eviction_by_the_node(harness: NodeHarness) -> None:
+    harness.run()
+    harness.until_phase("Running")
+    harness.patch("Pod", "p", {"metadata": {"annotations": {"sliceworks.dev/fail": "evict"}}})
+    harness.check("played_nodes", "evicted", harness.until_phase("Failed")["status"])
 
 
-def test_deletion(place: Place) -> None:
-    place.run(policy="Always")
-    place.until_phase("Running")
-    place.patch("Pod", "p", {"metadata": {"finalizers": ["example.com/wait"]}})
-    place.delete("Pod", "p")
-    place.check("played_nodes", "deleted", place.until_phase("Failed")["status"])
-    found = place.until("Pod", "p", lambda pod: pod["metadata"]["deletionGracePeriodSeconds"] == 0)
+def test_deletion(harness: NodeHarness) -> None:
+    harness.run(policy="Always")
+    harness.until_phase("Running")
+    harness.patch("Pod", "p", {"metadata": {"finalizers": ["example.com/wait"]}})
+    harness.delete("Pod", "p")
+    harness.check("played_nodes", "deleted", harness.until_phase("Failed")["status"])
+    found = harness.until("Pod", "p", lambda pod: pod["metadata"]["deletionGracePeriodSeconds"] == 0)
     assert found["metadata"]["finalizers"] == ["example.com/wait"]
-    place.patch("Pod", "p", {"metadata": {"finalizers": None}})
-    eventually(lambda: place.gone("Pod", "p"))
+    harness.patch("Pod", "p", {"metadata": {"finalizers": None}})
+    eventually(lambda: harness.gone("Pod", "p"))
 
 
-def test_deletion_takes_time(place: Place) -> None:
-    place.run(notes={"stop-seconds": "2", "stop-exit-code": "0"})
-    place.until_phase("Running")
-    place.delete("Pod", "p")
-    assert place.get("Pod", "p")["metadata"]["deletionGracePeriodSeconds"] == 30
-    eventually(lambda: place.gone("Pod", "p"))
+def test_deletion_takes_time(harness: NodeHarness) -> None:
+    harness.run(notes={"stop-seconds": "2", "stop-exit-code": "0"})
+    harness.until_phase("Running")
+    harness.delete("Pod", "p")
+    assert harness.get("Pod", "p")["metadata"]["deletionGracePeriodSeconds"] == 30
+    eventually(lambda: harness.gone("Pod", "p"))
 
 
-def test_a_pod_that_never_ran_is_deleted(place: Place) -> None:
-    place.run(notes={"image-pull": "fail"})
-    place.until_state(lambda status: status["state"].get("waiting"))
-    place.delete("Pod", "p")
-    eventually(lambda: place.gone("Pod", "p"))
+def test_pending_pod_is_deleted(harness: NodeHarness) -> None:
+    harness.run(notes={"image-pull": "fail"})
+    harness.until_state(lambda status: status["state"].get("waiting"))
+    harness.delete("Pod", "p")
+    eventually(lambda: harness.gone("Pod", "p"))
 
 
-def test_preemption_of_a_machine(place: Place) -> None:
-    eventually(lambda: place.ready()["status"] == "True")
-    place.run()
-    place.until_phase("Running")
-    place.note(state="preempted", shutdown_seconds="4")
-    place.check("played_nodes", "preempted", place.until_phase("Failed")["status"])
-    found = eventually(lambda: (ready := place.ready())["status"] == "False" and ready)
-    place.check("played_nodes", "a node is preempted", found)
-    eventually(lambda: place.api.get(f"/api/v1/nodes/{place.node}").status == 404)
+def test_spot_preemption(harness: NodeHarness) -> None:
+    eventually(lambda: harness.ready()["status"] == "True")
+    harness.run()
+    harness.until_phase("Running")
+    harness.note(state="preempted", shutdown_seconds="4")
+    harness.check("played_nodes", "preempted", harness.until_phase("Failed")["status"])
+    found = eventually(lambda: (ready := harness.ready())["status"] == "False" and ready)
+    harness.check("played_nodes", "a node is preempted", found)
+    eventually(lambda: harness.api.get(f"/api/v1/nodes/{harness.node}").status == 404)
 
 
-def test_maintenance(place: Place) -> None:
-    eventually(lambda: place.ready()["status"] == "True")
-    place.note(state="maintenance", maintenance_seconds="2")
-    began = eventually(lambda: (ready := place.ready())["status"] == "False" and ready)["lastTransitionTime"]
-    ended = eventually(lambda: (ready := place.ready())["status"] == "True" and ready)["lastTransitionTime"]
-    assert (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds() >= 2
-    assert "sliceworks.dev/state" not in (place.get_node()["metadata"].get("annotations") or {})
+def test_maintenance(harness: NodeHarness) -> None:
+    eventually(lambda: harness.ready()["status"] == "True")
+    harness.note(state="maintenance", maintenance_seconds="2")
+    started = eventually(lambda: (ready := harness.ready())["status"] == "False" and ready)["lastTransitionTime"]
+    ended = eventually(lambda: (ready := harness.ready())["status"] == "True" and ready)["lastTransitionTime"]
+    assert (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds() >= 2
+    assert "sliceworks.dev/state" not in (harness.get_node()["metadata"].get("annotations") or {})
 
 
-def test_a_silent_machine_does_nothing(place: Place) -> None:
-    eventually(lambda: place.ready()["status"] == "True")
-    place.note(state="silent")
-    place.run()
-    place.run("other", notes={"run-seconds": "0"})
-    eventually(lambda: place.get_node()["metadata"]["annotations"])
-    assert place.get("Pod", "other")["status"]["phase"] == "Pending"
-    place.note(state=None)
-    place.until_phase("Running")
-    place.until_phase("Succeeded", "other")
+def test_unreachable_node_does_nothing(harness: NodeHarness) -> None:
+    eventually(lambda: harness.ready()["status"] == "True")
+    harness.note(state="silent")
+    harness.run()
+    harness.run("other", notes={"run-seconds": "0"})
+    eventually(lambda: harness.get_node()["metadata"]["annotations"])
+    assert harness.get("Pod", "other")["status"]["phase"] == "Pending"
+    harness.note(state=None)
+    harness.until_phase("Running")
+    harness.until_phase("Succeeded", "other")
 
 
-def chosen(place: Place, **notes: str) -> Object:
-    """A template for pods that run on the case's own node."""
-    found = template(labels={"app": "web"}, nodeSelector={"kubernetes.io/hostname": place.node})
+def template_on_node(harness: NodeHarness, **notes: str) -> Object:
+    """A template for pods that run on the test's node."""
+    found = template(labels={"app": "web"}, nodeSelector={"kubernetes.io/hostname": harness.node})
     found["metadata"]["annotations"] = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in notes.items()}
     return found
 
 
-def test_a_deployment_becomes_available(place: Place) -> None:
-    body = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": chosen(place)}
-    place.create("Deployment", "web", body)
-    found = place.until("Deployment", "web", lambda seen: seen["status"].get("availableReplicas") == 3)
-    [owned] = place.items("ReplicaSet")
-    place.words[owned["metadata"]["labels"]["pod-template-hash"]] = "HASH"
-    place.check("played_nodes", "a deployment becomes available", found["status"])
+def test_deployment_becomes_available(harness: NodeHarness) -> None:
+    body = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template_on_node(harness)}
+    harness.create("Deployment", "web", body)
+    found = harness.until("Deployment", "web", lambda seen: seen["status"].get("availableReplicas") == 3)
+    [owned] = harness.items("ReplicaSet")
+    harness.words[owned["metadata"]["labels"]["pod-template-hash"]] = "HASH"
+    harness.check("played_nodes", "a deployment becomes available", found["status"])
 
 
-def test_an_indexed_job_completes(place: Place) -> None:
-    pod = chosen(place, run_seconds="1")
+def test_indexed_job_completes(harness: NodeHarness) -> None:
+    pod = template_on_node(harness, run_seconds="1")
     pod["spec"]["restartPolicy"] = "Never"
-    place.create("Job", "work", {"completions": 4, "parallelism": 2, "completionMode": "Indexed", "template": pod})
-    found = place.until_condition("Job", "work", "Complete")
-    place.check("played_nodes", "an indexed job completes", found["status"])
-    assert {each["status"]["phase"] for each in place.items("Pod")} == {"Succeeded"}
+    harness.create("Job", "work", {"completions": 4, "parallelism": 2, "completionMode": "Indexed", "template": pod})
+    found = harness.until_condition("Job", "work", "Complete")
+    harness.check("played_nodes", "an indexed job completes", found["status"])
+    assert {each["status"]["phase"] for each in harness.items("Pod")} == {"Succeeded"}
 
 
-def test_a_job_gives_up(place: Place) -> None:
-    pod = chosen(place, run_seconds="0", exit_code="5")
+def test_job_fails_at_backoff_limit(harness: NodeHarness) -> None:
+    pod = template_on_node(harness, run_seconds="0", exit_code="5")
     pod["spec"]["restartPolicy"] = "Never"
-    place.create("Job", "work", {"backoffLimit": 0, "template": pod})
-    found = place.until_condition("Job", "work", "Failed")
-    place.check("played_nodes", "a job gives up", found["status"])
+    harness.create("Job", "work", {"backoffLimit": 0, "template": pod})
+    found = harness.until_condition("Job", "work", "Failed")
+    harness.check("played_nodes", "a job gives up", found["status"])

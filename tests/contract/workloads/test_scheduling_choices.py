@@ -1,6 +1,6 @@
-"""The choice of a node, score by score: what the cluster's scheduler chose must be among the best by our own reckoning.
+"""The scheduler's choice of a node: the chosen node must have the highest score in the twin's own calculation.
 
-Pods come one after the other onto nodes that differ; refusals are compared word by word. Chance decides only between equals.
+Pods are created one after the other on different nodes; rejection messages are compared literally. Only ties are random.
 """
 
 from __future__ import annotations
@@ -9,35 +9,35 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.scheduling import HOST, PREFERRED, REQUIRED, ZONE, Stage
-from tests.support.waiting import eventually
+from tests.support.polling import eventually
+from tests.support.scheduling import HOST, PREFERRED, REQUIRED, ZONE, SchedulerHarness
 
-from sliceworks.twin.scheduler.decide import Placement, decide, equals
-from sliceworks.twin.scheduler.preemption import preempt
+from sliceworks.twin.scheduler.default_preemption import preempt
+from sliceworks.twin.scheduler.node_plugins import format_failure
+from sliceworks.twin.scheduler.schedule_one import ScheduleResult, best_nodes, schedule_pod
 from sliceworks.twin.scheduler.snapshot import Snapshot
-from sliceworks.twin.scheduler.verdicts import sentence
 
 if TYPE_CHECKING:
     from tests.support.http import Api
 
-    from sliceworks.twin.scheduler.pods import Pod
+    from sliceworks.twin.scheduler.pod_info import PodInfo
 
 CLUSTER = "scheduling"
 Obj = dict[str, Any]
 
 
-def some_nodes(chance: random.Random, stage: Stage, snapshot: Snapshot) -> None:
+def some_nodes(chance: random.Random, scheduler: SchedulerHarness, snapshot: Snapshot) -> None:
     for number in range(chance.randint(3, 9)):
         labels = {ZONE: f"z{number % 3}", "pool": chance.choice(("p0", "p1"))}
         taints = [{"key": "t", "effect": chance.choice(("NoSchedule", "PreferNoSchedule"))}] if chance.random() < 0.25 else None
         sizes = {"cpu": chance.choice("248"), "memory": chance.choice(("4Gi", "8Gi", "32Gi")), "pods": chance.choice(("5", "20"))}
         if chance.random() < 0.4:
             sizes["tpu"] = chance.choice("48")
-        stage.node(f"n{number}", labels=labels, taints=taints, **sizes)
+        scheduler.node(f"n{number}", labels=labels, taints=taints, **sizes)
         if chance.random() < 0.3:
-            stage.images(f"n{number}", {"names": ["example.test/image:1"], "sizeBytes": chance.randint(1, 900) * 1024 * 1024})
-    stage.settle()
-    for node in stage.api.get("/api/v1/nodes").json["items"]:
+            scheduler.images(f"n{number}", {"names": ["example.test/image:1"], "sizeBytes": chance.randint(1, 900) * 1024 * 1024})
+    scheduler.settle()
+    for node in scheduler.api.get("/api/v1/nodes").json["items"]:
         snapshot.set_node(node)
 
 
@@ -82,11 +82,11 @@ def some_affinity(chance: random.Random) -> Obj:
     return affinity
 
 
-def outcome(stage: Stage, name: str) -> tuple[str, str]:
-    """Where a pod went, or why nowhere."""
+def outcome(scheduler: SchedulerHarness, name: str) -> tuple[str, str]:
+    """The node of a pod, or its unschedulable message."""
 
     def look() -> tuple[str, str] | None:
-        pod = stage.get(name)
+        pod = scheduler.get(name)
         if node := pod["spec"].get("nodeName"):
             return node, ""
         message = next((one.get("message", "") for one in pod["status"].get("conditions") or ()), "")
@@ -97,33 +97,33 @@ def outcome(stage: Stage, name: str) -> tuple[str, str]:
     return found
 
 
-def expected(pod: Pod, snapshot: Snapshot) -> tuple[list[str], str]:
-    """The nodes it may go to, or why nowhere."""
-    decision = decide(pod, snapshot)
-    if isinstance(decision, Placement):
-        return equals(pod, snapshot), ""
-    found = preempt(pod, snapshot, decision, ()) if decision.may_help else ""
+def expected(pod: PodInfo, snapshot: Snapshot) -> tuple[list[str], str]:
+    """The nodes with the highest score, or the unschedulable message."""
+    decision = schedule_pod(pod, snapshot)
+    if isinstance(decision, ScheduleResult):
+        return best_nodes(pod, snapshot), ""
+    found = preempt(pod, snapshot, decision, ()) if decision.preemption_may_help else ""
     assert isinstance(found, str)
-    return [], sentence(decision.message, found)
+    return [], format_failure(decision.message, found)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_best_node_is_chosen(api: Api, ns: str, seed: int) -> None:
-    chance, stage, snapshot = random.Random(seed), Stage(api, ns), Snapshot()
+def test_node_with_highest_score_is_chosen(api: Api, ns: str, seed: int) -> None:
+    chance, scheduler, snapshot = random.Random(seed), SchedulerHarness(api, ns), Snapshot()
     snapshot.set_namespace(ns, {})
     try:
         if chance.random() < 0.5:
-            snapshot.families.set_service(ns, "web", stage.serve("web", {"app": "x"}))
-        some_nodes(chance, stage, snapshot)
+            snapshot.default_spreads.set_service(ns, "web", scheduler.serve("web", {"app": "x"}))
+        some_nodes(chance, scheduler, snapshot)
         for number in range(25):
-            pod = snapshot.shapes.read(stage.pod(**some_pod(chance, f"p{number}")))
+            pod = snapshot.shapes.parse(scheduler.pod(**some_pod(chance, f"p{number}")))
             nodes, message = expected(pod, snapshot)
-            node, said = outcome(stage, f"p{number}")
-            assert said == message, f"pod {number}"
+            node, output = outcome(scheduler, f"p{number}")
+            assert output == message, f"pod {number}"
             if node:
                 assert node in nodes, f"pod {number}"
-                snapshot.place(pod, node)
+                snapshot.add_pod(pod, node)
             else:
-                stage.delete(f"p{number}")
+                scheduler.delete(f"p{number}")
     finally:
-        stage.clear()
+        scheduler.clear()

@@ -1,6 +1,6 @@
-"""The examples of training jobs on machines of every kind: taken by the webhooks, admitted, placed, and run to their ends.
+"""The examples of training jobs on nodes of every type: accepted by the webhooks, admitted, scheduled and completed.
 
-Only the time they run is another: a second, where they would train for an hour.
+Only their duration differs: a second instead of hours of training.
 """
 
 from __future__ import annotations
@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.contract.conftest import fresh_namespace
-from tests.support.known_namespaces import until_known
-from tests.support.players import player
-from tests.support.waiting import eventually
+from tests.support.kueue_namespaces import until_known
+from tests.support.polling import eventually
+from tests.support.simulated_nodes import simulate_nodes
 
 from sliceworks.base import clock
-from sliceworks.kube.connect import open_client
-from sliceworks.rehearsal import documents, submissions
+from sliceworks.kube.https import open_client
+from sliceworks.platform import loader
 from sliceworks.rehearsal.forecast import snapshot
-from sliceworks.rehearsal.forecast.outlook import Outlook
-from sliceworks.training.states import state
+from sliceworks.rehearsal.forecast.forecaster import Forecaster
+from sliceworks.training import submission as submissions
+from sliceworks.training.status import job_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.clusters import Cluster
     from tests.support.http import Api
-    from tests.support.kueue_settings import Settings
+    from tests.support.kueue_install import Settings
 
     from sliceworks.rehearsal.forecast.snapshot import Snapshot
 
@@ -41,17 +42,17 @@ Object = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def platform(cluster: Cluster, kueue: Settings) -> Iterator[Api]:
-    """Queues and nodes as the example's Environment has them."""
-    with player(cluster):
-        for document in documents.read(EXAMPLES / "platform"):
-            cluster.api.post(_home(document.data), document.data).ok(201)
+    """Queues and nodes of the example's Environment."""
+    with simulate_nodes(cluster):
+        for document in loader.load(EXAMPLES / "platform"):
+            cluster.api.post(_collection(document.data), document.data).ok(201)
         queue = f"{_KUEUE}/namespaces/{TEAM}/localqueues/tpu-job-queue"
         eventually(lambda: _true(cluster.api.get(queue).ok().json, "Active"), what="the queue")
         until_known(cluster.api, fresh_namespace(cluster.api))
         yield cluster.api
 
 
-def _home(obj: Object) -> str:
+def _collection(obj: Object) -> str:
     group, _, version = obj["apiVersion"].rpartition("/")
     plural = obj["kind"].lower() + ("es" if obj["kind"].endswith("s") else "s")
     place = f"/namespaces/{obj['metadata']['namespace']}" if "namespace" in obj["metadata"] else ""
@@ -62,8 +63,8 @@ def _true(obj: Object, kind: str) -> bool:
     return any(each["type"] == kind and each["status"] == "True" for each in (obj.get("status") or {}).get("conditions") or ())
 
 
-def _hurried(jobset: Object, seconds: str) -> Object:
-    """The same, but over in so many seconds. Helpers have no end of their own."""
+def _shortened(jobset: Object, seconds: str) -> Object:
+    """The same JobSet with this duration; helper Jobs have no end of their own."""
     for job in jobset["spec"]["replicatedJobs"]:
         template = job["template"]["spec"]["template"]
         if _RUN in (template.get("metadata") or {}).get("annotations", {}):
@@ -72,7 +73,7 @@ def _hurried(jobset: Object, seconds: str) -> Object:
 
 
 def _finish(platform: Api, jobset: str) -> None:
-    """Have a JobSet's pods that run come to their end, as if they had run long enough."""
+    """Finish the running pods of a JobSet as if they had run long enough."""
     pods = f"/api/v1/namespaces/{TEAM}/pods"
     for pod in platform.get(pods, {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={jobset}"}).ok().json["items"]:
         if pod["status"].get("phase") == "Running":
@@ -80,10 +81,10 @@ def _finish(platform: Api, jobset: str) -> None:
             assert platform.patch(path, {"metadata": {"annotations": {_RUN: "0"}}}).status in (200, 404)
 
 
-def test_every_example_completes_on_the_hosts_that_it_asks_for(platform: Api) -> None:
-    asked = {name: submissions.read(EXAMPLES / f"{name}.yaml") for name in NAMES}
-    for each in asked.values():
-        platform.post(_JOBSETS, _hurried(each.jobset(), "1")).ok(201)
+def test_example_completes_on_requested_hosts(platform: Api) -> None:
+    jobs = {name: submissions.load(EXAMPLES / f"{name}.yaml") for name in NAMES}
+    for each in jobs.values():
+        platform.post(_JOBSETS, _shortened(each.jobset(), "1")).ok(201)
     hosts: dict[str, set[str]] = {name: set() for name in NAMES}
 
     def ended() -> bool:
@@ -91,24 +92,24 @@ def test_every_example_completes_on_the_hosts_that_it_asks_for(platform: Api) ->
             labels = pod["metadata"]["labels"]
             if labels["jobset.sigs.k8s.io/replicatedjob-name"] == "slice" and pod["spec"].get("nodeName"):
                 hosts[labels["jobset.sigs.k8s.io/jobset-name"]].add(pod["metadata"]["name"].rpartition("-")[0])
-        states = {each["metadata"]["name"]: state(each) for each in platform.get(_JOBSETS).ok().json["items"]}
+        states = {each["metadata"]["name"]: job_state(each) for each in platform.get(_JOBSETS).ok().json["items"]}
         assert "failed" not in states.values(), states
         return states == dict.fromkeys(NAMES, "completed")
 
     eventually(ended, what="the end of all jobs")
-    assert {name: len(found) for name, found in hosts.items()} == {name: each.ask.hosts for name, each in asked.items()}
+    assert {name: len(found) for name, found in hosts.items()} == {name: each.request.hosts for name, each in jobs.items()}
 
 
-def test_a_spot_job_begins_again_when_a_host_is_taken_and_that_costs_no_restart(platform: Api) -> None:
-    submission = submissions.read(EXAMPLES / "spot" / "20-job.yaml")
-    platform.post(_JOBSETS, _hurried(submission.jobset(), "600")).ok(201)
+def test_spot_preemption_restarts_job_without_counting(platform: Api) -> None:
+    submission = submissions.load(EXAMPLES / "spot" / "20-job.yaml")
+    platform.post(_JOBSETS, _shortened(submission.jobset(), "600")).ok(201)
     spot = f"{_JOBSETS}/spot"
-    eventually(lambda: state(platform.get(spot).ok().json) == "running", what="it runs")
+    eventually(lambda: job_state(platform.get(spot).ok().json) == "running", what="it runs")
     node = platform.get("/api/v1/nodes/gke-v5e-spot-0-2").ok().json
     taken = {"sliceworks.dev/state": "preempted", "sliceworks.dev/shutdown-seconds": "2"}
     platform.patch("/api/v1/nodes/gke-v5e-spot-0-2", {"metadata": {"annotations": taken}}).ok()
     eventually(lambda: platform.get(spot).ok().json["status"].get("restarts"), what="it begins again")
-    eventually(lambda: platform.get("/api/v1/nodes/gke-v5e-spot-0-2").status == 404, what="the machine is gone")
+    eventually(lambda: platform.get("/api/v1/nodes/gke-v5e-spot-0-2").status == 404, what="the machine is deleted")
     fresh = {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]}
     spec = {"podCIDR": node["spec"]["podCIDR"], "podCIDRs": node["spec"]["podCIDRs"], "taints": _own(node["spec"]["taints"])}
     status = {"capacity": node["status"]["capacity"], "allocatable": node["status"]["allocatable"]}
@@ -116,7 +117,7 @@ def test_a_spot_job_begins_again_when_a_host_is_taken_and_that_costs_no_restart(
 
     def ended() -> bool:
         _finish(platform, "spot")
-        return state(platform.get(spot).ok().json) == "completed"
+        return job_state(platform.get(spot).ok().json) == "completed"
 
     eventually(ended, what="its end")
     found = platform.get(spot).ok().json["status"]
@@ -124,12 +125,12 @@ def test_a_spot_job_begins_again_when_a_host_is_taken_and_that_costs_no_restart(
     assert found.get("restartsCountTowardsMax", 0) == 0
 
 
-def test_a_forecast_reads_the_queues_and_knows_who_waits_for_whom(platform: Api, cluster: Cluster) -> None:
+def test_forecast_reads_queues(platform: Api, cluster: Cluster) -> None:
     sent = {"ahead": "hello-multi-slice", "behind": "hello-one-slice"}
     for name, seconds in (("ahead", "600"), ("behind", "120")):
-        made = _hurried(submissions.read(EXAMPLES / f"{sent[name]}.yaml").jobset(), seconds)
-        made["metadata"]["name"] = name
-        platform.post(_JOBSETS, made).ok(201)
+        created = _shortened(submissions.load(EXAMPLES / f"{sent[name]}.yaml").jobset(), seconds)
+        created["metadata"]["name"] = name
+        platform.post(_JOBSETS, created).ok(201)
         eventually(lambda: name in _waiting_or_running(platform), what=f"{name} has a Workload")  # noqa: B023
     eventually(lambda: _true(_waiting_or_running(platform)["ahead"], "Admitted"), what="the first runs")
 
@@ -139,11 +140,11 @@ def test_a_forecast_reads_the_queues_and_knows_who_waits_for_whom(platform: Api,
             return await snapshot.take(client)
         finally:
             await client.transport.close()
-            await clock.sleep(0.3)  # TLS connections take a moment to close
+            await clock.sleep(0.3)  # TLS connections take a while to close
 
-    outlook = Outlook(clock.run(main()))
+    outlook = Forecaster(clock.run(main()))
     jobs = {job.name: job for job in outlook.jobs.values()}
-    assert {name: (job.state, job.estimate, job.keeps) for name, job in jobs.items()} == {
+    assert {name: (job.state, job.estimate, job.resumes) for name, job in jobs.items()} == {
         "ahead": ("running", 600, True),
         "behind": ("queued", 120, False),
     }

@@ -1,6 +1,6 @@
-"""Every cause of `train why` between a queue and a container, brought about on the twin and on the real thing, and asked for.
+"""Every cause of `train why` between a queue and a container, produced on the twin and on the real control plane.
 
-Jobs that wait in queues have pods that nobody schedules; jobs that are placed have our nodes, of which each case has its own.
+Pending jobs have pods that no scheduler places; scheduled jobs have simulated nodes, separate for each test.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.contract.conftest import unique
 from tests.support.access import RBAC, account, grant
+from tests.support.diagnosis import DiagnosisClient, cause, create, diagnosis_client, replicated_job, scheduled_job
 from tests.support.jobsets import EXCLUSIVE, GROUP, POOL
 from tests.support.slice_thread import SliceThread, slice_thread
-from tests.support.slices import jobset
-from tests.support.why import Asker, asker, asking, cause, create, placed
+from tests.support.slices_controller import jobset
 
-from sliceworks.controllers.slices.bodies import pool_name
+from sliceworks.controllers.slices.node_pool import pool_name
 from sliceworks.training.queues import MEMBER_RULES
-from sliceworks.twin.nodes.shapes import Shape, node_objects
+from sliceworks.twin.nodes.node_shape import NodeShape, build_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.support.clusters import Cluster
-    from tests.support.kueue import Desk
-    from tests.support.kueue_settings import Settings
+    from tests.support.kueue import KueueHarness
+    from tests.support.kueue_install import Settings
 
-    from sliceworks.training.why.answer import Answer
+    from sliceworks.training.diagnosis.model import Diagnosis
 
 Obj = dict[str, Any]
 _numbers = itertools.count(500)
@@ -37,37 +37,37 @@ pytestmark = pytest.mark.long(60)
 
 @pytest.fixture(scope="module")
 def slices(cluster: Cluster, kueue: Settings) -> Iterator[SliceThread]:
-    """The slice controller, its cloud, and our nodes."""
+    """The slices controller, its cloud, and simulated nodes."""
     with slice_thread(cluster, zones=("us-central2-b", "us-central2-a")) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def asks(cluster: Cluster, slices: SliceThread) -> Iterator[Asker]:
-    with asker(cluster, slices) as made:
-        yield made
+def asks(cluster: Cluster, slices: SliceThread) -> Iterator[DiagnosisClient]:
+    with diagnosis_client(cluster, slices) as created:
+        yield created
 
 
 class Case:
-    """One namespace, its queues, and the question."""
+    """One namespace with its queues and a diagnosis client."""
 
-    def __init__(self, desk: Desk, asks: Asker) -> None:
-        self.desk, self.api, self.ns, self._asks = desk, desk.api, desk.ns, asks
+    def __init__(self, harness: KueueHarness, asks: DiagnosisClient) -> None:
+        self.harness, self.api, self.ns, self._asks = harness, harness.api, harness.ns, asks
 
     def create(self, name: str, *parts: Obj, **more: Any) -> None:
         create(self.api, self.ns, name, *parts, **more)
 
-    def why(self, name: str, *causes: str) -> Answer:
+    def why(self, name: str, *causes: str) -> Diagnosis:
         return self._asks.until(self.ns, name, *causes)
 
-    def says(self, name: str, cause: str, text: str) -> None:
-        """Wait for somebody's words: events come a little later than conditions."""
-        self.desk.until(lambda: text in self.why(name, cause).causes[0].said, text)
+    def wait_for_message(self, name: str, cause: str, text: str) -> None:
+        """Wait until a cause quotes a message: events arrive later than conditions."""
+        self.harness.until(lambda: text in self.why(name, cause).causes[0].reported, text)
 
     def nodes(self, count: int = 1, **shape: Any) -> Obj:
-        """Machines of this case's own; the selector that finds them."""
+        """Create nodes for this test; returns their selector."""
         pool = unique("pool")
-        for node in node_objects(Shape(pool=pool, **shape), count, first=next(_numbers)):
+        for node in build_nodes(NodeShape(pool=pool, **shape), count, first=next(_numbers)):
             self.api.post("/api/v1/nodes", node).ok(201)
         return {POOL: pool}
 
@@ -80,7 +80,7 @@ class Case:
     def pod(self, name: str) -> Obj:
         query = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name}"}
         path = f"/api/v1/namespaces/{self.ns}/pods"
-        found: Obj = self.desk.until(lambda: self.api.get(path, query).ok().json["items"], f"a pod of {name}")[0]
+        found: Obj = self.harness.until(lambda: self.api.get(path, query).ok().json["items"], f"a pod of {name}")[0]
         return found
 
     def pod_path(self, name: str) -> str:
@@ -88,131 +88,137 @@ class Case:
 
 
 @pytest.fixture
-def case(desk: Desk, asks: Asker) -> Case:
-    return Case(desk, asks)
+def case(harness: KueueHarness, asks: DiagnosisClient) -> Case:
+    return Case(harness, asks)
 
 
 # Queues.
 
 
-def test_a_queue_that_does_not_exist(case: Case) -> None:
-    case.desk.queue("tpu-jobs", {"name": "f", "cpu": 4})
-    case.create("a", asking({"cpu": 1}), queue="tpu-job")
-    found = cause(case.why("a", "no-such-queue"), "no-such-queue")
-    assert "There are tpu-jobs." in found.words
+def test_missing_queue(case: Case) -> None:
+    case.harness.queue("tpu-jobs", {"name": "f", "cpu": 4})
+    case.create("a", replicated_job({"cpu": 1}), queue="tpu-job")
+    found = cause(case.why("a", "queue-not-found"), "queue-not-found")
+    assert "It has: tpu-jobs." in found.message
     assert found.remedy == "submit it to tpu-jobs"
-    assert str(found.seen_in[0]) == f"JobSet {case.ns}/a, metadata.labels[kueue.x-k8s.io/queue-name]"
+    assert str(found.sources[0]) == f"JobSet {case.ns}/a, metadata.labels[kueue.x-k8s.io/queue-name]"
 
 
-def test_a_queue_that_leads_nowhere(case: Case) -> None:
-    case.desk.local("q", "nowhere")
-    case.create("a", asking({"cpu": 1}), queue="q")
-    assert "leads to nowhere, which does not exist" in case.why("a", "no-cluster-queue").causes[0].words
+def test_missing_cluster_queue(case: Case) -> None:
+    case.harness.local("q", "nowhere")
+    case.create("a", replicated_job({"cpu": 1}), queue="q")
+    assert "references the ClusterQueue nowhere, which does not exist" in case.why("a", "no-cluster-queue").causes[0].message
 
 
 def test_stopped_queues(case: Case) -> None:
     for name in ("q", "r"):
-        case.desk.queue(name, {"name": "f", "cpu": 4})
-    case.api.patch(case.desk.local_path("q"), {"spec": {"stopPolicy": "Hold"}}).ok()
-    case.desk.change_queue("r", stopPolicy="HoldAndDrain").ok()
-    case.desk.until(lambda: case.desk.local_status("q")["conditions"]["Active"][0] == "False", "q is stopped")
-    case.desk.until(lambda: case.desk.queue_status("r")["conditions"]["Active"][0] == "False", "r is stopped")
+        case.harness.queue(name, {"name": "f", "cpu": 4})
+    case.api.patch(case.harness.local_path("q"), {"spec": {"stopPolicy": "Hold"}}).ok()
+    case.harness.change_queue("r", stopPolicy="HoldAndDrain").ok()
+    case.harness.until(lambda: case.harness.local_status("q")["conditions"]["Active"][0] == "False", "q is stopped")
+    case.harness.until(lambda: case.harness.queue_status("r")["conditions"]["Active"][0] == "False", "r is stopped")
     for name in ("q", "r"):
-        case.create(name, asking({"cpu": 1}), queue=name)
+        case.create(name, replicated_job({"cpu": 1}), queue=name)
     [found] = case.why("q", "queue-stopped").causes
-    assert str(found.seen_in[0]) == f"LocalQueue {case.ns}/q, spec.stopPolicy"
+    assert str(found.sources[0]) == f"LocalQueue {case.ns}/q, spec.stopPolicy"
     [found] = case.why("r", "cluster-queue-stopped").causes
-    assert str(found.seen_in[0]) == f"ClusterQueue {case.desk.own('r')}, spec.stopPolicy"
+    assert str(found.sources[0]) == f"ClusterQueue {case.harness.own('r')}, spec.stopPolicy"
 
 
-def test_a_flavor_that_does_not_exist(case: Case) -> None:
-    desk = case.desk
-    groups = desk.groups({"name": "later", "cpu": 4})
-    desk.make("ClusterQueue", "clusterqueues", desk.own("q"), {"namespaceSelector": {}, "resourceGroups": groups}).ok(201)
-    desk.local("q", desk.own("q"))
-    case.create("a", asking({"cpu": 1}), queue="q")
-    assert desk.own("later") in case.why("a", "flavor-missing").causes[0].said
+def test_missing_flavor(case: Case) -> None:
+    harness = case.harness
+    groups = harness.groups({"name": "later", "cpu": 4})
+    harness.make("ClusterQueue", "clusterqueues", harness.own("q"), {"namespaceSelector": {}, "resourceGroups": groups}).ok(201)
+    harness.local("q", harness.own("q"))
+    case.create("a", replicated_job({"cpu": 1}), queue="q")
+    assert harness.own("later") in case.why("a", "flavor-missing").causes[0].reported
 
 
-def test_a_check_that_does_not_exist(case: Case) -> None:
-    strategy = {"admissionChecks": [{"name": case.desk.own("later")}]}
-    case.desk.queue("q", {"name": "f", "cpu": 4}, admissionChecksStrategy=strategy)
-    case.create("a", asking({"cpu": 1}), queue="q")
-    assert "(AdmissionCheckNotFound)" in case.why("a", "queue-inactive").causes[0].words
+def test_missing_admission_check(case: Case) -> None:
+    strategy = {"admissionChecks": [{"name": case.harness.own("later")}]}
+    case.harness.queue("q", {"name": "f", "cpu": 4}, admissionChecksStrategy=strategy)
+    case.create("a", replicated_job({"cpu": 1}), queue="q")
+    assert "(AdmissionCheckNotFound)" in case.why("a", "queue-inactive").causes[0].message
 
 
-def test_a_namespace_that_may_not(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": 4}, namespaceSelector={"matchLabels": {"team": "vision"}})
-    case.create("a", asking({"cpu": 1}), queue="q")
+def test_namespace_not_selected(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": 4}, namespaceSelector={"matchLabels": {"team": "vision"}})
+    case.create("a", replicated_job({"cpu": 1}), queue="q")
     [found] = case.why("a", "namespace-not-selected").causes
-    assert f"is for namespaces with team=vision; {case.ns} has not" in found.words
+    assert f"selects namespaces with team=vision; {case.ns} does not match" in found.message
 
 
-def test_a_resource_that_the_queue_has_not(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": 4})
+def test_resource_without_quota(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": 4})
     case.create(
-        "a", asking({"cpu": 1, "google.com/tpu": 4}, pod={"container": {"resources": {"limits": {"google.com/tpu": 4}}}}), queue="q"
+        "a",
+        replicated_job({"cpu": 1, "google.com/tpu": 4}, pod={"container": {"resources": {"limits": {"google.com/tpu": 4}}}}),
+        queue="q",
     )
-    assert "It asks for google.com/tpu" in case.why("a", "resource-not-covered").causes[0].words
+    assert "It requests google.com/tpu" in case.why("a", "resource-not-covered").causes[0].message
 
 
-def test_flavors_that_do_not_fit(case: Case) -> None:
-    case.desk.flavor("spot", nodeTaints=[{"key": "spot", "value": "yes", "effect": "NoSchedule"}])
-    case.desk.flavor("v4", nodeLabels={"type": "v4"})
-    case.desk.queue("q", {"name": "spot", "cpu": 4}, {"name": "v4", "cpu": 4})
-    case.create("a", asking({"cpu": 1}, pod={"nodeSelector": {"type": "v5p"}}), queue="q")
+def test_flavors_do_not_match(case: Case) -> None:
+    case.harness.flavor("spot", nodeTaints=[{"key": "spot", "value": "yes", "effect": "NoSchedule"}])
+    case.harness.flavor("v4", nodeLabels={"type": "v4"})
+    case.harness.queue("q", {"name": "spot", "cpu": 4}, {"name": "v4", "cpu": 4})
+    case.create("a", replicated_job({"cpu": 1}, pod={"nodeSelector": {"type": "v5p"}}), queue="q")
     [found] = case.why("a", "no-flavor-fits").causes
-    assert f"{case.desk.own('spot')}: the taint spot is not tolerated" in found.words
-    assert f"{case.desk.own('v4')}: type=v5p is selected" in found.words
+    assert f"{case.harness.own('spot')}: the taint spot is not tolerated" in found.message
+    assert f"{case.harness.own('v4')}: its nodes do not match type=v5p" in found.message
 
 
-def test_more_than_there_ever_is(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": 4})
-    case.create("a", asking({"cpu": 2}, replicas=3), queue="q")
+def test_request_above_total_quota(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": 4})
+    case.create("a", replicated_job({"cpu": 2}, replicas=3), queue="q")
     found = cause(case.why("a", "quota-too-small"), "quota-too-small")
-    assert found.words == f"It asks for 6 CPUs of {case.desk.own('f')}; {case.desk.own('q')} never has more than 4 CPUs."
-    assert found.remedy.startswith("ask for 2 of 3 slices")
+    assert found.message == f"It requests 6 CPUs of {case.harness.own('f')}; the maximum of {case.harness.own('q')} is 4 CPUs."
+    assert found.remedy.startswith("request 2 of 3 slices")
 
 
-def test_quota_that_others_use(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": 4})
-    case.create("a", asking({"cpu": 3}, pod_metadata={"annotations": {"sliceworks.dev/run-seconds": "3600"}}), queue="q")
-    case.desk.until_is("a", "Admitted")
-    case.desk.until(lambda: case.desk.get_queue("q")["status"].get("reservingWorkloads") == 1, "the queue counts it")
-    case.create("b", asking({"cpu": 2}), queue="q")
+def test_quota_is_used(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": 4})
+    case.create("a", replicated_job({"cpu": 3}, pod_metadata={"annotations": {"sliceworks.dev/run-seconds": "3600"}}), queue="q")
+    case.harness.wait_condition("a", "Admitted")
+    case.harness.until(lambda: case.harness.get_queue("q")["status"].get("reservingWorkloads") == 1, "the queue counts it")
+    case.create("b", replicated_job({"cpu": 2}), queue="q")
     found = case.why("b", "quota-in-use")
     first = found.causes[0]
     assert (
-        f"It asks for 2 CPUs of {case.desk.own('f')}; 1 of 4 CPUs is free. In use: 3 CPUs by {case.ns}/a (priority 0)."
-        == first.words
+        f"It requests 2 CPUs of {case.harness.own('f')}; 1 of 4 CPUs is free. In use: 3 CPUs by {case.ns}/a (priority 0)."
+        == first.message
     )
-    assert str(first.seen_in[0]) == f"ClusterQueue {case.desk.own('q')}, status.flavorsReservation[{case.desk.own('f')}]"
+    assert str(first.sources[0]) == f"ClusterQueue {case.harness.own('q')}, status.flavorsReservation[{case.harness.own('f')}]"
     [release] = found.releases
-    assert (release.who.name, release.amount, release.why) == ("a", f"3 CPUs of {case.desk.own('f')}", "it has not started yet")
+    assert (release.job.name, release.amount, release.basis) == (
+        "a",
+        f"3 CPUs of {case.harness.own('f')}",
+        "it has not started yet",
+    )
 
 
-def test_more_than_may_be_borrowed(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": [2, 1]}, cohort="all")
-    case.desk.queue("r", {"name": "f", "cpu": 6}, cohort="all")
-    case.create("a", asking({"cpu": 2}), queue="q")
-    case.desk.until_is("a", "Admitted")
-    case.create("b", asking({"cpu": 2}), queue="q")
-    case.create("c", asking({"cpu": 4}), queue="q")
+def test_borrowing_limit(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": [2, 1]}, cohort="all")
+    case.harness.queue("r", {"name": "f", "cpu": 6}, cohort="all")
+    case.create("a", replicated_job({"cpu": 2}), queue="q")
+    case.harness.wait_condition("a", "Admitted")
+    case.create("b", replicated_job({"cpu": 2}), queue="q")
+    case.create("c", replicated_job({"cpu": 4}), queue="q")
     for name in ("b", "c"):
         found = case.why(name, "borrowing-limit").causes[0]
-        assert "has 2 CPUs of its own, and may borrow 1 CPU at most from the cohort" in found.words
+        assert "has a nominal quota of 2 CPUs and may borrow at most 1 CPU from the cohort" in found.message
 
 
-def test_others_have_a_higher_priority(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": 1})
-    high, low = case.desk.priority("high", 100), case.desk.priority("low", 10)
-    case.create("runs", asking({"cpu": 1}), queue="q")
-    case.desk.until_is("runs", "Admitted")
-    case.create("low", asking({"cpu": 1}), queue="q", priority=low)
-    case.create("high", asking({"cpu": 1}), queue="q", priority=high)
-    case.create("later", asking({"cpu": 1}), queue="q", priority=high)
+def test_higher_priority_jobs_are_ahead(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": 1})
+    high, low = case.harness.priority("high", 100), case.harness.priority("low", 10)
+    case.create("runs", replicated_job({"cpu": 1}), queue="q")
+    case.harness.wait_condition("runs", "Admitted")
+    case.create("low", replicated_job({"cpu": 1}), queue="q", priority=low)
+    case.create("high", replicated_job({"cpu": 1}), queue="q", priority=high)
+    case.create("later", replicated_job({"cpu": 1}), queue="q", priority=high)
     for name in ("high", "later"):
-        case.desk.until_waits(name, "more needed")
+        case.harness.wait_pending(name, "more needed")
     found = case.why("low", "quota-in-use", "lower-priority")
     assert found.ahead is not None
     assert (found.ahead.position, found.ahead.total) == (3, 3)
@@ -221,205 +227,209 @@ def test_others_have_a_higher_priority(case: Case) -> None:
     assert case.why("high", "quota-in-use").ahead is not None
 
 
-def test_preempted_by_another(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": 1}, preemption={"withinClusterQueue": "LowerPriority"})
-    high = case.desk.priority("high", 100)
-    case.create("low", asking({"cpu": 1}), queue="q")
-    case.desk.until_is("low", "Admitted")
-    case.create("high", asking({"cpu": 1}), queue="q", priority=high)
-    case.desk.until_is("high", "Admitted")
-    case.desk.until_waits("low", "more needed")
+def test_job_was_preempted(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": 1}, preemption={"withinClusterQueue": "LowerPriority"})
+    high = case.harness.priority("high", 100)
+    case.create("low", replicated_job({"cpu": 1}), queue="q")
+    case.harness.wait_condition("low", "Admitted")
+    case.create("high", replicated_job({"cpu": 1}), queue="q", priority=high)
+    case.harness.wait_condition("high", "Admitted")
+    case.harness.wait_pending("low", "more needed")
     found = case.why("low", "preempted", "quota-in-use")
-    assert f"{case.ns}/high took its place (priority 100) because it has a higher priority" in found.causes[0].words
-    assert "or submit it with a priority above 100, which preempts" in found.causes[1].remedy
+    assert f"It was preempted by {case.ns}/high (priority 100) because it has a higher priority" in found.causes[0].message
+    assert "or submit it with a priority above 100 to preempt" in found.causes[1].remedy
 
 
 def test_admission_checks(case: Case) -> None:
-    strategy = {"admissionChecks": [{"name": case.desk.check("look")}]}
-    case.desk.queue("q", {"name": "f", "cpu": 4}, admissionChecksStrategy=strategy)
-    case.create("a", asking({"cpu": 1}), queue="q")
+    strategy = {"admissionChecks": [{"name": case.harness.check("look")}]}
+    case.harness.queue("q", {"name": "f", "cpu": 4}, admissionChecksStrategy=strategy)
+    case.create("a", replicated_job({"cpu": 1}), queue="q")
     found = case.why("a", "check-pending").causes[0]
-    assert "which example.com/desk answers, has not said yes" in found.words
-    case.desk.set_check("a", "look", "Rejected")
+    assert "(controller example.com/desk) is pending" in found.message
+    case.harness.set_check("a", "look", "Rejected")
     found = case.why("a", "check-rejected").causes[0]
-    assert case.desk.own("look") in f"{found.words} {found.said}"
+    assert case.harness.own("look") in f"{found.message} {found.reported}"
 
 
-def test_a_workload_that_was_switched_off(case: Case) -> None:
-    case.desk.queue("q", {"name": "f", "cpu": 4})
-    case.create("a", asking({"cpu": 1}), queue="q")
-    case.desk.until_is("a", "Admitted")
-    case.api.patch(case.desk.path("a"), {"spec": {"active": False}}).ok()
-    assert case.why("a", "deactivated").causes[0].seen_in[0].field == "spec.active"
+def test_deactivated_workload(case: Case) -> None:
+    case.harness.queue("q", {"name": "f", "cpu": 4})
+    case.create("a", replicated_job({"cpu": 1}), queue="q")
+    case.harness.wait_condition("a", "Admitted")
+    case.api.patch(case.harness.path("a"), {"spec": {"active": False}}).ok()
+    assert case.why("a", "deactivated").causes[0].sources[0].field == "spec.active"
 
 
-def test_a_member_hears_what_a_member_may_see(case: Case, cluster: Cluster) -> None:
-    """The rights are those that the members of an Environment's team have."""
-    case.desk.queue("q", {"name": "f", "cpu": 4})
-    case.create("a", asking({"cpu": 3}), queue="q")
-    case.desk.until_is("a", "Admitted")
-    case.create("b", asking({"cpu": 2}), queue="q")
-    case.desk.until_waits("b", "insufficient unused quota")
+def test_diagnosis_with_member_permissions(case: Case, cluster: Cluster) -> None:
+    """The permissions are those of a team member of an Environment."""
+    case.harness.queue("q", {"name": "f", "cpu": 4})
+    case.create("a", replicated_job({"cpu": 3}), queue="q")
+    case.harness.wait_condition("a", "Admitted")
+    case.create("b", replicated_job({"cpu": 2}), queue="q")
+    case.harness.wait_pending("b", "insufficient unused quota")
     robot = account(case.api, case.ns)
     grant(case.api, case.ns, *MEMBER_RULES)
     path = f"{RBAC}/namespaces/{case.ns}/rolebindings"
     subjects = [{"kind": "ServiceAccount", "name": "robot", "namespace": case.ns}]
     edit = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
     case.api.post(path, {"metadata": {"name": "edit"}, "roleRef": edit, "subjects": subjects}).ok(201)
-    # Roles and what binds them come to the API server's judge on lines of their own.
+    # Roles and bindings arrive at the API server's authorizer on separate watches.
     both = (f"{GROUP}/namespaces/{case.ns}/jobsets", f"/api/v1/namespaces/{case.ns}/pods")
-    case.desk.until(lambda: [robot.get(each).status for each in both] == [200, 200], "rights that are known")
-    with asker(cluster, token=robot.token or "") as member:
-        found = member.until(case.ns, "b", "waits-in-queue")
-        assert "insufficient unused quota for cpu" in found.causes[0].said
-        told = "Of the jobs in it 1 wait and 1 have quota: a (3 CPUs of"
-        case.desk.until(lambda: told in member.ask(case.ns, "b").causes[0].words, told)
-        assert f"ClusterQueue {case.desk.own('q')}: not allowed" in found.unseen
+    case.harness.until(lambda: [robot.get(each).status for each in both] == [200, 200], "the permissions are in force")
+    with diagnosis_client(cluster, token=robot.token or "") as member:
+        found = member.until(case.ns, "b", "pending-in-queue")
+        assert "insufficient unused quota for cpu" in found.causes[0].reported
+        reported = "Its jobs: 1 pending, 1 with quota: a (3 CPUs of"
+        case.harness.until(lambda: reported in member.diagnose_job(case.ns, "b").causes[0].message, reported)
+        assert f"ClusterQueue {case.harness.own('q')}: forbidden" in found.unreadable
 
 
 # The JobSet itself.
 
 
-def test_suspended_by_hand(case: Case) -> None:
-    case.create("a", asking({"cpu": 1}), suspend=True)
-    assert case.why("a", "suspended").summary == "a is suspended by hand."
+def test_jobset_is_suspended(case: Case) -> None:
+    case.create("a", replicated_job({"cpu": 1}), suspend=True)
+    assert case.why("a", "suspended").summary == "a is suspended by a user."
 
 
-def test_being_deleted(case: Case) -> None:
-    case.create("a", asking({"cpu": 1}), suspend=True, metadata={"finalizers": ["example.com/hold"]})
+def test_jobset_is_being_deleted(case: Case) -> None:
+    case.create("a", replicated_job({"cpu": 1}), suspend=True, metadata={"finalizers": ["example.com/hold"]})
     case.drop("a")
-    assert "example.com/hold" in case.why("a", "deleting").causes[0].words
+    assert "example.com/hold" in case.why("a", "deleting").causes[0].message
     case.api.patch(case.jobset("a"), {"metadata": {"finalizers": None}}).ok()
 
 
-def test_one_part_after_another(case: Case) -> None:
-    first = asking({"cpu": 1}, "first")
-    second = asking({"cpu": 1}, "second", dependsOn=[{"name": "first", "status": "Complete"}])
+def test_dependency_is_pending(case: Case) -> None:
+    first = replicated_job({"cpu": 1}, "first")
+    second = replicated_job({"cpu": 1}, "second", dependsOn=[{"name": "first", "status": "Complete"}])
     case.create("a", first, second)
     case.pod("a")
-    assert "The part second begins when first is complete." in [
-        each.words for each in case.why("a", "waits-for-another-part").causes
+    assert "The replicated job second starts when first is complete." in [
+        each.message for each in case.why("a", "replicated-job-blocked").causes
     ]
 
 
-def test_it_runs_and_completes(case: Case) -> None:
+def test_jobset_runs_and_completes(case: Case) -> None:
     selector = case.nodes()
-    case.create("long", placed(selector, notes={"run-seconds": "3600"}))
-    case.create("short", placed(selector, notes={"run-seconds": "0"}))
+    case.create("long", scheduled_job(selector, notes={"run-seconds": "3600"}))
+    case.create("short", scheduled_job(selector, notes={"run-seconds": "0"}))
     assert case.why("long", "running").state == "running"
     assert case.why("short", "completed").state == "completed"
 
 
-def test_a_deadline(case: Case) -> None:
+def test_active_deadline_exceeded(case: Case) -> None:
     case.create(
-        "a", placed(case.nodes(), notes={"run-seconds": "3600"}, job={"activeDeadlineSeconds": 1}), failurePolicy={"maxRestarts": 0}
+        "a",
+        scheduled_job(case.nodes(), notes={"run-seconds": "3600"}, job={"activeDeadlineSeconds": 1}),
+        failurePolicy={"maxRestarts": 0},
     )
-    assert "ran longer than 1s" in case.why("a", "deadline").causes[0].words
+    assert "ran longer than 1s" in case.why("a", "deadline").causes[0].message
 
 
-def test_out_of_memory_and_no_restart_left(case: Case) -> None:
-    part = placed(case.nodes(), notes={"run-seconds": "3600", "fail": "oom"})
+def test_out_of_memory_without_restarts_left(case: Case) -> None:
+    part = scheduled_job(case.nodes(), notes={"run-seconds": "3600", "fail": "oom"})
     case.create("a", part, failurePolicy={"maxRestarts": 1})
-    found = case.why("a", "out-of-memory", "restarts-spent")
-    assert "Its one restart is spent." in [each.words for each in found.causes]
+    found = case.why("a", "out-of-memory", "restart-limit-reached")
+    assert "It used its one restart." in [each.message for each in found.causes]
 
 
-def test_an_exit_code(case: Case) -> None:
-    case.create("a", placed(case.nodes(), notes={"run-seconds": "0", "exit-code": "3"}))
-    assert case.why("a", "exit-code").causes[0].words == "trainer of 1 pod ended with exit code 3."
+def test_exit_code(case: Case) -> None:
+    case.create("a", scheduled_job(case.nodes(), notes={"run-seconds": "0", "exit-code": "3"}))
+    assert case.why("a", "exit-code").causes[0].message == "The container trainer of 1 pod exited with code 3."
 
 
-# Places.
+# Scheduling.
 
 
-def test_no_node_is_selected(case: Case) -> None:
+def test_no_node_matches_selector(case: Case) -> None:
     selector = case.nodes()
-    case.create("a", placed({**selector, "cloud.google.com/gke-tpu-topology": "9x9"}))
+    case.create("a", scheduled_job({**selector, "cloud.google.com/gke-tpu-topology": "9x9"}))
     [found] = case.why("a", "no-matching-pool").causes
-    assert found.words == "1 pod finds no place: no node has the label cloud.google.com/gke-tpu-topology=9x9."
+    assert found.message == "1 pod is unschedulable: no node has the label cloud.google.com/gke-tpu-topology=9x9."
 
 
-def test_nodes_that_affinity_leaves_out(case: Case) -> None:
+def test_affinity_excludes_nodes(case: Case) -> None:
     selector = case.nodes(spot=True)
     never = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "cloud.google.com/gke-spot", "operator": "DoesNotExist"}]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": never}}
-    case.create("a", placed(selector, pod={"affinity": affinity}))
-    assert "not allowed by cloud.google.com/gke-spot DoesNotExist" in case.why("a", "no-matching-pool").causes[0].words
+    case.create("a", scheduled_job(selector, pod={"affinity": affinity}))
+    assert "do not match cloud.google.com/gke-spot DoesNotExist" in case.why("a", "no-matching-pool").causes[0].message
 
 
-def test_a_taint(case: Case) -> None:
+def test_untolerated_taint(case: Case) -> None:
     selector = case.nodes(2, taints=({"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"},))
-    case.create("a", placed(selector))
+    case.create("a", scheduled_job(selector))
     [found] = case.why("a", "taint").causes
-    assert "2 hosts would fit, but for the taint google.com/tpu=present:NoSchedule" in found.words
-    assert found.seen_in[0].kind == "Node"
+    assert "matching hosts: 2, all with the untolerated taint google.com/tpu=present:NoSchedule" in found.message
+    assert found.sources[0].kind == "Node"
 
 
-def test_too_few_hosts(case: Case) -> None:
-    case.create("a", placed(case.nodes(), requests={"cpu": "3"}, pods=2))
-    assert "It needs 2 hosts, and 1 fit." in case.why("a", "too-few-hosts").causes[0].words
+def test_insufficient_hosts(case: Case) -> None:
+    case.create("a", scheduled_job(case.nodes(), requests={"cpu": "3"}, pods=2))
+    assert "It needs 2 hosts; the cluster has 1 that match." in case.why("a", "too-few-hosts").causes[0].message
 
 
-def test_hosts_that_are_too_small(case: Case) -> None:
-    case.create("a", placed(case.nodes(), requests={"cpu": "30"}))
-    assert "1 host would fit, but none has 30 CPUs" in case.why("a", "too-few-hosts").causes[0].words
+def test_hosts_are_too_small(case: Case) -> None:
+    case.create("a", scheduled_job(case.nodes(), requests={"cpu": "30"}))
+    assert "matching hosts: 1, but none has 30 CPUs" in case.why("a", "too-few-hosts").causes[0].message
 
 
-def test_hosts_that_others_are_on(case: Case) -> None:
+def test_hosts_are_occupied(case: Case) -> None:
     selector = case.nodes()
-    case.create("a", placed(selector, requests={"cpu": "3"}))
+    case.create("a", scheduled_job(selector, requests={"cpu": "3"}))
     case.why("a", "running")
-    case.create("b", placed(selector, requests={"cpu": "3"}))
-    assert f"in use by {case.ns}/a" in case.why("b", "hosts-in-use").causes[0].words
+    case.create("b", scheduled_job(selector, requests={"cpu": "3"}))
+    assert f"in use by {case.ns}/a" in case.why("b", "hosts-in-use").causes[0].message
 
 
 def test_followers_wait_for_their_leader(case: Case) -> None:
-    part = placed(
+    part = scheduled_job(
         {POOL: "nowhere"}, replicas=2, pods=4, job={"completionMode": "Indexed"}, metadata={"annotations": {EXCLUSIVE: POOL}}
     )
     case.create("a", part)
-    told = "6 hosts of 2 slices wait until the first host"
-    case.desk.until(lambda: told in cause(case.why("a", "no-matching-pool", "follower-waits"), "follower-waits").words, told)
+    reported = "Not created yet: 6 followers of 2 slices"
+    case.harness.until(
+        lambda: reported in cause(case.why("a", "no-matching-pool", "followers-pending"), "followers-pending").message, reported
+    )
 
 
-def test_pods_that_are_refused(case: Case) -> None:
-    case.create("a", placed(case.nodes(), pod={"serviceAccountName": "nobody"}))
-    assert 'serviceaccount "nobody" not found' in case.why("a", "pods-refused").causes[0].said
+def test_pods_are_rejected(case: Case) -> None:
+    case.create("a", scheduled_job(case.nodes(), pod={"serviceAccountName": "missing"}))
+    assert 'serviceaccount "missing" not found' in case.why("a", "pods-rejected").causes[0].reported
 
 
 # Containers.
 
 
-def test_an_image_that_cannot_be_pulled(case: Case) -> None:
-    case.create("a", placed(case.nodes(), notes={"image-pull": "fail"}))
-    assert case.why("a", "image-pull").causes[0].words == "1 pod cannot pull example.com/train:1."
+def test_image_pull_fails(case: Case) -> None:
+    case.create("a", scheduled_job(case.nodes(), notes={"image-pull": "fail"}))
+    assert case.why("a", "image-pull").causes[0].message == "1 pod cannot pull example.com/train:1."
 
 
-def test_a_crash_loop(case: Case) -> None:
-    part = placed(
+def test_crash_loop(case: Case) -> None:
+    part = scheduled_job(
         case.nodes(), notes={"fail": "crash", "run-seconds": "3600"}, pod={"restartPolicy": "OnFailure"}, job={"backoffLimit": 50}
     )
     case.create("a", part)
-    assert "ends with exit code 1 soon after it starts" in case.why("a", "crash-loop").causes[0].words
+    assert "exits with exit code 1 soon after it starts" in case.why("a", "crash-loop").causes[0].message
 
 
-def test_a_host_that_is_taken_away(case: Case) -> None:
+def test_host_is_preempted(case: Case) -> None:
     selector = case.nodes()
-    case.create("a", placed(selector, notes={"run-seconds": "3600"}))
+    case.create("a", scheduled_job(selector, notes={"run-seconds": "3600"}))
     case.why("a", "running")
     node = case.pod("a")["spec"]["nodeName"]
     case.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": {"sliceworks.dev/state": "preempted"}}}).ok()
-    assert "lost its host" in case.why("a", "host-lost").causes[0].words
+    assert "lost its host" in case.why("a", "host-lost").causes[0].message
 
 
-def test_not_ready(case: Case) -> None:
-    case.create("a", placed(case.nodes(), notes={"ready-seconds": "3600", "run-seconds": "3600"}))
-    assert case.why("a", "not-ready").causes[0].seen_in[0].kind == "Pod"
+def test_pod_is_not_ready(case: Case) -> None:
+    case.create("a", scheduled_job(case.nodes(), notes={"ready-seconds": "3600", "run-seconds": "3600"}))
+    assert case.why("a", "not-ready").causes[0].sources[0].kind == "Pod"
 
 
-def test_a_secret_that_is_not_there(case: Case) -> None:
-    """No kubelet of ours looks for secrets: the case writes what one writes."""
-    case.create("a", asking({"cpu": 1}), failurePolicy={"maxRestarts": 0})
+def test_missing_secret(case: Case) -> None:
+    """The simulated kubelet does not read secrets: the test writes what a kubelet writes."""
+    case.create("a", replicated_job({"cpu": 1}), failurePolicy={"maxRestarts": 0})
     name = case.pod("a")["metadata"]["name"]
     waits = {"reason": "CreateContainerConfigError", "message": 'secret "wandb" not found'}
     status = {
@@ -431,14 +441,14 @@ def test_a_secret_that_is_not_there(case: Case) -> None:
         "state": {"waiting": waits},
     }
     case.api.patch(f"{case.pod_path(name)}/status", {"status": {"containerStatuses": [status]}}).ok()
-    assert case.why("a", "missing-config").causes[0].said == 'CreateContainerConfigError: secret "wandb" not found'
+    assert case.why("a", "missing-config").causes[0].reported == 'CreateContainerConfigError: secret "wandb" not found'
 
 
 @pytest.mark.parametrize(
     ("volume", "expected"), [({"secret": {"secretName": "s"}}, "missing-config"), ({"nfs": {"server": "x", "path": "/"}}, "volume")]
 )
-def test_a_volume_that_cannot_be_mounted(case: Case, volume: Obj, expected: str) -> None:
-    case.create("a", asking({"cpu": 1}, pod={"volumes": [{"name": "data", **volume}]}))
+def test_volume_mount_fails(case: Case, volume: Obj, expected: str) -> None:
+    case.create("a", replicated_job({"cpu": 1}, pod={"volumes": [{"name": "data", **volume}]}))
     pod = case.pod("a")
     event = {
         "metadata": {"generateName": "a-"},
@@ -448,10 +458,10 @@ def test_a_volume_that_cannot_be_mounted(case: Case, volume: Obj, expected: str)
         "message": 'MountVolume.SetUp failed for volume "data" : it is not there',
     }
     case.api.post(f"/api/v1/namespaces/{case.ns}/events", event).ok(201)
-    assert 'volume "data"' in case.why("a", expected).causes[0].said
+    assert 'volume "data"' in case.why("a", expected).causes[0].reported
 
 
-# Slices. A fault of the cloud lasts as long as its case.
+# Slices. A fault of the cloud lasts as long as its test.
 
 
 def slicing(case: Case, name: str = "a", **more: Any) -> None:
@@ -460,83 +470,86 @@ def slicing(case: Case, name: str = "a", **more: Any) -> None:
 
 
 def done(case: Case, slices: SliceThread, name: str = "a") -> None:
-    """Its pools are given back: the next case's pods would go there."""
+    """Wait until the pools are deleted, because the pods of the next test would use them."""
     case.drop(name)
     label = "google.com/tpu-provisioner-jobset-namespace"
-    case.desk.until(
-        lambda: all(pool["config"]["labels"].get(label) != case.ns for pool in slices.pools().values()), "pools given back"
+    case.harness.until(
+        lambda: all(pool["config"]["labels"].get(label) != case.ns for pool in slices.pools().values()), "pools deleted"
     )
 
 
-def test_pools_that_are_being_made(case: Case, slices: SliceThread) -> None:
+def test_node_pools_are_being_created(case: Case, slices: SliceThread) -> None:
     with slices.fault(fault="StuckOperations"):
         slicing(case)
-        found = case.why("a", "pool-being-made", "follower-waits").causes[0]
-        case.desk.until(
-            lambda: {"NodePool", "Operation"} <= {each.kind for each in case.why("a", "pool-being-made").causes[0].seen_in}, "pools"
+        found = case.why("a", "pool-provisioning", "followers-pending").causes[0]
+        case.harness.until(
+            lambda: {"NodePool", "Operation"} <= {each.kind for each in case.why("a", "pool-provisioning").causes[0].sources},
+            "pools",
         )
-        assert found.words.startswith("Its node pools are being made.")
-        assert f"JobSet {case.ns}/a, status.conditions[sliceworks.dev/SlicesReady]" in map(str, found.seen_in)
+        assert found.message.startswith("Its node pools are being created.")
+        assert f"JobSet {case.ns}/a, status.conditions[sliceworks.dev/SlicesReady]" in map(str, found.sources)
     done(case, slices)
 
 
-def test_a_zone_without_machines(case: Case, slices: SliceThread) -> None:
+def test_stockout(case: Case, slices: SliceThread) -> None:
     with slices.fault(fault="Stockout"):
         slicing(case, selector={"topology.kubernetes.io/zone": "us-central2-b"})
-        case.says("a", "stockout", "does not have enough resources available")
-        assert "leave the zone us-central2-b open" in case.why("a", "stockout").causes[0].remedy
+        case.wait_for_message("a", "stockout", "does not have enough resources available")
+        assert "remove the zone us-central2-b from the job" in case.why("a", "stockout").causes[0].remedy
         case.drop("a")
 
 
-def test_the_projects_quota(case: Case, slices: SliceThread) -> None:
+def test_project_quota_exceeded(case: Case, slices: SliceThread) -> None:
     with slices.fault(fault="MachineQuotaExceeded"):
         slicing(case)
-        case.says("a", "project-quota", "Quota")
+        case.wait_for_message("a", "project-quota", "Quota")
         case.drop("a")
 
 
-def test_a_reservation_that_does_not_exist(case: Case, slices: SliceThread) -> None:
+def test_missing_reservation(case: Case, slices: SliceThread) -> None:
     slicing(case, selector={"cloud.google.com/reservation-name": "nowhere"})
-    case.says("a", "reservation-not-found", 'reservation "nowhere" not found')
+    case.wait_for_message("a", "reservation-not-found", 'reservation "nowhere" not found')
     case.drop("a")
 
 
-def test_a_slice_that_there_cannot_be(case: Case, slices: SliceThread) -> None:
+def test_impossible_slice(case: Case, slices: SliceThread) -> None:
     slicing(case, topology="3x3x3")
-    case.says("a", "slice-refused", "3x3x3 is no topology of tpu-v4-podslice")
+    case.wait_for_message("a", "slice-rejected", "3x3x3 is not a tpu-v4-podslice topology")
     case.drop("a")
 
 
-def test_drained(case: Case, slices: SliceThread) -> None:
+def test_pools_are_drained(case: Case, slices: SliceThread) -> None:
     slicing(case, annotations={"slices.sliceworks.dev/drain": "true"})
     assert case.why("a", "draining").causes[0].remedy.startswith("`sliceworks slices drain --undo`")
     case.drop("a")
 
 
-def test_slices_that_were_given_back(case: Case, slices: SliceThread) -> None:
-    """Its two slices are of two sizes, so that neither can take the other's place."""
+def test_slices_were_released(case: Case, slices: SliceThread) -> None:
+    """Its two slices have different sizes, so that neither can replace the other."""
     [large] = jobset("a", topology="2x2x4", pods=4, seconds=600)["spec"]["replicatedJobs"]
     body = jobset("a", namespace=case.ns, seconds=600, annotations={"slices.sliceworks.dev/time-limit": "2s"})
     body["spec"]["replicatedJobs"].append({**large, "name": "large"})
     key = sha1(f"{case.ns}/a-large-0".encode()).hexdigest()
     with slices.fault(fault="Stockout", match={"nodePool": pool_name("a", key)}):
         case.api.post(f"{GROUP}/namespaces/{case.ns}/jobsets", body).ok(201)
-        told = "1 of 2 slices could not be had within 2s"
-        case.says("a", "slices-given-back", told)
+        reported = "1 of 2 slices were not ready within 2s"
+        case.wait_for_message("a", "slices-released", reported)
         case.drop("a")
 
 
-def test_slices_before_admission(case: Case, slices: SliceThread) -> None:
+def test_slices_are_created_before_admission(case: Case, slices: SliceThread) -> None:
     labels = {"cloud.google.com/gke-tpu-accelerator": "tpu-v4-podslice", "cloud.google.com/gke-tpu-topology": "2x2x2"}
-    case.desk.make("AdmissionCheck", "admissionchecks", case.desk.own("slices"), {"controllerName": "sliceworks.dev/slices"}).ok(
-        201
+    case.harness.make(
+        "AdmissionCheck", "admissionchecks", case.harness.own("slices"), {"controllerName": "sliceworks.dev/slices"}
+    ).ok(201)
+    case.harness.flavor(
+        "v4", nodeLabels=labels, tolerations=[{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}]
     )
-    case.desk.flavor("v4", nodeLabels=labels, tolerations=[{"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}])
-    strategy = {"admissionChecks": [{"name": case.desk.own("slices")}]}
-    case.desk.queue("q", {"name": "v4", "google.com/tpu": 16}, admissionChecksStrategy=strategy)
+    strategy = {"admissionChecks": [{"name": case.harness.own("slices")}]}
+    case.harness.queue("q", {"name": "v4", "google.com/tpu": 16}, admissionChecksStrategy=strategy)
     with slices.fault(fault="Stockout"):
         none = dict.fromkeys(labels)
         slicing(case, replicas=2, labels={"kueue.x-k8s.io/queue-name": "q"}, selector=none, suspend=True)
         found = case.why("a", "stockout", "check-pending")
-        assert "0 of 2 slices are ready" in cause(found, "check-pending").said
+        assert "0 of 2 slices are ready" in cause(found, "check-pending").reported
         case.drop("a")

@@ -1,11 +1,11 @@
-"""Conditions with a root that follows them."""
+"""Condition sets with a root condition."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from sliceworks.base import clock
-from sliceworks.controllers.graphs.conditions import Conditions
+from sliceworks.controllers.graphs.conditions import ConditionSet
 
 Object = dict[str, Any]
 BORN, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
@@ -15,8 +15,8 @@ def fresh(**metadata: Any) -> Object:
     return {"metadata": {"generation": 1, "creationTimestamp": BORN, **metadata}}
 
 
-def test_everything_is_unknown_at_first() -> None:
-    found = Conditions(fresh(), ("First", "Second"))
+def test_conditions_are_unknown_at_first() -> None:
+    found = ConditionSet(fresh(), ("First", "Second"))
     assert [(item["type"], item["status"], item["lastTransitionTime"]) for item in found.items] == [
         ("First", "Unknown", BORN),
         ("Second", "Unknown", BORN),
@@ -26,10 +26,10 @@ def test_everything_is_unknown_at_first() -> None:
     assert not found.ready
 
 
-def test_root_is_true_when_all_are() -> None:
-    found = Conditions(fresh(), ("First", "Second"))
+def test_root_is_true_when_all_are_true() -> None:
+    found = ConditionSet(fresh(), ("First", "Second"))
     found.true("First", "Good", "well")
-    assert not found.holds("Ready")
+    assert not found.are_true("Ready")
     found.true("Second", "Good", "well")
     assert found.ready
     assert found.get("Ready") | {"lastTransitionTime": ""} == {  # type: ignore[operator]
@@ -37,22 +37,22 @@ def test_root_is_true_when_all_are() -> None:
     }  # fmt: skip
 
 
-def test_root_says_what_the_worst_says() -> None:
-    found = Conditions(fresh(), ("First", "Second"))
-    found.unknown("First", "Maybe", "who knows")
+def test_root_has_the_worst_condition() -> None:
+    found = ConditionSet(fresh(), ("First", "Second"))
+    found.unknown("First", "Maybe", "unknown")
     found.false("Second", "Bad", "broken")
     root = found.get("Ready")
     assert root is not None
     assert (root["status"], root["reason"], root["message"]) == ("False", "Bad", "broken")
 
 
-def test_time_changes_with_the_status_only() -> None:
+def test_transition_time_changes_with_status_only() -> None:
     async def main() -> None:
-        found = Conditions(fresh(), ("First",))
+        found = ConditionSet(fresh(), ("First",))
         found.true("First", "Good", "well")
         moment = found.items[0]["lastTransitionTime"]
         await clock.sleep(60)
-        found.true("First", "Better", "very well")
+        found.true("First", "Better", "all good")
         assert found.items[0]["lastTransitionTime"] == moment
         found.false("First", "Bad", "no")
         assert found.items[0]["lastTransitionTime"] > moment
@@ -60,7 +60,7 @@ def test_time_changes_with_the_status_only() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_last_changed_comes_last_but_for_the_root() -> None:
+def test_last_changed_is_last_except_root() -> None:
     status = {
         "conditions": [
             {"type": "Second", "status": "True", "lastTransitionTime": BORN, "observedGeneration": 1},
@@ -68,15 +68,15 @@ def test_last_changed_comes_last_but_for_the_root() -> None:
             {"type": "Ready", "status": "True", "lastTransitionTime": BORN, "observedGeneration": 1},
         ]
     }
-    found = Conditions({**fresh(), "status": status}, ("First", "Second"))
+    found = ConditionSet({**fresh(), "status": status}, ("First", "Second"))
     found.false("Second", "Bad", "no")
     assert [item["type"] for item in found.items] == ["First", "Second", "Ready"]
 
 
-def test_condition_of_an_older_generation_does_not_count() -> None:
-    found = Conditions(fresh(), ("First",))
+def test_condition_of_older_generation_is_ignored() -> None:
+    found = ConditionSet(fresh(), ("First",))
     found.true("First", "Good", "well")
-    again = Conditions({**fresh(generation=2), "status": {"conditions": found.items}}, ("First",))
+    again = ConditionSet({**fresh(generation=2), "status": {"conditions": found.items}}, ("First",))
     assert not again.ready
     again.true("First", "Good", "well")
     assert again.ready

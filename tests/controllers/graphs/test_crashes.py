@@ -1,6 +1,6 @@
-"""The controller is killed at every call of a scenario, before the server hears it and after, and started again.
+"""The controller is killed before and after every request of a scenario, and restarted.
 
-However that goes: the cluster ends up the same, nothing is made twice, and nothing is deleted that the controller did not make.
+The cluster always reaches the same state, no object is created twice, and no foreign object is deleted.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from typing import Any
 import orjson
 import pytest
 import yaml
-from tests.support.clusters import real_wanted
-from tests.support.embedded import Embedded, on_twin
-from tests.support.graphs import GRAPHS, REVISIONS, WRITES
-from tests.support.mortals import Births, Mortal
+from tests.support.clusters import real_enabled
+from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
+from tests.support.graph_controller import GRAPHS, REVISIONS, WRITES, ObjectCounter, RestartingController
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
@@ -62,8 +61,8 @@ SHARED = {
 BYSTANDER = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "bystander"}, "data": {"a": "b"}}
 
 
-async def story(twin: Embedded) -> list[Object]:
-    """A definition, an instance, a change, the end of both; what the cluster has after each chapter."""
+async def scenario(twin: EmbeddedTwin) -> list[Object]:
+    """Run a definition, an instance, a change and both deletions; returns the cluster's state after each step."""
     client = Client(twin.cluster.transport())
     seen = []
     await client.apply(yaml.load(GRAPH, yaml.CSafeLoader), field_manager="person")
@@ -82,8 +81,8 @@ async def story(twin: Embedded) -> list[Object]:
     return seen
 
 
-async def picture(twin: Embedded) -> Object:
-    """Everything in the cluster that matters, without what differs from run to run."""
+async def picture(twin: EmbeddedTwin) -> Object:
+    """The relevant state of the cluster, without what differs between runs."""
     found: Object = {}
     for path in (f"{CORE}/configmaps", f"{CORE}/secrets", f"{CORE}/serviceaccounts", GRAPHS, REVISIONS, STALLS):
         status, listed = await twin.ask("GET", path)
@@ -96,32 +95,32 @@ def settled(obj: Object) -> Object:
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if not name.endswith("-id") or "node" in name}
     status = obj.get("status") or {}
     conditions = [{**item, "lastTransitionTime": ""} for item in status.get("conditions") or ()]
-    whole = {**obj, "metadata": {**metadata, "labels": labels}, "status": {**status, "conditions": conditions}}
-    made: Object = orjson.loads(orjson.dumps(whole, option=orjson.OPT_SORT_KEYS))
-    return made
+    run_main = {**obj, "metadata": {**metadata, "labels": labels}, "status": {**status, "conditions": conditions}}
+    created: Object = orjson.loads(orjson.dumps(run_main, option=orjson.OPT_SORT_KEYS))
+    return created
 
 
-def play(die_at: int | None, *, before: bool = True) -> tuple[list[Object], Births, list[tuple[str, str]]]:
-    """The story with one death; what was seen, what came and went, and the calls up to the death."""
+def run_with_crash(die_at: int | None, *, before: bool = True) -> tuple[list[Object], ObjectCounter, list[tuple[str, str]]]:
+    """Run the scenario with one crash; returns the states, the created and deleted objects, and the calls up to the crash."""
     results: list[Any] = []
 
-    async def whole(twin: Embedded) -> None:
+    async def run_main(twin: EmbeddedTwin) -> None:
         for obj in (SHARED, BYSTANDER):
             await Client(twin.cluster.transport()).create(obj)
-        births, mortal = Births(twin), Mortal(twin, die_at, before=before)
+        births, mortal = ObjectCounter(twin), RestartingController(twin, die_at, before=before)
         await clock.sleep(5)
         try:
-            results.extend((await story(twin), births, mortal.first.sent))
+            results.extend((await scenario(twin), births, mortal.first.sent))
         finally:
             await mortal.stop()
             await births.stop()
 
-    on_twin(whole)
+    run_on_twin(run_main)
     return results[0], results[1], results[2]
 
 
-def test_story_without_a_death() -> None:
-    seen, births, _ = play(None)
+def test_scenario_without_a_crash() -> None:
+    seen, births, _ = run_with_crash(None)
     names = [item["metadata"]["name"] for item in seen[0][f"{CORE}/configmaps"]]
     assert sorted(set(names) - {"kube-root-ca.crt"}) == ["a", "a-green", "a-red", "bystander", "kept"]
     assert seen[0][STALLS][0]["status"]["title"] == "a-key"
@@ -135,40 +134,40 @@ def test_story_without_a_death() -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_death_after_every_write(part: int) -> None:
-    """What the server has after a write is what it has before the next call: with a death after each, no state is left out."""
+def test_crash_after_every_write(part: int) -> None:
+    """The server's state after a write is that before the next call: a crash after each write covers every state."""
     _die_at(part, before=False)
 
 
 @pytest.mark.real
-@pytest.mark.skipif(not real_wanted(), reason="the long run: SLICEWORKS_REAL=1")
+@pytest.mark.skipif(not real_enabled(), reason="the long run: SLICEWORKS_REAL=1")
 @pytest.mark.parametrize("part", range(4))
-def test_death_before_every_call(part: int) -> None:
-    """Reads included."""
+def test_crash_before_every_call(part: int) -> None:
+    """Including reads."""
     _die_at(part, before=True)
 
 
 def _die_at(part: int, *, before: bool) -> None:
-    expected, births, calls = play(None)
+    expected, births, calls = run_with_crash(None)
     fatal = [number for number, (method, _) in enumerate(calls) if before or method in WRITES]
     for number in fatal[part::4]:
-        seen, born, _ = play(number, before=before)
+        seen, born, _ = run_with_crash(number, before=before)
         where = f"killed {'before' if before else 'after'} call {number}: {' '.join(calls[number])}"
         assert seen == expected, where
         assert born.made == births.made, where
         assert born.gone == births.gone, where
 
 
-def play_short(die_at: int | None) -> tuple[list[Object], list[tuple[str, str]]]:
-    """A definition and an instance, which is deleted while the controller is dead; what is left of it, and the calls."""
+def run_deletion_during_crash(die_at: int | None) -> tuple[list[Object], list[tuple[str, str]]]:
+    """A definition and an instance that is deleted while the controller is down; returns what is left and the calls."""
     results: list[Any] = []
 
-    async def whole(twin: Embedded) -> None:
+    async def run_main(twin: EmbeddedTwin) -> None:
         async def delete() -> None:
             await twin.ask("DELETE", f"{STALLS}/a")
 
         client = Client(twin.cluster.transport())
-        mortal = Mortal(twin, die_at, before=False, meanwhile=delete)
+        mortal = RestartingController(twin, die_at, before=False, meanwhile=delete)
         await clock.sleep(5)
         try:
             await client.apply(yaml.load(GRAPH, yaml.CSafeLoader), field_manager="person")
@@ -185,16 +184,16 @@ def play_short(die_at: int | None) -> tuple[list[Object], list[tuple[str, str]]]
         finally:
             await mortal.stop()
 
-    on_twin(whole)
+    run_on_twin(run_main)
     return results[0], results[1]
 
 
-def test_nothing_is_left_of_an_instance_that_went_while_the_controller_was_dead() -> None:
-    left, calls = play_short(None)
+def test_instance_deleted_while_controller_was_down() -> None:
+    left, calls = run_deletion_during_crash(None)
     assert left == []
-    begun = next(number for number, (_, path) in enumerate(calls) if path == f"{STALLS}/a")
-    fatal = [number for number in range(begun, len(calls)) if calls[number][0] in WRITES]
+    started = next(number for number, (_, path) in enumerate(calls) if path == f"{STALLS}/a")
+    fatal = [number for number in range(started, len(calls)) if calls[number][0] in WRITES]
     assert len(fatal) > 5
     for number in fatal:
-        left, _ = play_short(number)
+        left, _ = run_deletion_during_crash(number)
         assert left == [], f"killed after call {number}: {' '.join(calls[number])}"

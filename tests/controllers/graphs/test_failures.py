@@ -1,8 +1,8 @@
-"""What cannot be changed: the instance says so, and tells of what is there as before."""
+"""Failed applies: status and dependents use the existing objects."""
 
 from __future__ import annotations
 
-from tests.support.graphs import Stage, on_stage
+from tests.support.graph_controller import GraphHarness, run_with_controller
 
 CREWS = "/apis/kro.run/v1alpha1/namespaces/default/crews"
 CREW = """
@@ -40,17 +40,22 @@ def crew(*people: str) -> str:
     return f"{{apiVersion: kro.run/v1alpha1, kind: Crew, metadata: {{name: c}}, spec: {{people: [{', '.join(people)}]}}}}"
 
 
-def test_status_goes_by_what_is_there() -> None:
-    """A pod cannot be changed: the status tells of it as it is, and new ones are made beside it."""
+def test_status_uses_existing_objects() -> None:
+    """A pod's spec is immutable: the status has the existing pod, and new ones are created beside it."""
 
-    async def main(stage: Stage) -> None:
-        await stage.apply(CREW)
-        await stage.apply(crew("ann", "bob"))
-        told = (await stage.get(f"{CREWS}/c"))["status"]
-        assert (told["state"], told["people"], told["leader"], told["names"]) == ("ACTIVE", 2, "2", "c-ann c-bob")
-        await stage.apply(crew("ann", "bob", "cid"))
-        told = (await stage.get(f"{CREWS}/c"))["status"]
-        assert (told["state"], told["people"], told["leader"], told["names"]) == ("ERROR", 3, "2", "c-ann c-bob c-cid")
-        assert "pod updates may not change fields" in (await stage.condition(f"{CREWS}/c", "Ready"))["message"]
+    async def main(harness: GraphHarness) -> None:
+        await harness.apply(CREW)
+        await harness.apply(crew("ann", "bob"))
+        reported = (await harness.get(f"{CREWS}/c"))["status"]
+        assert (reported["state"], reported["people"], reported["leader"], reported["names"]) == ("ACTIVE", 2, "2", "c-ann c-bob")
+        await harness.apply(crew("ann", "bob", "cid"))
+        reported = (await harness.get(f"{CREWS}/c"))["status"]
+        assert (reported["state"], reported["people"], reported["leader"], reported["names"]) == (
+            "ERROR",
+            3,
+            "2",
+            "c-ann c-bob c-cid",
+        )
+        assert "pod updates may not change fields" in (await harness.condition(f"{CREWS}/c", "Ready"))["message"]
 
-    on_stage(main)
+    run_with_controller(main)

@@ -1,22 +1,22 @@
-"""An instance looked at from outside: its objects, how each resource stands, and what a change would do."""
+"""Inspection of an instance: objects, states of resources, and differences."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from tests.support.graphs import on_stage
+from tests.support.graph_controller import run_with_controller
 
 from sliceworks.controllers.graphs import inspection
-from sliceworks.graph import definitions
-from sliceworks.graph.compile import compile as compile_graph
-from sliceworks.graph.differences import between
+from sliceworks.graph import definition_parser
+from sliceworks.graph.builder import build_graph as compile_graph
+from sliceworks.graph.diff import compare
 from sliceworks.graph.kinds import BuiltinKinds
-from sliceworks.graph.rendering import render
+from sliceworks.graph.renderer import render
 from sliceworks.kube.client import Client
 
 if TYPE_CHECKING:
-    from tests.support.graphs import Stage
+    from tests.support.graph_controller import GraphHarness
 
 Object = dict[str, Any]
 GRAPH = """
@@ -54,21 +54,21 @@ SHARED = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: b
 
 
 def test_states_and_differences() -> None:
-    graph = compile_graph(definitions.read(yaml.load(GRAPH, yaml.CSafeLoader)), BuiltinKinds())
+    graph = compile_graph(definition_parser.parse(yaml.load(GRAPH, yaml.CSafeLoader)), BuiltinKinds())
 
-    async def main(stage: Stage) -> None:
-        await stage.apply(SHARED)
-        await stage.apply(GRAPH)
-        await stage.apply(SHOP)
-        client = Client(stage.twin.cluster.transport(), namespace="default")
+    async def main(harness: GraphHarness) -> None:
+        await harness.apply(SHARED)
+        await harness.apply(GRAPH)
+        await harness.apply(SHOP)
+        client = Client(harness.twin.cluster.transport(), namespace="default")
         instance = await inspection.find_instance(client, graph, "corner", "")
-        observed, states = await inspection.observed(client, graph, instance)
+        observed, states = await inspection.observe(client, graph, instance)
         assert states == {
             "shared": "ready",
             "settings": "ready",
-            "service": "left out",
-            "deployment": "waiting",
-            "last": "absent",
+            "service": "excluded",
+            "deployment": "pending",
+            "last": "missing",
         }
         assert {name: len(objects) for name, objects in observed.items()} == {
             "shared": 1,
@@ -78,13 +78,13 @@ def test_states_and_differences() -> None:
             "last": 0,
         }
 
-        # What is asked for now is there, but for what waits.
+        # All desired objects exist, except pending ones.
         assert _changes(graph, instance, observed) == {"last": "create"}
-        # Another wish shows what would become of it.
-        wanted = {**instance, "spec": {"size": 3, "open": True}}
-        assert _changes(graph, wanted, observed) == {"service": "create", "deployment": "change", "last": "create"}
+        # Another spec shows what would change.
+        expected = {**instance, "spec": {"size": 3, "open": True}}
+        assert _changes(graph, expected, observed) == {"service": "create", "deployment": "change", "last": "create"}
 
-    on_stage(main)
+    run_with_controller(main)
 
 
 JOBS = """
@@ -115,26 +115,26 @@ status: {capacity: {cpu: "8", memory: 8Gi, pods: "10"}}
 """
 
 
-def test_job_that_is_done_and_gone_is_ready_and_not_made_again() -> None:
-    graph = compile_graph(definitions.read(yaml.load(JOBS, yaml.CSafeLoader)), BuiltinKinds())
+def test_completed_and_deleted_job_is_ready() -> None:
+    graph = compile_graph(definition_parser.parse(yaml.load(JOBS, yaml.CSafeLoader)), BuiltinKinds())
 
-    async def main(stage: Stage) -> None:
-        await stage.apply(NODE)
-        await stage.apply(JOBS)
-        await stage.apply("apiVersion: kro.run/v1alpha1\nkind: Once\nmetadata: {name: now}")
-        await stage.settle(60)
-        assert await stage.names("/apis/batch/v1/namespaces/default/jobs") == []
-        client = Client(stage.twin.cluster.transport(), namespace="default")
+    async def main(harness: GraphHarness) -> None:
+        await harness.apply(NODE)
+        await harness.apply(JOBS)
+        await harness.apply("apiVersion: kro.run/v1alpha1\nkind: Once\nmetadata: {name: now}")
+        await harness.settle(60)
+        assert await harness.names("/apis/batch/v1/namespaces/default/jobs") == []
+        client = Client(harness.twin.cluster.transport(), namespace="default")
         instance = await inspection.find_instance(client, graph, "now", "default")
-        observed, states = await inspection.observed(client, graph, instance)
+        observed, states = await inspection.observe(client, graph, instance)
         assert states == {"job": "ready"}
         assert _changes(graph, instance, observed) == {}
 
-    on_stage(main, workloads=True)
+    run_with_controller(main, workloads=True)
 
 
 def _changes(graph: Any, instance: Object, observed: dict[str, list[Object]]) -> dict[str, str]:
     rendered = render(graph, instance, observed)
-    new = {each.node.id: each.objects for each in rendered if each.state == "made"}
+    new = {each.node.id: each.objects for each in rendered if each.state == "rendered"}
     old = {name: objects for name, objects in observed.items() if name != "shared"}
-    return {each.node: each.action for each in between(old, new, live=True) if each.action != "keep"}
+    return {each.node: each.action for each in compare(old, new, owned=inspection.owned_fields) if each.action != "keep"}

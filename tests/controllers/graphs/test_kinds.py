@@ -1,4 +1,4 @@
-"""The kinds that a live cluster has, and those that cannot be read."""
+"""Kinds of a live cluster, and kinds that cannot be listed."""
 
 from __future__ import annotations
 
@@ -6,105 +6,104 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.support.embedded import Embedded, on_twin
-from tests.support.graphs import BOX, BOXES, GRAPHS, Stage, Watched, on_stage
+from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
+from tests.support.graph_controller import BOX, BOXES, GRAPHS, GraphHarness, RecordingTransport, run_with_controller
 
 from sliceworks.base import clock
 from sliceworks.controllers.graphs import Options
-from sliceworks.controllers.graphs.served_kinds import ServedKinds, described
+from sliceworks.controllers.graphs.compiler import OpenAPIKinds, resolve_openapi
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import Resource
-from sliceworks.kube.well_known import DEPLOYMENT
+from sliceworks.kube.resources import DEPLOYMENT, Resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     import pytest
 
-    from sliceworks.kube.transport import Request, Response
+    from sliceworks.base.transport import Request, Response
 
 
-def test_kind_is_what_its_server_says() -> None:
-    async def main(twin: Embedded) -> None:
+def test_kind_from_openapi() -> None:
+    async def main(twin: EmbeddedTwin) -> None:
         client = Client(twin.cluster.transport())
-        found = await described(client, DEPLOYMENT)
+        found = await resolve_openapi(client, DEPLOYMENT)
         assert found is not None
         assert (found.api_version, found.kind, found.plural, found.namespaced) == ("apps/v1", "Deployment", "deployments", True)
         spec = found.schema.properties["spec"]
         assert spec.properties["replicas"].type == "integer"
         assert spec.properties["template"].properties["spec"].properties["containers"].type == "array"
-        kinds = ServedKinds()
+        kinds = OpenAPIKinds()
         kinds.add(found)
         assert kinds.find("apps/v1", "Deployment") is found
         assert kinds.find("apps/v1", "Nothing") is None
         assert list(kinds.names()) == [("apps/v1", "Deployment")]
 
-    on_twin(main)
+    run_on_twin(main)
 
 
-def test_kind_that_its_server_does_not_describe() -> None:
-    async def main(twin: Embedded) -> None:
+def test_kind_without_openapi_schema() -> None:
+    async def main(twin: EmbeddedTwin) -> None:
         nothing = Resource("apps", "v1", "Nothing", "nothings")
-        assert await described(Client(twin.cluster.transport()), nothing) is None
+        assert await resolve_openapi(Client(twin.cluster.transport()), nothing) is None
 
-    on_twin(main)
+    run_on_twin(main)
 
 
-def test_one_that_cannot_be_read_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def main(stage: Stage) -> None:
-        pass_on = stage.transport.send
+def test_unlistable_kind_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main(harness: GraphHarness) -> None:
+        pass_on = harness.transport.send
 
         async def send(request: Request, *, stream: bool = False) -> Response:
             if request.path == "/api/v1/secrets":
                 await asyncio.Event().wait()
             return await pass_on(request, stream=stream)
 
-        monkeypatch.setattr(stage.transport, "send", send)
+        monkeypatch.setattr(harness.transport, "send", send)
         safe = BOX.replace("box", "safe").replace("Box", "Safe").replace("ConfigMap", "Secret")
-        await stage.apply(safe.replace(", data:", ", stringData:"))
-        await stage.apply(BOX)
-        assert (await stage.condition(f"{GRAPHS}/safe", "Ready")).get("status") != "True"
-        assert (await stage.condition(f"{GRAPHS}/box", "Ready"))["status"] == "True"
-        await stage.settle(60)
-        told = await stage.condition(f"{GRAPHS}/safe", "ControllerReady")
-        assert "secrets kro.run/owned=true could not be read" in told["message"]
+        await harness.apply(safe.replace(", data:", ", stringData:"))
+        await harness.apply(BOX)
+        assert (await harness.condition(f"{GRAPHS}/safe", "Ready")).get("status") != "True"
+        assert (await harness.condition(f"{GRAPHS}/box", "Ready"))["status"] == "True"
+        await harness.settle(60)
+        reported = await harness.condition(f"{GRAPHS}/safe", "ControllerReady")
+        assert "waiting for secrets kro.run/owned=true" in reported["message"]
 
-    on_stage(main, Options(graph_workers=2))
+    run_with_controller(main, Options(graph_workers=2))
 
 
-def test_a_kind_that_went_with_its_definition_is_not_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The end of its kind brings a definition up again, and the watch may tell of its own end later."""
-    at_once = Watched.send
+def test_kind_deleted_with_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion of its kind requeues a definition, and the watch may report its own end later."""
+    at_once = RecordingTransport.send
 
     async def later(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             await clock.sleep(1)
             yield chunk
 
-    async def send(self: Watched, request: Request, *, stream: bool = False) -> Response:
+    async def send(self: RecordingTransport, request: Request, *, stream: bool = False) -> Response:
         answer = await at_once(self, request, stream=stream)
         if request.path == GRAPHS and answer.stream is not None:
             return replace(answer, stream=later(answer.stream))
         return answer
 
-    async def main(stage: Stage) -> None:
-        await stage.apply(BOX)
-        before = len(stage.transport.sent)
-        await stage.twin.do("DELETE", f"{GRAPHS}/box")
-        await stage.settle()
-        assert await stage.twin.gone(f"{GRAPHS}/box")
-        listed = [path for _, path in stage.transport.sent[before:]].count(BOXES.replace("/namespaces/default", ""))
+    async def main(harness: GraphHarness) -> None:
+        await harness.apply(BOX)
+        before = len(harness.transport.sent)
+        await harness.twin.do("DELETE", f"{GRAPHS}/box")
+        await harness.settle()
+        assert await harness.twin.gone(f"{GRAPHS}/box")
+        listed = [path for _, path in harness.transport.sent[before:]].count(BOXES.replace("/namespaces/default", ""))
         assert listed == 1, "once, to see whether any is left"
 
-    monkeypatch.setattr(Watched, "send", send)
-    on_stage(main, Options(allow_crd_deletion=True))
+    monkeypatch.setattr(RecordingTransport, "send", send)
+    run_with_controller(main, Options(allow_crd_deletion=True))
 
 
-def test_a_definition_that_makes_nothing_tells_no_order() -> None:
-    async def main(stage: Stage) -> None:
-        await stage.apply(BOX.partition("  resources:")[0])
-        told = (await stage.get(f"{GRAPHS}/box"))["status"]
-        assert told["state"] == "Active"
-        assert "topologicalOrder" not in told, "kro has none then"
+def test_empty_definition_has_no_order() -> None:
+    async def main(harness: GraphHarness) -> None:
+        await harness.apply(BOX.partition("  resources:")[0])
+        reported = (await harness.get(f"{GRAPHS}/box"))["status"]
+        assert reported["state"] == "Active"
+        assert "topologicalOrder" not in reported, "kro has none then"
 
-    on_stage(main)
+    run_with_controller(main)

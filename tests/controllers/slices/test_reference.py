@@ -1,4 +1,4 @@
-"""The reference page of the slices controller names everything that there is."""
+"""The reference page of the slices controller is complete."""
 
 from __future__ import annotations
 
@@ -7,37 +7,44 @@ from pathlib import Path
 
 from sliceworks.base import duration
 from sliceworks.base.metrics import Registry
-from sliceworks.controllers.slices import settings, words
-from sliceworks.controllers.slices.metrics import Metrics
+from sliceworks.controllers.slices import settings, well_known
+from sliceworks.controllers.slices.telemetry import Metrics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "slices-controller.md").read_text()
 
 
-def test_every_setting_with_its_variable() -> None:
+def test_every_setting_is_documented() -> None:
     for name, variable in settings.variables().items():
         row = next((line for line in PAGE.splitlines() if re.match(rf"\| .*`{name}`", line)), "")
         assert f"`{variable}`" in row, name
 
 
-def test_the_defaults_are_true() -> None:
+def test_documented_defaults_are_correct() -> None:
     defaults = settings.Settings()
     for name in ("node_min_lifespan", "suspended_grace", "time_limit", "creation_timeout", "deletion_delay"):
         [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{name}`")]
         assert duration.parse(row.split("|")[3].strip(" `")) == getattr(defaults, name), name
 
 
-def test_every_metric() -> None:
+def test_every_metric_is_documented() -> None:
     registry = Registry()
     Metrics(registry)
-    names = re.findall(r"# TYPE (\S+)", registry.text())
+    names = re.findall(r"# TYPE (\S+)", registry.render())
     assert len(names) >= 9
     for name in names:
         assert f"`{name}`" in PAGE, name
 
 
-def test_every_word_that_is_read_or_written() -> None:
-    internal = {words.MANAGER_VALUE, words.FIELD_MANAGER, words.COMPONENT, words.LEASE, words.OWN, words.OLD_POOL_JOBSET_NAME}
-    for name, word in vars(words).items():
+def test_every_label_and_annotation_is_documented() -> None:
+    internal = {
+        well_known.MANAGER_VALUE,
+        well_known.FIELD_MANAGER,
+        well_known.COMPONENT,
+        well_known.LEASE,
+        well_known.OWN,
+        well_known.OLD_POOL_JOBSET_NAME,
+    }
+    for name, word in vars(well_known).items():
         if (
             name.isupper()
             and isinstance(word, str)

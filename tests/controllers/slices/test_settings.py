@@ -1,4 +1,4 @@
-"""Settings: the Go provisioner's variables, a file under them and flags over them; what cannot be read is named."""
+"""Settings from the TPU provisioner's environment variables, a file and flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT, Capacity
 from sliceworks.controllers.slices.settings import Settings
 
 
-def test_the_variables_of_the_go_provisioner() -> None:
+def test_variables_of_the_go_provisioner() -> None:
     found = settings.read(
         {
             "GCP_PROJECT_ID": "p",
@@ -53,7 +53,7 @@ def test_the_variables_of_the_go_provisioner() -> None:
     )
 
 
-def test_its_defaults() -> None:
+def test_defaults_of_the_go_provisioner() -> None:
     found = settings.read({"GCP_ZONE": ""})
     assert (found.zones, found.node_secure_boot, found.force_on_demand, found.node_min_lifespan) == ((), True, False, 10.0)
     assert (found.concurrency, found.capacity) == (3, (ON_DEMAND,))
@@ -72,29 +72,29 @@ def test_capacity_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environment", "file", "words"),
+    ("environment", "file", "message"),
     [
-        ({"NODE_MIN_LIFESPAN": "soon"}, {}, "NODE_MIN_LIFESPAN: 'soon' cannot be used"),
-        ({"GCP_NODE_SECURE_BOOT": "maybe"}, {}, "GCP_NODE_SECURE_BOOT: 'maybe' cannot be used: true or false is wanted"),
-        ({"CONCURRENCY": "0"}, {}, "CONCURRENCY: '0' cannot be used: at least 1 is wanted"),
-        ({"SLICES_CAPACITY": "cheap"}, {}, "SLICES_CAPACITY: 'cheap' is no kind of capacity"),
-        ({"SLICES_CAPACITY": ","}, {}, "at least one kind of capacity is wanted"),
-        ({"SLICES_TIME_LIMIT": "-1s"}, {}, "it is less than nothing"),
-        ({}, {"projekt": "x"}, "f.yaml: there is no setting 'projekt'"),
-        ({}, {"project": 3}, "f.yaml: project: 3 cannot be used: a text is wanted"),
+        ({"NODE_MIN_LIFESPAN": "soon"}, {}, "NODE_MIN_LIFESPAN: must be a duration such as 90s or 1h30m, got 'soon'"),
+        ({"GCP_NODE_SECURE_BOOT": "maybe"}, {}, "GCP_NODE_SECURE_BOOT: must be true or false, got 'maybe'"),
+        ({"CONCURRENCY": "0"}, {}, "CONCURRENCY: must be at least 1, got '0'"),
+        ({"SLICES_CAPACITY": "cheap"}, {}, "SLICES_CAPACITY: unknown capacity type 'cheap'"),
+        ({"SLICES_CAPACITY": ","}, {}, "must have at least one capacity type"),
+        ({"SLICES_TIME_LIMIT": "-1s"}, {}, "SLICES_TIME_LIMIT: must not be negative, got '-1s'"),
+        ({}, {"projekt": "x"}, "f.yaml: unknown setting 'projekt'"),
+        ({}, {"project": 3}, "f.yaml: project: must be a string, got 3"),
     ],
 )
-def test_what_cannot_be_read_is_named(environment: dict[str, str], file: dict[str, Any], words: str) -> None:
-    with pytest.raises(UsageError, match=words):
+def test_read_rejects_invalid_settings(environment: dict[str, str], file: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         settings.read(environment, file, place="f.yaml")
 
 
-def test_the_closest_name_is_hinted() -> None:
+def test_read_suggests_closest_name() -> None:
     with pytest.raises(UsageError) as caught:
         settings.read({}, {"projekt": "x"})
     assert caught.value.hint == "did you mean project?"
 
 
-def test_every_setting_has_a_variable_of_its_own() -> None:
+def test_environment_variables_are_unique() -> None:
     names = settings.variables()
     assert len(set(names.values())) == len(names)

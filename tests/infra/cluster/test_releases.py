@@ -1,4 +1,4 @@
-"""Release files: where they come from, which of their files is meant, and that another file than the one meant is refused."""
+"""Release files: their sources, their selection, and rejection of files with another checksum."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from tests.support import environments
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.infra.cluster.releases import Release, releases, sha256
-from sliceworks.infra.cluster.shelves import Files, OfTheTwin
+from sliceworks.infra.cluster.addon import Release, ReleaseFiles, TwinReleases, required_releases, sha256
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,27 +29,27 @@ items:
 
 @pytest.fixture
 def published(tmp_path: Path) -> Release:
-    """A release that is published in a folder of this machine."""
+    """A release that is published in a local folder."""
     file = tmp_path / "published" / "manifests.yaml"
     file.parent.mkdir()
     file.write_bytes(TEXT)
     return Release("kueue", "v0.15.0", file.as_uri(), "", ("kueue.x-k8s.io/v1beta2", "ClusterQueue"))
 
 
-def test_versions_are_those_of_the_document_and_only_what_is_wanted_is_fetched() -> None:
-    found = {each.name: each for each in releases(environments.small("  addons: {versions: {kueue: v0.16.1}}\n").spec)}
+def test_required_releases_have_the_documents_versions() -> None:
+    found = {each.name: each for each in required_releases(environments.small("  addons: {versions: {kueue: v0.16.1}}\n").spec)}
     assert list(found) == ["jobset", "kueue"]
     assert found["kueue"].url == "https://github.com/kubernetes-sigs/kueue/releases/download/v0.16.1/manifests.yaml"
     assert found["jobset"].url == "https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml"
-    [operator] = releases(environments.example("self-service").spec)
+    [operator] = required_releases(environments.example("self-service").spec)
     assert operator.url == "https://storage.googleapis.com/configconnector-operator/1.155.0/release-bundle.tar.gz"
     assert operator.member == "autopilot-configconnector-operator.yaml"
-    [_jobset, _kueue, standard] = releases(environments.small("  selfService: {}\n").spec)
+    [_jobset, _kueue, standard] = required_releases(environments.small("  selfService: {}\n").spec)
     assert standard.member == "configconnector-operator.yaml"
 
 
-def test_a_file_is_fetched_once_and_kept(published: Release, tmp_path: Path) -> None:
-    shelf = Files(tmp_path / "kept")
+def test_file_is_fetched_once(published: Release, tmp_path: Path) -> None:
+    shelf = ReleaseFiles(tmp_path / "kept")
     objects, checksum = shelf.objects(published, {})
     assert [each["kind"] for each in objects] == ["Namespace", "Service", "Secret"]
     assert checksum == sha256(TEXT)
@@ -58,46 +57,44 @@ def test_a_file_is_fetched_once_and_kept(published: Release, tmp_path: Path) -> 
     assert shelf.objects(published, {published.title: checksum}) == (objects, checksum)
 
 
-def test_another_file_than_the_first_is_refused(published: Release, tmp_path: Path) -> None:
+def test_changed_file_is_rejected(published: Release, tmp_path: Path) -> None:
     before = sha256(b"what it was")
-    with pytest.raises(
-        SliceworksError, match=f"kueue v0.15.0: the file's SHA-256 is {sha256(TEXT)}, and should be {before}"
-    ) as caught:
-        Files(tmp_path / "kept").objects(published, {published.title: before})
+    with pytest.raises(SliceworksError, match=f"kueue v0.15.0: SHA-256 is {sha256(TEXT)}, expected {before}") as caught:
+        ReleaseFiles(tmp_path / "kept").objects(published, {published.title: before})
     assert "spec.addons.checksums" in caught.value.hint
     assert not (tmp_path / "kept").exists()
 
 
-def test_the_documents_checksum_counts_more_than_the_first_files(published: Release, tmp_path: Path) -> None:
+def test_checksum_of_the_document_takes_precedence(published: Release, tmp_path: Path) -> None:
     pinned = replace(published, checksum=sha256(TEXT))
-    assert Files(tmp_path / "kept").objects(pinned, {published.title: sha256(b"other")})[1] == sha256(TEXT)
+    assert ReleaseFiles(tmp_path / "kept").objects(pinned, {published.title: sha256(b"other")})[1] == sha256(TEXT)
     with pytest.raises(SliceworksError, match="SHA-256"):
-        Files(tmp_path / "other").objects(replace(published, checksum="0" * 64), {})
+        ReleaseFiles(tmp_path / "other").objects(replace(published, checksum="0" * 64), {})
 
 
-def test_a_kept_file_that_somebody_changed_is_fetched_anew(published: Release, tmp_path: Path) -> None:
-    shelf = Files(tmp_path / "kept")
+def test_tampered_cache_is_fetched_again(published: Release, tmp_path: Path) -> None:
+    shelf = ReleaseFiles(tmp_path / "kept")
     shelf.objects(published, {})
     (tmp_path / "kept" / published.file).write_bytes(b"kind: Evil\n")
     assert shelf.objects(published, {published.title: sha256(TEXT)})[1] == sha256(TEXT)
 
 
-def test_a_folder_that_is_given_is_used_and_nothing_is_fetched(published: Release, tmp_path: Path) -> None:
-    given = tmp_path / "given"
-    given.mkdir()
+def test_given_folder_is_used_without_fetching(published: Release, tmp_path: Path) -> None:
+    folder = tmp_path / "given"
+    folder.mkdir()
     offline = replace(published, url="http://127.0.0.1:9/manifests.yaml")
-    with pytest.raises(SliceworksError, match=r"has no kueue-v0\.15\.0\.yaml"):
-        Files(tmp_path / "kept", given).objects(offline, {})
-    (given / "kueue.yaml").write_bytes(TEXT)
-    assert Files(tmp_path / "kept", given).objects(offline, {})[1] == sha256(TEXT)
+    with pytest.raises(SliceworksError, match=r"kueue-v0\.15\.0\.yaml not found in"):
+        ReleaseFiles(tmp_path / "kept", folder).objects(offline, {})
+    (folder / "kueue.yaml").write_bytes(TEXT)
+    assert ReleaseFiles(tmp_path / "kept", folder).objects(offline, {})[1] == sha256(TEXT)
     assert not (tmp_path / "kept").exists()
 
 
-def test_what_cannot_be_fetched_says_where_and_what_to_do(published: Release, tmp_path: Path) -> None:
+def test_failed_fetch_has_a_hint(published: Release, tmp_path: Path) -> None:
     offline = replace(published, url="http://127.0.0.1:9/manifests.yaml")
-    with pytest.raises(SliceworksError, match=r"kueue v0\.15\.0 cannot be fetched from http://127\.0\.0\.1:9/") as caught:
-        Files(tmp_path / "kept").objects(offline, {})
-    assert caught.value.hint == "put the file into a folder as kueue-v0.15.0.yaml, and give it with --manifests"
+    with pytest.raises(SliceworksError, match=r"cannot fetch kueue v0\.15\.0 from http://127\.0\.0\.1:9/") as caught:
+        ReleaseFiles(tmp_path / "kept").objects(offline, {})
+    assert caught.value.hint == "save the file as kueue-v0.15.0.yaml in a folder, and pass the folder with --manifests"
 
 
 def bundle(name: str) -> bytes:
@@ -109,17 +106,17 @@ def bundle(name: str) -> bytes:
     return stream.getvalue()
 
 
-def test_the_operator_is_found_in_its_archive() -> None:
-    [operator] = releases(environments.example("self-service").spec)
+def test_operator_is_found_in_its_archive() -> None:
+    [operator] = required_releases(environments.example("self-service").spec)
     assert [each["kind"] for each in operator.objects(bundle(operator.member))] == ["Namespace", "Service", "Secret"]
-    assert operator.objects(TEXT)  # taken out by hand
-    with pytest.raises(SliceworksError, match=r"the archive has no autopilot-configconnector-operator\.yaml"):
+    assert operator.objects(TEXT)  # extracted by hand
+    with pytest.raises(SliceworksError, match=r"autopilot-configconnector-operator\.yaml not found in the archive"):
         operator.objects(bundle("other.yaml"))
-    with pytest.raises(SliceworksError, match="cannot be read"):
+    with pytest.raises(SliceworksError, match="cannot read"):
         operator.objects(bundle(operator.member)[:100])
 
 
-def test_a_twin_without_workloads_says_what_it_lacks(published: Release) -> None:
+def test_twin_without_workloads_is_an_error(published: Release) -> None:
     with pytest.raises(SliceworksError, match="this twin has no kueue") as caught:
-        OfTheTwin().objects(published, {})
+        TwinReleases().objects(published, {})
     assert "--no-workloads" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Credentials of model registries: read from files beside the document, and never shown."""
+"""Credentials of model registries: read from files next to the document, and never shown."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import pytest
 from tests.support import environments
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.infra.cluster import secrets
+from sliceworks.infra.cluster import composition
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_file_is_read_and_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_file_is_read_and_missing_file_is_reported(tmp_path: Path) -> None:
     environment = environments.example("self-service")
-    assert secrets.missing(environment, tmp_path) == [tmp_path / "kaggle.json"]
-    assert secrets.read(environment, tmp_path) == {}
-    (tmp_path / "kaggle.json").write_text('{"username": "ann", "key": "tell-nobody"}')
-    assert secrets.missing(environment, tmp_path) == []
-    assert secrets.read(environment, tmp_path) == {"kaggle-secret": {"username": "ann", "key": "tell-nobody"}}
+    assert composition.missing_secret_files(environment, tmp_path) == [tmp_path / "kaggle.json"]
+    assert composition.read_secrets(environment, tmp_path) == {}
+    (tmp_path / "kaggle.json").write_text('{"username": "ann", "key": "registry-token"}')
+    assert composition.missing_secret_files(environment, tmp_path) == []
+    assert composition.read_secrets(environment, tmp_path) == {"kaggle-secret": {"username": "ann", "key": "registry-token"}}
 
 
 @pytest.mark.parametrize(
-    "text", ['{"key": "tell-nobody"', '["tell-nobody"]', '{"key": {"of": "tell-nobody"}}', "{}", "tell-nobody"]
+    "text", ['{"key": "registry-token"', '["registry-token"]', '{"key": {"of": "registry-token"}}', "{}", "registry-token"]
 )
-def test_a_file_that_cannot_be_used_is_refused_without_a_word_of_it(text: str, tmp_path: Path) -> None:
+def test_invalid_file_is_an_error_without_its_content(text: str, tmp_path: Path) -> None:
     (tmp_path / "kaggle.json").write_text(text)
-    with pytest.raises(InvalidDocument, match=r"kaggle\.json: expected a JSON object of names and texts") as caught:
-        secrets.read(environments.example("self-service"), tmp_path)
+    with pytest.raises(InvalidDocument, match=r"kaggle\.json: expected a JSON object with string values") as caught:
+        composition.read_secrets(environments.example("self-service"), tmp_path)
     seen: BaseException | None = caught.value
     while seen is not None:
-        assert "tell-nobody" not in repr(seen) + str(seen)
+        assert "registry-token" not in repr(seen) + str(seen)
         seen = seen.__cause__
 
 
-def test_an_environment_without_self_service_has_none(tmp_path: Path) -> None:
-    assert secrets.read(environments.small(), tmp_path) == {}
+def test_environment_without_self_service_has_no_credentials(tmp_path: Path) -> None:
+    assert composition.read_secrets(environments.small(), tmp_path) == {}

@@ -1,4 +1,4 @@
-"""What an environment puts into its cluster, compared with files that a person has read; and what each field does."""
+"""The objects of an environment's cluster, compared with reviewed golden files; and the effect of each field."""
 
 from __future__ import annotations
 
@@ -11,14 +11,22 @@ import pytest
 from tests.support import environments
 
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.base.yamls import load_all
-from sliceworks.infra import checks
-from sliceworks.infra.cluster import compose, controllers, kustomize, notes
-from sliceworks.infra.cluster.objects import OWNER, identity, merged, namespace
-from sliceworks.infra.cluster.steps import Answers, Available, Holds, Served
+from sliceworks.base.yaml_documents import load_all
+from sliceworks.infra import preflight
+from sliceworks.infra.cluster import composition
+from sliceworks.infra.cluster.inventory import (
+    OWNER,
+    Available,
+    ConditionTrue,
+    KindsServed,
+    WebhookReady,
+    build_namespace,
+    merge_objects,
+    reference_to,
+)
 
 if TYPE_CHECKING:
-    from sliceworks.infra.cluster.steps import Step
+    from sliceworks.infra.cluster.inventory import Step
 
 Object = dict[str, Any]
 GOLDENS = Path(__file__).parents[1] / "goldens"
@@ -28,8 +36,8 @@ def written(steps: tuple[Step, ...]) -> list[Object]:
     return [
         {
             "step": step.name,
-            # What others publish is told by name: it is not ours to compare.
-            "objects": [str(identity(obj)) if step.validation == "Warn" else obj for obj in step.objects],
+            # Published releases are listed by name only.
+            "objects": [str(reference_to(obj)) if step.validation == "Warn" else obj for obj in step.objects],
             "waits": [type(wait).__name__ for wait in step.waits],
         }
         for step in steps
@@ -37,7 +45,7 @@ def written(steps: tuple[Step, ...]) -> list[Object]:
 
 
 @pytest.mark.parametrize("name", environments.NAMES)
-def test_the_examples_have_the_objects_that_were_read_over(name: str) -> None:
+def test_examples_match_goldens(name: str) -> None:
     seen = orjson.loads(orjson.dumps(written(environments.on_twin(environments.example(name)))))
     path = GOLDENS / f"cluster-{name}.json"
     if os.environ.get("SLICEWORKS_RECORD") == "1":
@@ -51,13 +59,13 @@ def objects(text: str, kind: str, **more: Any) -> list[Object]:
     return [obj for step in steps for obj in step.objects if obj["kind"] == kind]
 
 
-def test_everything_carries_the_environments_label() -> None:
+def test_all_objects_have_the_environment_label() -> None:
     for name in environments.NAMES:
         for step in environments.on_twin(environments.example(name)):
             assert all(obj["metadata"]["labels"][OWNER] == name for obj in step.objects), step.name
 
 
-def test_pods_of_an_identity_act_as_the_account_that_terraform_made() -> None:
+def test_identity_uses_the_google_account_of_terraform() -> None:
     text = "  identities: {workloads: {trainer: {namespace: jobs, serviceAccount: runner}}}\n"
     [account] = objects(text, "ServiceAccount", emails={"trainer": "made@by.terraform"})
     assert account["metadata"]["name"] == "runner"
@@ -68,12 +76,12 @@ def test_pods_of_an_identity_act_as_the_account_that_terraform_made() -> None:
     assert existing["metadata"]["annotations"] == {"iam.gke.io/gcp-service-account": "robot@elsewhere.iam"}
 
 
-def test_a_team_and_its_identity_share_one_account_and_one_namespace() -> None:
+def test_team_and_identity_share_account_and_namespace() -> None:
     steps = environments.on_twin(environments.example("training"))
     [places] = [step for step in steps if step.name == "namespaces"]
-    named = [str(identity(obj)) for obj in places.objects]
+    named = [str(reference_to(obj)) for obj in places.objects]
     assert named.count("Namespace tpu-training") == named.count("ServiceAccount tpu-training/cloud-tpu-sa") == 1
-    [space] = [obj for obj in places.objects if str(identity(obj)) == "Namespace tpu-training"]
+    [space] = [obj for obj in places.objects if str(reference_to(obj)) == "Namespace tpu-training"]
     assert space["metadata"]["labels"]["sliceworks.dev/team"] == "tpu-training"
 
 
@@ -81,22 +89,25 @@ def test_a_team_and_its_identity_share_one_account_and_one_namespace() -> None:
     ("team", "wrong"),
     [
         ("{identity: trainer, namespace: jobs}", ""),
-        ("{identity: trainer}", "its jobs run as research/trainer, and trainer is for jobs/trainer"),
-        ("{identity: trainer, namespace: jobs, serviceAccount: x}", "its jobs run as jobs/x, and trainer is for jobs/trainer"),
+        ("{identity: trainer}", "jobs run as research/trainer, but identity trainer is bound to jobs/trainer"),
+        (
+            "{identity: trainer, namespace: jobs, serviceAccount: x}",
+            "jobs run as jobs/x, but identity trainer is bound to jobs/trainer",
+        ),
         ("{}", ""),
     ],
 )
-def test_a_team_whose_jobs_could_not_act_as_their_identity_is_found(team: str, wrong: str) -> None:
+def test_team_with_unusable_identity_is_an_error(team: str, wrong: str) -> None:
     text = f"  identities: {{workloads: {{trainer: {{namespace: jobs}}}}}}\n  teams: {{research: {team}}}\n"
-    assert [each.problem for each in checks.check(environments.small(text))] == ([wrong] if wrong else [])
+    assert [each.problem for each in preflight.check(environments.small(text))] == ([wrong] if wrong else [])
 
 
-def test_two_parts_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(InvalidDocument, match="Namespace a, metadata, labels, x would have to be '1' and '2'"):
-        merged([namespace("a", labels={"x": "1"}), namespace("a", labels={"x": "2"})])
+def test_conflicting_parts_are_an_error() -> None:
+    with pytest.raises(InvalidDocument, match="Namespace a, metadata, labels, x: conflicting values '1' and '2'"):
+        merge_objects([build_namespace("a", labels={"x": "1"}), build_namespace("a", labels={"x": "2"})])
 
 
-def test_ready_within_is_kueues_setting_and_starts_it_anew() -> None:
+def test_ready_within_configures_and_restarts_kueue() -> None:
     plain = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kueue-manager-config", "namespace": "kueue-system"}}
     plain["data"] = {"controller_manager_config.yaml": "kind: Configuration\nwebhook: {port: 9443}\n"}
     pods = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"annotations": {"theirs": "x"}}, "spec": {}}}
@@ -117,26 +128,26 @@ def test_ready_within_is_kueues_setting_and_starts_it_anew() -> None:
     assert len(set(marks)) == 3
 
 
-def test_a_kueue_that_is_there_gets_settings_only_when_they_are_ours_to_make() -> None:
+def test_existing_kueue_is_configured_only_if_owned() -> None:
     text = "  queues: {readyWithin: 10m}\n"
     assert [each["metadata"]["name"] for each in objects(text, "ConfigMap")] == ["kueue-manager-config"]
-    assert objects(text, "ConfigMap", settles_kueue=False) == []
+    assert objects(text, "ConfigMap", configures_kueue=False) == []
     assert objects("", "ConfigMap") == []
 
 
-def test_jobset_and_kueue_are_waited_for_until_their_webhooks_answer() -> None:
+def test_steps_wait_for_webhooks_of_jobset_and_kueue() -> None:
     steps = {step.name: step for step in environments.on_twin(environments.small())}
-    asked = [wait for name in ("jobset", "kueue") for wait in steps[name].waits if isinstance(wait, Answers)]
-    assert [(wait.who, wait.probe["kind"]) for wait in asked] == [("JobSet", "JobSet"), ("Kueue", "ResourceFlavor")]
+    asked = [wait for name in ("jobset", "kueue") for wait in steps[name].waits if isinstance(wait, WebhookReady)]
+    assert [(wait.component, wait.probe["kind"]) for wait in asked] == [("JobSet", "JobSet"), ("Kueue", "ResourceFlavor")]
 
 
-def test_without_kueue_teams_get_no_queues_and_without_jobset_nothing_of_it() -> None:
+def test_no_queues_without_kueue() -> None:
     text = "  addons: {jobset: false, kueue: false}\n  teams: {research: {}}\n"
     steps = environments.on_twin(environments.small(text))
     assert not [obj for step in steps for obj in step.objects if obj["apiVersion"].startswith(("kueue", "jobset"))]
     assert [step.name for step in steps] == ["namespaces"]
-    assert "teams: without addons.kueue they get namespaces and accounts, and no queues" in list(
-        notes.undone(environments.small(text))
+    assert "teams: without addons.kueue, teams get namespaces and service accounts but no queues" in list(
+        composition.manual_steps(environments.small(text))
     )
 
 
@@ -145,9 +156,9 @@ SLICES = """  addons: {slices: true, image: registry.example/sliceworks:1}
 """
 
 
-def test_the_controller_of_slices_knows_its_cluster_and_acts_as_its_account() -> None:
+def test_slices_controller_has_cluster_and_account() -> None:
     environment = environments.small(SLICES)
-    step = controllers.slices(environment, {"tpu-provisioner": "tpu-provisioner@my-project.iam.gserviceaccount.com"})
+    step = composition.slices_controller(environment, {"tpu-provisioner": "tpu-provisioner@my-project.iam.gserviceaccount.com"})
     by_kind = {obj["kind"]: obj for obj in step.objects}
     assert by_kind["ConfigMap"]["data"] == {
         "GCP_PROJECT_ID": "my-project",
@@ -165,34 +176,34 @@ def test_the_controller_of_slices_knows_its_cluster_and_acts_as_its_account() ->
     assert order.index("ConfigMap") < order.index("Deployment")
 
 
-def test_other_settings_give_the_controller_another_config_map() -> None:
-    one = controllers.slices(environments.small(SLICES), {})
-    other = controllers.slices(environments.small(SLICES.replace("gke-nodes", "other-nodes")), {})
+def test_changed_settings_change_the_config_map() -> None:
+    one = composition.slices_controller(environments.small(SLICES), {})
+    other = composition.slices_controller(environments.small(SLICES.replace("gke-nodes", "other-nodes")), {})
     names = [next(obj["metadata"]["name"] for obj in step.objects if obj["kind"] == "ConfigMap") for step in (one, other)]
     assert names[0] != names[1]
 
 
-def test_spot_and_reservations_are_what_the_controller_tries_first() -> None:
+def test_capacity_order_of_the_controller() -> None:
     text = SLICES + "  pools: {tpu: {a: {type: v4-8, reservation: {name: ours}}, b: {type: v4-8, spot: true}}}\n"
     text = (environments.SMALL + text).replace("  pools: {cpu: {cpu: {nodes: 1}}, tpu: {slice: {type: v4-16}}}\n", "")
     [document] = load_all(text, "environment.yaml")
     from sliceworks.specs.environment import Environment
 
-    step = controllers.slices(Environment.model_validate(document.data), {})
+    step = composition.slices_controller(Environment.model_validate(document.data), {})
     data = next(obj["data"] for obj in step.objects if obj["kind"] == "ConfigMap")
     assert data["SLICES_CAPACITY"] == "reservation=ours,spot,on-demand"
 
 
-def test_the_image_is_the_documents_else_the_registrys() -> None:
-    assert controllers.image(environments.small()) == ""
-    assert controllers.image(environments.small("  addons: {image: a/b:c}\n")) == "a/b:c"
+def test_image_of_document_or_registry() -> None:
+    assert composition.controller_image(environments.small()) == ""
+    assert composition.controller_image(environments.small("  addons: {image: a/b:c}\n")) == "a/b:c"
     from sliceworks import __version__
 
-    found = controllers.image(environments.small("  registry: {}\n"))
+    found = composition.controller_image(environments.small("  registry: {}\n"))
     assert found == f"us-central2-docker.pkg.dev/my-project/small-images/controllers:{__version__}"
 
 
-def test_definitions_come_after_their_controller_and_are_waited_for() -> None:
+def test_graph_definitions_follow_their_controller() -> None:
     steps = environments.on_twin(environments.example("self-service"))
     order = [step.name for step in steps]
     assert order == [
@@ -204,11 +215,11 @@ def test_definitions_come_after_their_controller_and_are_waited_for() -> None:
         "graphs",
         "definitions",
     ]
-    assert Served((("kro.run/v1alpha1", "ResourceGraphDefinition"),)) in steps[5].waits
-    assert steps[6].waits == (Holds("kro.run/v1alpha1", "ResourceGraphDefinition", "", "gemmaontpuserver.kro.run"),)
+    assert KindsServed((("kro.run/v1alpha1", "ResourceGraphDefinition"),)) in steps[5].waits
+    assert steps[6].waits == (ConditionTrue("kro.run/v1alpha1", "ResourceGraphDefinition", "", "gemmaontpuserver.kro.run"),)
 
 
-def test_the_project_is_taken_over_under_its_parent_and_never_deleted() -> None:
+def test_project_is_adopted_and_never_deleted() -> None:
     service = "  selfService: {namespace: team, project: {%s}}\n"
     for parent, ref in (("folder: '12'", "folderRef"), ("organization: '34'", "organizationRef")):
         [project] = objects(service % parent, "Project")
@@ -221,47 +232,71 @@ def test_the_project_is_taken_over_under_its_parent_and_never_deleted() -> None:
     assert space["metadata"]["annotations"] == {"cnrm.cloud.google.com/project-id": "my-project"}
 
 
-def test_a_secret_without_its_file_is_kept_as_it_is() -> None:
+def test_secret_without_file_is_kept() -> None:
     service = "  selfService: {modelRegistries: [{secret: kaggle-secret, file: kaggle.json}]}\n"
     environment = environments.small(service)
-    found = {step.name: step for step in compose.steps(environment, environments.given(environment, secrets={}))}
+    found = {
+        step.name: step for step in composition.compose_steps(environment, environments.cluster_inputs(environment, secrets={}))
+    }
     assert found["secrets"].objects == ()
     assert [str(who) for who in found["secrets"].keeps] == ["Secret config-connector/kaggle-secret"]
 
 
-def test_values_of_secrets_are_never_shown() -> None:
-    assert "tell-nobody" not in repr(environments.given(environments.example("self-service")))
-
-
-def test_a_base_that_uses_more_of_kustomize_than_we_do_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "kustomization.yaml").write_text("kind: Kustomization\nresources: []\nnamePrefix: a-\n")
-    with pytest.raises(InvalidDocument, match=r"kustomization\.yaml:3: namePrefix is not used in bases"):
-        kustomize.build(tmp_path)
+def test_secret_values_are_never_shown() -> None:
+    assert "registry-token" not in repr(environments.cluster_inputs(environments.example("self-service")))
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "output"),
     [
-        ("  addons: {graphs: true}\n", "addons.graphs: there is no image of our controllers"),
-        ("  registry: {build: [controllers]}\n", "registry.build: there are no sources here to build images from (controllers)"),
-        ("  selfService: {graphs: [a.yaml]}\n", "selfService.graphs: nobody would serve them"),
-        ("  addons: {gateway: true}\n", "addons.gateway: there is no registry to build its image into"),
+        ("  addons: {graphs: true}\n", "addons.graphs: no controller image"),
+        ("  registry: {build: [controllers]}\n", "registry.build: no sources to build images from (controllers)"),
+        ("  selfService: {graphs: [a.yaml]}\n", "selfService.graphs: no controller serves them"),
+        ("  addons: {gateway: true}\n", "addons.gateway: no registry to push its image to"),
         ("  addons: {kueue: false}\n  teams: {a: {}}\n", "teams: without addons.kueue"),
     ],
 )
-def test_what_apply_does_not_do_is_said(text: str, said: str) -> None:
-    assert any(each.startswith(said) for each in notes.undone(environments.small(text), builds=False))
+def test_manual_steps_are_reported(text: str, output: str) -> None:
+    assert any(each.startswith(output) for each in composition.manual_steps(environments.small(text), builds=False))
 
 
-def test_images_that_can_be_built_are_nothing_to_tell_of() -> None:
-    assert not [each for each in notes.undone(environments.small("  registry: {build: [controllers]}\n")) if "images" in each]
+def test_buildable_images_are_not_reported() -> None:
+    assert not [
+        each for each in composition.manual_steps(environments.small("  registry: {build: [controllers]}\n")) if "images" in each
+    ]
 
 
-def test_what_stays_is_said() -> None:
+def test_kept_resources_are_reported() -> None:
     text = "  registry: {existing: eu-docker.pkg.dev/shared/images}\n  state: {bucket: elsewhere}\n"
-    said = list(notes.staying(environments.small(text)))
-    assert said == [
+    output = list(composition.remaining_resources(environments.small(text)))
+    assert output == [
         "project my-project, and the services that are enabled in it",
         "registry eu-docker.pkg.dev/shared/images, with its images",
         "bucket elsewhere, with the state of this environment",
     ]
+
+
+_MESH = "  identities:\n    workloads:\n      server: {namespace: serving}\n  addons: {mesh: true%s}\n"
+
+
+def test_mesh_injects_proxies_and_has_an_ingress_gateway() -> None:
+    [namespace] = objects(_MESH % "", "Namespace")
+    assert namespace["metadata"]["labels"]["istio-injection"] == "enabled"
+    [gateway] = [item for item in objects(_MESH % "", "Deployment") if item["metadata"]["name"] == "istio-ingressgateway"]
+    pod = gateway["spec"]["template"]
+    assert gateway["metadata"]["namespace"] == "serving"
+    assert pod["metadata"]["annotations"] == {"inject.istio.io/templates": "gateway"}
+    assert pod["spec"]["containers"][0]["image"] == "auto"
+    [service] = [item for item in objects(_MESH % "", "Service") if item["metadata"]["name"] == "istio-ingressgateway"]
+    assert service["metadata"]["annotations"] == {"networking.gke.io/load-balancer-type": "Internal"}
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+
+
+def test_mesh_channel_and_ingress_namespace() -> None:
+    text = _MESH % ", meshChannel: rapid, ingressNamespace: edge"
+    found = {item["metadata"]["name"]: item["metadata"]["labels"] for item in objects(text, "Namespace")}
+    assert {name: labels["istio.io/rev"] for name, labels in found.items()} == dict.fromkeys(
+        ("serving", "edge"), "asm-managed-rapid"
+    )
+    with pytest.raises(InvalidDocument, match="require mesh"):
+        objects("  addons: {meshChannel: rapid}\n", "Namespace")

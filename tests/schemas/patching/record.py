@@ -25,13 +25,13 @@ Object = dict[str, Any]
 @functools.cache
 def cases() -> list[Object]:
     """Every case: its number, the type of the patch, the resource, the document and the patch."""
-    asked = yaml.load((HERE / "cases.yaml").read_text(), yaml.CSafeLoader)
+    requests = yaml.load((HERE / "cases.yaml").read_text(), yaml.CSafeLoader)
     found: list[Object] = []
     for kind in ("json", "merge", "merge-whole"):
-        for patch in asked[kind]["patches"]:
-            document = {"spec": {"free": asked[kind]["document"]}}
+        for patch in requests[kind]["patches"]:
+            document = {"spec": {"free": requests[kind]["document"]}}
             found.append({"type": kind.partition("-")[0], "of": WIDGET, "document": document, "patch": _from_root(kind, patch)})
-    for group in asked["strategic"]:
+    for group in requests["strategic"]:
         found += [
             {"type": "strategic", "of": group["of"], "document": group["document"], "patch": patch} for patch in group["patches"]
         ]

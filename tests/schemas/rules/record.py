@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.schemas.rules.cases import ANSWERS, NAMESPACE, Case, Json, cases
 
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.patches import merge_patch
+from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.twin.apiserver.patch.jsonpatch import merge_patch
 
 _VOLATILE = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "generation", "deletionTimestamp")
 
@@ -39,7 +39,7 @@ class Server:
         try:
             with urllib.request.urlopen(request, context=self.context) as response:
                 answer: Json = json.load(response)
-                # `299 - "the text"`, with quotes inside escaped.
+                # `299 - "message"`, with quotes inside escaped.
                 self.warnings = [json.loads(text[6:]) for text in response.headers.get_all("Warning") or ()]
         except urllib.error.HTTPError as error:
             answer = json.load(error)
@@ -88,7 +88,7 @@ def _answer(answer: Json) -> Json:
 def _path(obj: Json) -> str:
     group, _, version = obj["apiVersion"].rpartition("/")
     resource = next(
-        item for item in catalogue().resources if (item.group, item.version, item.kind) == (group, version, obj["kind"])
+        item for item in builtin_scheme().resources if (item.group, item.version, item.kind) == (group, version, obj["kind"])
     )
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     return f"{root}/namespaces/{NAMESPACE}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"

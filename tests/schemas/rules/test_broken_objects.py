@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from tests.schemas.rules.cases import Json, cases
-from tests.schemas.rules.test_corpus import kept
+from tests.schemas.rules.test_corpus import kept, strategy_of
 
-from sliceworks.schemas import rules
-from sliceworks.schemas.structural import TypeMismatch
+from sliceworks.schemas import TypeMismatch
+from sliceworks.twin.apiserver.validation.object_meta import metadata_errors, metadata_update_errors
 
 ROUNDS = 30
 ODD: tuple[Any, ...] = (
@@ -52,16 +52,19 @@ def test_no_rule_fails_on_a_broken_object(case: Any) -> None:
 
 
 def everything(obj: Json, old: Json) -> list[Any]:
-    kind = f"{obj['apiVersion'].rpartition('/')[0]}/{obj['kind']}"
-    found: list[Any] = [*rules.metadata_errors(obj["metadata"]), *rules.metadata_update_errors(obj["metadata"], old["metadata"])]
-    if kind in rules.kind_checks():
-        found += rules.kind_checks()[kind](obj)
-    if kind in rules.kind_warnings():
-        assert all(isinstance(text, str) for text in rules.kind_warnings()[kind](obj))
-    for table in (rules.update_checks(), rules.status_checks()):
-        if kind in table:
-            found += table[kind](obj, old)
-            found += table[kind](old, obj)
+    strategy = strategy_of(obj)
+    found: list[Any] = [
+        *metadata_errors(obj["metadata"]),
+        *metadata_update_errors(obj["metadata"], old["metadata"]),
+    ]
+    if strategy.validate is not None:
+        found += strategy.validate(obj)
+    if strategy.warnings is not None:
+        assert all(isinstance(warning, str) for warning in strategy.warnings(obj))
+    for validate in (strategy.validate_update, strategy.validate_status):
+        if validate is not None:
+            found += validate(obj, old)
+            found += validate(old, obj)
     return found
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.schemas.rules.cases import Case, Json, answers, cases
 
-from sliceworks.schemas import rules
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.schemas.patches import merge_patch
-from sliceworks.schemas.structural import decode, set_defaults
+from sliceworks.schemas import decode, set_defaults
+from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.twin.apiserver.patch.jsonpatch import merge_patch
+from sliceworks.twin.apiserver.registry.kinds import STRATEGIES
+from sliceworks.twin.apiserver.validation.object_meta import metadata_errors, metadata_update_errors
+
+if TYPE_CHECKING:
+    from sliceworks.twin.apiserver.registry.resources import Strategy
 
 CASES = {case.id: case for case in cases()}
 ANSWERS = answers()
@@ -54,18 +58,18 @@ def test_there_is_an_answer_to_every_case() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_create(name: str) -> None:
     case, answer = CASES[name], ANSWERS[name]["create"]
-    made = kept(case.object)
+    created = kept(case.object)
     if "object" in answer:
-        assert errors(case, before_validation(made)) == []
-        assert own(made) == own(answer["object"])
+        assert errors(case, before_validation(created)) == []
+        assert own(created) == own(answer["object"])
     else:
-        assert errors(case, before_validation(made)) == expected(answer["causes"])
+        assert errors(case, before_validation(created)) == expected(answer["causes"])
 
 
 @pytest.mark.parametrize("name", [name for name, answer in ANSWERS.items() if "object" in answer["create"]])
 def test_warnings(name: str) -> None:
     obj = kept(CASES[name].object)
-    check = rules.kind_warnings().get(f"{obj['apiVersion'].rpartition('/')[0]}/{obj['kind']}")
+    check = strategy_of(obj).warnings
     known = [text for text in ANSWERS[name]["create"].get("warnings", ()) if "is deprecated in v1.33+" not in text]
     assert (check(obj) if check else []) == known
 
@@ -81,14 +85,20 @@ def test_update(name: str) -> None:
     assert found == (expected(answer["causes"]) if "causes" in answer else [])
 
 
+def strategy_of(obj: Json) -> Strategy:
+    group = obj["apiVersion"].rpartition("/")[0]
+    plurals = {(item.group, item.kind): item.plural for item in builtin_scheme().resources}
+    return STRATEGIES[f"{group}/{plurals[group, obj['kind']]}"]
+
+
 def kept(obj: Json) -> Json:
     """The object as the schema engine keeps it."""
     obj = deepcopy(obj)
     group, _, version = obj["apiVersion"].rpartition("/")
-    schema = catalogue().schema(group, version, obj["kind"])
-    made: Json = decode(schema, obj, [])
-    set_defaults(schema, made)
-    return made
+    schema = builtin_scheme().schema(group, version, obj["kind"])
+    created: Json = decode(schema, obj, [])
+    set_defaults(schema, created)
+    return created
 
 
 def before_validation(obj: Json) -> Json:
@@ -109,17 +119,16 @@ def before_validation(obj: Json) -> Json:
 
 
 def errors(case: Case, obj: Json, old: Json | None = None) -> list[tuple[str, str, str]]:
-    kind = f"{case.object['apiVersion'].rpartition('/')[0]}/{obj['kind']}"
-    found = (
-        rules.metadata_errors(obj["metadata"]) if old is None else rules.metadata_update_errors(obj["metadata"], old["metadata"])
-    )
+    strategy = strategy_of(case.object)
+    found = metadata_errors(obj["metadata"]) if old is None else metadata_update_errors(obj["metadata"], old["metadata"])
     if case.subresource and old is not None:
-        found += rules.status_checks()[kind](obj, old)
+        assert strategy.validate_status is not None
+        found += strategy.validate_status(obj, old)
         return expected([error.cause() for error in found])
-    if kind in rules.kind_checks():
-        found += rules.kind_checks()[kind](obj)
-    if old is not None and kind in rules.update_checks():
-        found += rules.update_checks()[kind](obj, old)
+    if strategy.validate is not None:
+        found += strategy.validate(obj)
+    if old is not None and strategy.validate_update is not None:
+        found += strategy.validate_update(obj, old)
     return expected([error.cause() for error in found])
 
 

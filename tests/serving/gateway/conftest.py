@@ -1,4 +1,4 @@
-"""How long the gateway is soaked: a moment, or as long as SLICEWORKS_SOAK says, in seconds."""
+"""The duration of the gateway's soak tests: short, or SLICEWORKS_SOAK seconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SECONDS = float(os.environ.get("SLICEWORKS_SOAK", "1.5"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that soaks has time for it. Its limit is read before any fixture is made."""
+    """Raise the time limit of soak tests; it is read before any fixture is created."""
     for item in items:
         if "soak_seconds" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.timeout(60 + 2 * _SECONDS))

@@ -1,8 +1,9 @@
-"""Who may ask, for what, and how much."""
+"""API keys: authentication, allowed models, and rate limits."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,7 +11,8 @@ from pydantic import ValidationError
 from tests.support.gateways import Client, ask, chat, document, gateway, until, upstream
 
 from sliceworks.base import clock
-from sliceworks.serving.gateway.keys import new_key
+from sliceworks.base.http.flow_control import FairApplication, FlowControl
+from sliceworks.serving.gateway.state import generate_key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,12 +22,12 @@ def key(name: str, secret: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "sha256": hashlib.sha256(secret.encode()).hexdigest(), **more}
 
 
-def test_a_gateway_without_keys_must_say_so() -> None:
-    with pytest.raises(ValidationError, match="there are no keys"):
+def test_anonymous_access_must_be_explicit() -> None:
+    with pytest.raises(ValidationError, match="keys: required, unless anonymous is true"):
         document("http://127.0.0.1:1", anonymous=False)
 
 
-def test_only_a_known_key_is_served() -> None:
+def test_unknown_key_is_rejected() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url, keys=[key("a", "right")])) as gate:
             assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="right")).status == 200
@@ -42,7 +44,7 @@ def test_only_a_known_key_is_served() -> None:
     clock.run(main())
 
 
-def test_who_has_no_key_cannot_make_the_gateway_read_much() -> None:
+def test_body_is_not_read_without_a_key() -> None:
     async def main() -> None:
         async with (
             upstream() as echo,
@@ -60,7 +62,7 @@ def test_who_has_no_key_cannot_make_the_gateway_read_much() -> None:
     clock.run(main())
 
 
-def test_a_key_sees_its_own_models_alone() -> None:
+def test_key_sees_only_its_models() -> None:
     async def main() -> None:
         async with upstream(models=("*",)) as echo:
             models = [{"name": name, "backends": [{"kind": "echo", "url": echo.url}]} for name in ("team-a/x", "team-a/y", "other")]
@@ -82,10 +84,10 @@ def test_a_key_sees_its_own_models_alone() -> None:
     clock.run(main())
 
 
-def test_requests_are_limited_and_told_when_to_come_back() -> None:
+def test_request_limit_has_retry_after() -> None:
     async def main() -> None:
         async with upstream() as echo:
-            spec = document(echo.url, keys=[key("a", "ka", rate={"requestsPerMinute": 3}), key("b", "kb")])
+            spec = document(echo.url, keys=[key("a", "ka", rateLimit={"requestsPerMinute": 3}), key("b", "kb")])
             async with gateway(spec) as gate:
                 got = [await gate.ask("POST", "/v1/chat/completions", chat(), key="ka") for _ in range(4)]
                 assert [each.status for each in got] == [200, 200, 200, 429]
@@ -99,24 +101,27 @@ def test_requests_are_limited_and_told_when_to_come_back() -> None:
     clock.run(main())
 
 
-def test_tokens_are_limited_by_what_was_really_used() -> None:
+def test_token_limit_counts_used_tokens() -> None:
     async def main() -> None:
         async with upstream() as echo:
-            spec = document(echo.url, keys=[key("a", "ka", rate={"tokensPerMinute": 200})])
+            spec = document(echo.url, keys=[key("a", "ka", rateLimit={"tokensPerMinute": 300})])
             async with gateway(spec) as gate:
                 for stream in (False, True):
                     body = chat("word", max_tokens=97, stream=stream, stream_options={"include_usage": True})
                     assert (await gate.ask("POST", "/v1/chat/completions", body, key="ka")).status == 200
-                got = await gate.ask("POST", "/v1/chat/completions", chat("word"), key="ka")
+                got = await gate.ask("POST", "/v1/chat/completions", chat("word", max_tokens=97), key="ka")
                 assert got.status == 429
-                assert "tokens a minute" in got.json["error"]["message"]
+                assert "tokens per minute" in got.json["error"]["message"]
 
     clock.run(main())
 
 
-def test_tensors_are_no_tokens() -> None:
+def test_tensors_do_not_count_as_tokens() -> None:
     async def main() -> None:
-        async with upstream() as echo, gateway(document(echo.url, keys=[key("a", "ka", rate={"tokensPerMinute": 10})])) as gate:
+        async with (
+            upstream() as echo,
+            gateway(document(echo.url, keys=[key("a", "ka", rateLimit={"tokensPerMinute": 10})])) as gate,
+        ):
             tensor = {"name": "INPUT", "datatype": "FP32", "shape": [500], "data": [0.0] * 500}
             for _ in range(3):
                 assert (await gate.ask("POST", "/v2/models/m/infer", {"inputs": [tensor]}, key="ka")).status == 200
@@ -124,12 +129,15 @@ def test_tensors_are_no_tokens() -> None:
     clock.run(main())
 
 
-def test_requests_at_once_are_limited() -> None:
+def test_concurrency_limit() -> None:
     async def main() -> None:
-        async with upstream(ttft=0.2) as echo, gateway(document(echo.url, keys=[key("a", "ka", rate={"concurrent": 1})])) as gate:
+        async with (
+            upstream(ttft=0.2) as echo,
+            gateway(document(echo.url, keys=[key("a", "ka", rateLimit={"maxParallelRequests": 1})])) as gate,
+        ):
             async with await Client.open(gate.port) as client:
                 client.send("POST", "/v1/chat/completions", chat(), key="ka")
-                await until(lambda: echo.engine.under_way == 1)
+                await until(lambda: echo.engine.in_flight == 1)
                 assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="ka")).status == 429
                 assert (await client.get()).status == 200
             assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="ka")).status == 200
@@ -137,9 +145,9 @@ def test_requests_at_once_are_limited() -> None:
     clock.run(main())
 
 
-def test_answers_are_capped() -> None:
+def test_max_tokens_is_capped() -> None:
     async def main() -> None:
-        async with upstream() as echo, gateway(document(echo.url, caps={"maxTokens": 5})) as gate:
+        async with upstream() as echo, gateway(document(echo.url, limits={"maxTokens": 5})) as gate:
             over = await gate.ask("POST", "/v1/chat/completions", chat(max_tokens=6))
             assert (over.status, over.json["error"]["param"]) == (400, "max_tokens")
             for body in (chat("w"), chat("w", max_tokens=None), chat("w", max_completion_tokens=None), chat("w" * 2000)):
@@ -148,14 +156,121 @@ def test_answers_are_capped() -> None:
             generate = "/v2/models/m/generate"
             for body in ({"max_tokens": 6}, {"parameters": {"max_tokens": 6}}, {"max_tokens": 1, "parameters": {"max_tokens": 6}}):
                 over = await gate.ask("POST", generate, {"text_input": "w", **body})
-                assert (over.status, over.json) == (400, {"error": "max_tokens is at most 5 here, asked for 6"})
+                assert (over.status, over.json) == (400, {"error": "max_tokens: must be at most 5, got 6"})
             assert (await gate.ask("POST", generate, {"text_input": "w"})).json["text_output"] == "w w w w w"
 
     clock.run(main())
 
 
-def test_keys_may_be_kept_in_files(tmp_path: Path) -> None:
-    secret, digest = new_key()
+CHAT, TEXT, TRITON, JETSTREAM = "/v1/chat/completions", "/v1/completions", "/v2/models/m/generate", "/v1/generate"
+EVASIONS: list[tuple[str, dict[str, Any], str]] = [
+    (CHAT, {"n": 100}, "max_tokens: must be at most 12 for all completions, got 100 completions of 1"),
+    (CHAT, {"n": 2, "max_tokens": 7}, "max_tokens: must be at most 12 for all completions, got 2 completions of 7"),
+    (CHAT, {"n": 2, "max_completion_tokens": 7}, "max_tokens: must be at most 12 for all completions, got 2 completions of 7"),
+    (CHAT, {"best_of": 13}, "max_tokens: must be at most 12 for all completions, got 13 completions of 1"),
+    (CHAT, {"n": 1, "best_of": 7, "max_tokens": 2}, "max_tokens: must be at most 12 for all completions, got 7 completions of 2"),
+    (TEXT, {"prompt": ["a"] * 13}, "max_tokens: must be at most 12 for all completions, got 13 completions of 1"),
+    (TEXT, {"prompt": [[1, 2]] * 3, "n": 5}, "max_tokens: must be at most 12 for all completions, got 15 completions of 1"),
+    (TEXT, {"prompt": ["a", "b"], "max_tokens": 7}, "max_tokens: must be at most 12 for all completions, got 2 completions of 7"),
+    (CHAT, {"max_tokens": 0}, "max_tokens: must be at least 1, got 0"),
+    (CHAT, {"max_tokens": -1}, "max_tokens: must be at least 1, got -1"),
+    (CHAT, {"max_completion_tokens": 0}, "max_completion_tokens: must be at least 1, got 0"),
+    (CHAT, {"max_tokens": 5, "max_completion_tokens": 0}, "max_completion_tokens: must be at least 1, got 0"),
+    (CHAT, {"max_tokens": 1, "max_completion_tokens": 13}, "max_tokens: must be at most 12, got 13"),
+    (CHAT, {"max_tokens": "100"}, "max_tokens: must be an integer"),
+    (CHAT, {"max_tokens": 1e3}, "max_tokens: must be an integer"),
+    (CHAT, {"max_tokens": [100]}, "max_tokens: must be an integer"),
+    (CHAT, {"max_tokens": True}, "max_tokens: must be an integer"),
+    (CHAT, {"n": 0}, "n: must be at least 1, got 0"),
+    (CHAT, {"n": -3}, "n: must be at least 1, got -3"),
+    (CHAT, {"n": "3"}, "n: must be an integer"),
+    (CHAT, {"n_predict": -1}, "n_predict: must be at least 1, got -1"),
+    (CHAT, {"max_new_tokens": 100}, "max_tokens: must be at most 12, got 100"),
+    (CHAT, {"max_output_tokens": 100}, "max_tokens: must be at most 12, got 100"),
+    (CHAT, {"options": {"num_predict": 100}}, "max_tokens: must be at most 12, got 100"),
+    (CHAT, {"reasoning": {"max_tokens": 100}}, "max_tokens: must be at most 12, got 100"),
+    (CHAT, {"thinking": {"type": "enabled", "budget_tokens": 100}}, "max_tokens: must be at most 12, got 100"),
+    (CHAT, {"thinking_token_budget": 100}, "max_tokens: must be at most 12, got 100"),
+    (CHAT, {"sampling_params": {"n": 13}}, "max_tokens: must be at most 12 for all completions, got 13 completions of 1"),
+    (CHAT, {"Max_Tokens": 100}, "Max_Tokens: unknown field, did you mean 'max_tokens'?"),
+    (CHAT, {"maxTokens": 100}, "maxTokens: unknown field, did you mean 'max_tokens'?"),
+    (CHAT, {"N": 100}, "N: unknown field, did you mean 'n'?"),
+    (CHAT, {"max_tokens": 1, "Max_tokens": 100}, "Max_tokens: duplicate field"),
+    (CHAT, {"parameters": {"Max_Tokens": 100}}, "parameters.Max_Tokens: unknown field, did you mean 'max_tokens'?"),
+    (TRITON, {"max_tokens": 0}, "max_tokens: must be at least 1, got 0"),
+    (TRITON, {"n": 13}, "max_tokens: must be at most 12 for all completions, got 13 completions of 1"),
+    (TRITON, {"parameters": {"max_tokens": 0}}, "parameters.max_tokens: must be at least 1, got 0"),
+    (TRITON, {"parameters": {"Max_tokens": 13}}, "parameters.Max_tokens: unknown field, did you mean 'max_tokens'?"),
+    (JETSTREAM, {"max_tokens": 0}, "max_tokens: must be at least 1, got 0"),
+    (JETSTREAM, {"max_tokens": 13}, "max_tokens: must be at most 12, got 13"),
+    (JETSTREAM, {"num_samples": 13}, "max_tokens: must be at most 12 for all completions, got 13 completions of 1"),
+]  # fmt: skip
+
+
+PROMPTS: dict[str, dict[str, Any]] = {
+    TRITON: {"text_input": "w"},
+    JETSTREAM: {"text_content": {"text": "w"}},
+    TEXT: {"prompt": "w"},
+}
+
+
+def test_token_limit_cannot_be_evaded() -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url, limits={"maxTokens": 12})) as gate:
+            for path, fields, message in EVASIONS:
+                body = {"model": "m", **(chat("w") if path == CHAT else PROMPTS[path]), **fields}
+                got = await gate.ask("POST", path, body)
+                error = got.json.get("detail") or got.json["error"]
+                assert (got.status, error["message"] if isinstance(error, dict) else error) == (400, message), fields
+            assert echo.engine.received == 0
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "fields", "tokens"),
+    [
+        (CHAT, {}, 12),
+        (CHAT, {"n": 3}, 12),
+        (CHAT, {"n": 5}, 10),
+        (CHAT, {"n": 2, "max_tokens": 6}, 12),
+        (CHAT, {"n": 2, "max_completion_tokens": 6}, 12),
+        (CHAT, {"n": None, "max_tokens": None}, 12),
+        (CHAT, {"max_new_tokens": 3}, 12),
+        (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "parameters": {"n": 100}}}], "max_tokens": 3}, 3),
+        (TEXT, {"prompt": ["a", "b", "c"]}, 12),
+        (TEXT, {"prompt": ["a", "b"], "n": 2}, 12),
+    ],
+)
+def test_token_limit_is_shared_by_all_completions(path: str, fields: dict[str, Any], tokens: int) -> None:
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url, limits={"maxTokens": 12})) as gate:
+            body = {**(chat("w") if path == CHAT else {"model": "m", "prompt": "w"}), **fields}
+            got = await gate.ask("POST", path, body)
+            assert (got.status, got.json["usage"]["completion_tokens"]) == (200, tokens)
+
+    clock.run(main())
+
+
+def test_model_cannot_be_named_twice() -> None:
+    """A Go backend takes the last field in any case: it would run a model that the key may not use."""
+
+    async def main() -> None:
+        keys = [key("a", "ka", models=["m"])]
+        async with upstream(models=("*",)) as echo:
+            spec = document(echo.url, keys=keys)
+            async with gateway(spec) as gate:
+                for extra in ('"Model":"other"', '"model":"other"', '"MODEL":"m"', '"mod\\u0065l":"other"'):
+                    raw = '{"model":"m","messages":[{"role":"user","content":"w"}],' + extra + "}"
+                    got = await gate.ask("POST", CHAT, raw.encode(), key="ka")
+                    assert got.status == 400, extra
+                assert echo.engine.received == 0
+
+    clock.run(main())
+
+
+def test_keys_from_files(tmp_path: Path) -> None:
+    secret, digest = generate_key()
     (tmp_path / "key").write_text(secret + "\n")
     assert hashlib.sha256(secret.encode()).hexdigest() == digest
 
@@ -169,7 +284,34 @@ def test_keys_may_be_kept_in_files(tmp_path: Path) -> None:
     clock.run(main())
 
 
-def test_admin_has_a_port_and_a_key_of_its_own(tmp_path: Path) -> None:
+def test_admin_port_rejects_a_flood_and_keeps_its_probes(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("boss")
+
+    async def main() -> None:
+        async with (
+            upstream() as echo,
+            gateway(document(echo.url, admin={"port": 0, "key": {"file": str(tmp_path / "key")}})) as gate,
+        ):
+            assert gate.admin is not None
+            server = gate.program.admin
+            assert server is not None
+            application, server.limits = server.application, replace(server.limits, connections=2)
+            assert isinstance(application, FairApplication)
+            busy = application._flow_control = FlowControl(lambda: 1.0, queue_length=0)
+            busy._turn_start = 0.0  # this turn of the loop has no time left
+            async with await Client.open(gate.admin), await Client.open(gate.admin) as second:
+                second.send("GET", "/metrics", key="boss")
+                got = await second.get()
+                assert (got.status, got.headers["retry-after"], got.json["error"]["code"]) == (429, "1", "too_many_requests")
+                assert (await ask(gate.admin, "GET", "/healthz")).status == 200  # replaces the first connection, which is unused
+                application._flow_control = FlowControl()
+                second.send("GET", "/metrics", key="boss")
+                assert (await second.get()).status == 200
+
+    clock.run(main())
+
+
+def test_admin_api_has_its_own_port_and_key(tmp_path: Path) -> None:
     (tmp_path / "key").write_text("boss")
 
     async def main() -> None:
@@ -188,7 +330,7 @@ def test_admin_has_a_port_and_a_key_of_its_own(tmp_path: Path) -> None:
                 labels = 'gen_ai_operation_name="chat",gen_ai_provider_name="sliceworks",gen_ai_request_model="m"'
                 assert f'gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type="input"}} 3' in numbers
                 status = (await ask(gate.admin, "GET", "/admin/status", key="boss")).json
-                assert status["models"][0]["backends"][0]["well"] is True
+                assert status["models"][0]["backends"][0]["healthy"] is True
                 assert (await ask(gate.admin, "GET", "/healthz")).status == 200
                 assert (await ask(gate.admin, "GET", "/readyz")).status == 200
                 assert (await ask(gate.admin, "POST", "/admin/drain", key="boss")).status == 202

@@ -1,4 +1,4 @@
-"""Servers found in a cluster: the ready pods of Services, with the numbers that their ports have there, as they come and go."""
+"""Backends discovered in a cluster: the ready pods of Services with their target ports, updated as pods change."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.support.gateways import chat, document, gateway, upstream
 
-from sliceworks.base import clock, yamls
+from sliceworks.base import clock, yaml_documents
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import POD
+from sliceworks.kube.resources import POD
 from sliceworks.serving.gateway import discovery
-from sliceworks.serving.gateway.app import Application
-from sliceworks.serving.gateway.discovery import Discoverer, backends, lacking
-from sliceworks.serving.gateway.state import State, make_server, read_document
+from sliceworks.serving.gateway.discovery import BackendDiscovery, explain_no_backends, find_backends
+from sliceworks.serving.gateway.router import Router
+from sliceworks.serving.gateway.state import State, create_upstream, read_document
 from sliceworks.specs.gateway import Discovery
 from sliceworks.twin.cluster import Cluster
 
@@ -41,10 +41,10 @@ def pod(name: str, address: str, *, ready: bool = True, label: str = "a", **meta
 
 
 def urls(services: list[Object], pods: list[Object], wanted: Discovery = WANTED) -> list[tuple[str, str]]:
-    return [(each.url, each.grpc) for each in backends(wanted, services, pods)]
+    return [(each.url, each.grpc) for each in find_backends(wanted, services, pods)]
 
 
-def test_ports_are_those_of_the_pods() -> None:
+def test_target_ports_are_resolved() -> None:
     pods = [pod("one", "10.0.0.1"), pod("two", "fd00::2"), pod("three", "10.0.0.3", label="b")]
     assert urls([service(http="web", grpc=9000)], pods) == [
         ("http://10.0.0.1:8000", "10.0.0.1:9000"),
@@ -56,36 +56,39 @@ def test_ports_are_those_of_the_pods() -> None:
     assert urls([service(http="unknown")], pods) == []
 
 
-def test_only_pods_that_answer_and_stay_are_servers() -> None:
+def test_only_ready_pods_are_backends() -> None:
     pods = [pod("one", "10.0.0.1", ready=False), pod("two", ""), pod("three", "10.0.0.3", deletionTimestamp="2026-11-15T10:00:00Z")]
     assert urls([service(http=80)], pods) == []
     assert urls([service("b", http=80)], [pod("one", "10.0.0.1", label="b")]) == []
 
 
-def test_a_service_without_a_selector_has_no_pods_and_two_do_not_count_twice() -> None:
+def test_service_without_selector_and_overlapping_services() -> None:
     blind = service(http=80)
     blind["spec"]["selector"] = {}
     assert urls([blind], [pod("one", "10.0.0.1")]) == []
     assert len(urls([service(http=80), service(http=80)], [pod("one", "10.0.0.1")])) == 1
 
 
-def test_why_a_model_has_no_servers() -> None:
-    assert lacking(WANTED, "default", [service("b", http=80)]) == "no Service in default has the labels app=a"
-    assert lacking(WANTED, "default", [service(grpc=80, metrics=90)]) == "service/a has no port http, it has grpc, metrics"
-    assert lacking(WANTED, "default", [service()]) == "service/a has no port http, it has none"
-    assert lacking(WANTED, "default", [service(http=80)]) == "no pod of service/a is ready"
+def test_missing_backends_are_explained() -> None:
+    assert explain_no_backends(WANTED, "default", [service("b", http=80)]) == "no Service in namespace default has the labels app=a"
+    assert (
+        explain_no_backends(WANTED, "default", [service(grpc=80, metrics=90)])
+        == "service/a has no port http (ports: grpc, metrics)"
+    )
+    assert explain_no_backends(WANTED, "default", [service()]) == "service/a has no port http (ports: none)"
+    assert explain_no_backends(WANTED, "default", [service(http=80)]) == "no pod of service/a is ready"
 
 
-def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_backends_follow_pods(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     faults = iter([RuntimeError("a fault of ours")])
 
     def faulty(*words: Any) -> list[Any]:
         if fault := next(faults, None):
             raise fault
-        return backends(*words)
+        return find_backends(*words)
 
-    monkeypatch.setattr(discovery, "backends", faulty)
-    monkeypatch.setattr(discovery, "_AGAIN", 0.05)
+    monkeypatch.setattr(discovery, "find_backends", faulty)
+    monkeypatch.setattr(discovery, "_RETRY_DELAY", 0.05)
 
     async def main() -> None:
         async with Cluster(workloads=False) as twin, upstream(models=("m",)) as echo:
@@ -93,35 +96,35 @@ def test_servers_come_and_go_with_their_pods(monkeypatch: pytest.MonkeyPatch, ca
             port = int(echo.url.rpartition(":")[2])
             await client.create(service(http=port))
             discover = {"kind": "echo", "labels": {"app": "a"}, "port": "http"}
-            spec = document(models=[{"name": "m", "discover": discover}])
-            application = Application(State(spec))
+            spec = document(models=[{"name": "m", "discovery": discover}])
+            router = Router(State(spec))
             followed: list[int] = []
-            finder = Discoverer(application, client, lambda: followed.append(len(application.state.servers)))
+            finder = BackendDiscovery(lambda: router.state, client, lambda: followed.append(len(router.state.upstreams)))
 
             task = asyncio.create_task(finder.run())
             await _start_pod(client)
-            await _until(lambda: [each.name for each in application.state.servers] == [echo.url])
-            [server] = application.state.servers
+            await _until(lambda: [each.name for each in router.state.upstreams] == [echo.url])
+            [server] = router.state.upstreams
             await client.patch(POD, "one", {"metadata": {"labels": {"note": "x"}}})
             await clock.sleep(0.3)
-            assert application.state.servers == [server]  # what has not changed goes on as it is
+            assert router.state.upstreams == [server]  # unchanged backends keep their state
             await client.delete(POD, "one", grace_period_seconds=0)
-            await _until(lambda: not application.state.servers)
+            await _until(lambda: not router.state.upstreams)
             assert followed == [1, 0]
-            assert "the cluster cannot be read" in caplog.text
+            assert "cannot read the cluster" in caplog.text
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     clock.run(main())
 
 
-def test_a_changed_document_may_be_the_first_to_look_in_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reload_starts_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "gateway.yaml"
     discover = {"kind": "echo", "labels": {"app": "a"}, "port": "http"}
 
     def write(*models: Object) -> None:
         head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "g"}}
-        file.write_text(yamls.dump({**head, "spec": {"listen": {"port": 0}, "anonymous": True, "models": list(models)}}))
+        file.write_text(yaml_documents.dump({**head, "spec": {"listen": {"port": 0}, "anonymous": True, "models": list(models)}}))
 
     async def main() -> None:
         async with Cluster(workloads=False) as twin, upstream(models=("*",)) as echo:
@@ -132,25 +135,26 @@ def test_a_changed_document_may_be_the_first_to_look_in_the_cluster(tmp_path: Pa
             write({"name": "m", "backends": [{"kind": "echo", "url": "http://127.0.0.1:1"}]})
             async with gateway(read_document(file).spec, file) as gate:
                 for name in ("m", "n"):
-                    write({"name": name, "discover": discover})
+                    write({"name": name, "discovery": discover})
                     await gate.program.reload()
                     assert (await gate.ask("POST", "/v1/chat/completions", chat(model=name))).status == 200
 
     clock.run(main())
 
 
-def test_servers_that_were_found_follow_a_changed_document() -> None:
+def test_discovered_backends_follow_a_reload() -> None:
     async def main() -> None:
         discover = {"kind": "echo", "labels": {"app": "a"}}
         plain, careful = (
-            document(models=[{"name": "m", "discover": discover}], health={"failures": failures}) for failures in (5, 1)
+            document(models=[{"name": "m", "discovery": discover}], health_check={"consecutiveFailures": failures})
+            for failures in (5, 1)
         )
         state = State(plain)
-        [found] = backends(WANTED, [service(http=80)], [pod("one", "10.0.0.1")])
-        state.models["m"].group.replace([make_server(found, plain)])
-        assert State(plain, state).servers == state.servers
-        [changed] = State(careful, state).servers
-        assert (changed.backend, changed.health.failures) == (found, 1)
+        [found] = find_backends(WANTED, [service(http=80)], [pod("one", "10.0.0.1")])
+        state.models["m"].balancer.set_upstreams([create_upstream(found, plain)])
+        assert State(plain, state).upstreams == state.upstreams
+        [changed] = State(careful, state).upstreams
+        assert (changed.backend, changed.health_check.consecutive_failures) == (found, 1)
 
     clock.run(main(), virtual=True)
 
@@ -158,9 +162,9 @@ def test_servers_that_were_found_follow_a_changed_document() -> None:
 async def _start_pod(client: Client) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "default"}}
     await client.apply(account)
-    made = pod("one", "127.0.0.1")
-    status = made.pop("status")
-    await client.create(made)
+    created = pod("one", "127.0.0.1")
+    status = created.pop("status")
+    await client.create(created)
     await client.patch(POD, "one", {"status": status}, subresource="status")
 
 

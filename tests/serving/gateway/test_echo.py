@@ -1,4 +1,4 @@
-"""The echo model behaves as it is told, the same with the same seed, and remembers what it did."""
+"""The echo model: configured behaviour, reproducible by seed, with a record of requests."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ import pytest
 from tests.support.gateways import ask, chat, upstream
 
 from sliceworks.base import clock
-from sliceworks.base.http.refusals import Refusal
+from sliceworks.base.http.messages import HttpError
 from sliceworks.serving.gateway.echo.engine import Engine, Settings
 
 
-def test_the_same_seed_fails_the_same_requests() -> None:
-    async def lived(seed: int) -> list[str]:
+def test_same_seed_fails_the_same_requests() -> None:
+    async def outcomes(seed: int) -> list[str]:
         engine = Engine(Settings(error_rate=0.3, seed=seed))
         for _ in range(50):
-            with contextlib.suppress(Refusal):
-                await engine.think(engine.arrive("chat", "m", "a b", 3), 2)
+            with contextlib.suppress(HttpError):
+                await engine.wait_for_response(engine.start_request("chat", "m", "a b", 3), 2)
         return [record.outcome for record in engine.records]
 
     async def main() -> None:
-        first = await lived(7)
-        assert first == await lived(7)
-        assert first != await lived(8)
+        first = await outcomes(7)
+        assert first == await outcomes(7)
+        assert first != await outcomes(8)
         assert 5 < first.count("error") < 25
 
     clock.run(main(), virtual=True)
 
 
-def test_beyond_its_knee_all_take_longer() -> None:
+def test_latency_grows_beyond_the_knee() -> None:
     async def seconds(at_once: int) -> float:
         engine = Engine(Settings(ttft=1.0, token_time=0.1, knee=4))
-        began = clock.loop_time()
-        engine.under_way = at_once - 1
-        await engine.think(engine.arrive("chat", "m", "x", 1), 11)
-        return clock.loop_time() - began
+        started = clock.loop_time()
+        engine.in_flight = at_once - 1
+        await engine.wait_for_response(engine.start_request("chat", "m", "x", 1), 11)
+        return clock.loop_time() - started
 
     async def main() -> None:
         assert await seconds(1) == pytest.approx(2.0)
@@ -47,14 +47,14 @@ def test_beyond_its_knee_all_take_longer() -> None:
     clock.run(main(), virtual=True)
 
 
-def test_it_remembers_when_what_came_and_went() -> None:
+def test_requests_are_recorded() -> None:
     async def main() -> None:
         async with upstream(ttft=0.02, token_time=0.01) as echo:
             await ask(echo.port, "POST", "/v1/chat/completions", chat("a b c", stream=True))
             await ask(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})
-            told = (await ask(echo.port, "GET", "/echo/records")).json
-            assert told["received"] == 2
-            first, second = told["records"]
+            reported = (await ask(echo.port, "GET", "/echo/records")).json
+            assert reported["received"] == 2
+            first, second = reported["records"]
             assert (first["route"], first["prompt_tokens"], first["tokens"], first["outcome"]) == (
                 "/v1/chat/completions",
                 3,
@@ -77,7 +77,7 @@ def test_it_remembers_when_what_came_and_went() -> None:
         (chat(""), "…"),
     ],
 )
-def test_it_says_what_it_was_asked(body: Any, text: str) -> None:
+def test_prompt_is_echoed(body: Any, text: str) -> None:
     async def main() -> None:
         async with upstream() as echo:
             got = await ask(echo.port, "POST", "/v1/chat/completions", body)
@@ -87,7 +87,7 @@ def test_it_says_what_it_was_asked(body: Any, text: str) -> None:
     clock.run(main())
 
 
-def test_requests_that_make_no_sense_are_refused_in_openais_words() -> None:
+def test_invalid_requests_have_openai_errors() -> None:
     async def main() -> None:
         async with upstream() as echo:
             wrong = [b"{", {"model": "m"}, {"model": "m", "messages": []}, {"messages": []}, {"model": "n", "messages": [{}]}]
@@ -99,20 +99,20 @@ def test_requests_that_make_no_sense_are_refused_in_openais_words() -> None:
     clock.run(main())
 
 
-def test_models_are_loaded_and_unloaded_as_by_triton() -> None:
+def test_triton_load_and_unload() -> None:
     async def main() -> None:
         async with upstream(models=("m",)) as echo:
 
             async def listed() -> list[str]:
-                told = (await ask(echo.port, "POST", "/v2/repository/index")).json
-                return [each["name"] for each in told]
+                reported = (await ask(echo.port, "POST", "/v2/repository/index")).json
+                return [each["name"] for each in reported]
 
             assert await listed() == ["m"]
             assert (await ask(echo.port, "GET", "/v2/models/ara/ready")).status == 404
             assert (await ask(echo.port, "POST", "/v2/repository/models/ara/load", {})).status == 200
             assert await listed() == ["m", "ara"]
             assert (await ask(echo.port, "GET", "/v2/models/ara/ready")).status == 200
-            for _ in range(2):  # twice is no more than once, as with Triton
+            for _ in range(2):  # a second load has no effect, as with Triton
                 assert (await ask(echo.port, "POST", "/v2/repository/models/m/unload", {})).status == 200
             assert await listed() == ["ara"]
             assert (await ask(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})).status == 404

@@ -1,4 +1,4 @@
-"""What servers may send and seldom do: events with other ends of lines, signs of life between them, and answers in a coding."""
+"""Unusual streams: other line endings, comments between events, and encoded responses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _event(text: str) -> bytes:
 
 
 def _serve(answer: list[bytes], heads: list[bytes] | None = None) -> Any:
-    """A server that answers each question with these pieces, and then hangs up."""
+    """A backend that answers each request with these chunks and then closes the connection."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -51,7 +51,7 @@ _ODD = {
 
 
 @pytest.mark.parametrize("pieces", _ODD.values(), ids=_ODD)
-def test_events_pass_as_they_are_and_are_understood(pieces: list[bytes]) -> None:
+def test_events_pass_unchanged(pieces: list[bytes]) -> None:
     async def main() -> None:
         async with raw_upstream(_serve([_EVENTS + b"\r\n", *pieces])) as url:
             async with gateway(document(url, kind="openai")) as gate:
@@ -68,7 +68,7 @@ def test_events_pass_as_they_are_and_are_understood(pieces: list[bytes]) -> None
     "pieces", [[b": still here\n\n"] * 20 + [_event("a")] * 5, [_event("a")] * 4 + [_event(_LONG)]], ids=["signs of life", "long"]
 )
 def test_only_events_are_counted(pieces: list[bytes]) -> None:
-    """A sign of life is no token, and a piece of a long event none of its own: the last two are taken for the end of a chat."""
+    """A comment is not a token, and neither is a fragment of a long event; the last two events end a chat."""
 
     async def main() -> None:
         async with raw_upstream(_serve([_EVENTS + b"\r\n", *pieces])) as url, gateway(document(url, kind="openai")) as gate:
@@ -81,7 +81,7 @@ def test_only_events_are_counted(pieces: list[bytes]) -> None:
     clock.run(main())
 
 
-def test_a_very_long_line_is_one_event() -> None:
+def test_long_line_is_one_event() -> None:
     async def main() -> None:
         answer = [_EVENTS + b"\r\n", _event("y" * 8_000_000), _event("z")]
         async with raw_upstream(_serve(answer)) as url, gateway(document(url, kind="triton")) as gate:
@@ -99,7 +99,7 @@ def _zipped(*pieces: bytes) -> list[bytes]:
 _CODED = b"content-encoding: gzip\r\n"
 
 
-def test_no_coding_is_asked_for_and_one_that_comes_passes_as_it_is() -> None:
+def test_content_encoding_passes_unchanged() -> None:
     heads: list[bytes] = []
     events = [_event("one"), _event("two")]
     whole = orjson.dumps({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}})
@@ -107,20 +107,20 @@ def test_no_coding_is_asked_for_and_one_that_comes_passes_as_it_is() -> None:
     length = b"content-length: %d\r\n\r\n" % len(zipped)
 
     async def main() -> None:
-        for answer, said in (
+        for answer, output in (
             ([_EVENTS + _CODED + b"\r\n", *_zipped(*events)], b"".join(events)),
             ([_HEAD % b"application/json" + _CODED + length, zipped], whole),
         ):
             async with raw_upstream(_serve(answer, heads)) as url, gateway(document(url, kind="openai")) as gate:
                 got = await gate.ask("POST", "/v1/chat/completions", chat(), "accept-encoding: br")
                 assert got.headers["content-encoding"] == "gzip"
-                assert zlib.decompress(got.body, wbits=31) == said
+                assert zlib.decompress(got.body, wbits=31) == output
 
     clock.run(main())
     assert all(head.count(b"accept-encoding:") == head.count(b"accept-encoding: identity\r\n") == 1 for head in heads)
 
 
-def test_nothing_is_said_in_plain_words_amid_a_coding() -> None:
+def test_no_plain_error_in_an_encoded_stream() -> None:
     answer = [_EVENTS + _CODED + b"transfer-encoding: chunked\r\n\r\n"]
     answer += [b"%x\r\n" % len(piece) + piece + b"\r\n" for piece in _zipped(_event("one"))[:1]]
 
@@ -139,7 +139,7 @@ def test_nothing_is_said_in_plain_words_amid_a_coding() -> None:
     clock.run(main())
 
 
-def test_text_in_a_coding_is_not_taken_for_silence() -> None:
+def test_encoded_stream_is_not_empty() -> None:
     heads: list[bytes] = []
     answer = [_EVENTS + _CODED + b"\r\n", *_zipped(_event("one"))]
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong, a client gets a proper answer in its own protocol, nothing hangs and nothing is left over."""
+"""Faults: a client always gets a valid response in its protocol, nothing hangs and nothing is leaked."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ log = logging.getLogger("tests.soak")
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
-async def well(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
-    """Answer health checks until something else is asked; returns the head of that."""
+async def answer_health_checks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """Answer health checks until another request arrives; returns its head."""
     while True:
         head, _ = await read_request(reader)
         if not head.startswith(b"GET"):
@@ -40,7 +40,7 @@ async def well(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> by
         writer.write(OK)
 
 
-def test_a_server_that_dies_amid_a_stream_is_told_as_an_event() -> None:
+def test_backend_crash_in_a_stream_is_an_error_event() -> None:
     async def main() -> None:
         async with upstream(token_time=0.01, tokens=1000) as echo, gateway(document(echo.url)) as gate:
             for path, body in (
@@ -53,11 +53,11 @@ def test_a_server_that_dies_amid_a_stream_is_told_as_an_event() -> None:
                     first = await client.chunk()
                     assert first.startswith(b"data: {")
                     for connection in list(echo.server.connections):
-                        connection.end()
+                        connection.abort()
                     rest = b"".join([piece async for piece in _chunks(client)])
                     error = orjson.loads(rest.strip().split(b"\n\n")[-1].removeprefix(b"data: "))["error"]
-                    assert "the model's server failed" in (error if path.startswith("/v2") else error["message"])
-                    # The line goes on: the answer came to a proper end.
+                    assert "the backend failed" in (error if path.startswith("/v2") else error["message"])
+                    # The connection stays usable: the response ended properly.
                     client.send("GET", "/v1/models")
                     assert (await client.get()).status == 200
             await until(gate.idle)
@@ -71,9 +71,9 @@ async def _chunks(client: Client) -> AsyncIterator[bytes]:
         yield piece
 
 
-def test_an_answer_cut_short_is_asked_for_again() -> None:
+def test_truncated_response_is_retried() -> None:
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await well(reader, writer)
+        await answer_health_checks(reader, writer)
         writer.write(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{"half":')
 
     async def main() -> None:
@@ -108,9 +108,9 @@ WAYS: list[tuple[str, str, Any, str]] = [
         (b"HTTP/1.1 200 OK\r\nx-long: " + b"x" * 400_000, 502),
     ],
 )
-def test_a_server_that_is_none_is_said_so(answer: bytes, status: int) -> None:
+def test_invalid_backend_response_is_reported(answer: bytes, status: int) -> None:
     async def odd(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await well(reader, writer)
+        await answer_health_checks(reader, writer)
         writer.write(answer)
 
     async def main() -> None:
@@ -125,7 +125,7 @@ def test_a_server_that_is_none_is_said_so(answer: bytes, status: int) -> None:
     clock.run(main())
 
 
-def test_a_name_that_is_gone_from_dns() -> None:
+def test_unresolvable_backend_name() -> None:
     async def main() -> None:
         spec = document("http://gone.invalid:8000", timeouts={"connect": "300ms"}, retries={"attempts": 1})
         async with gateway(spec) as gate:
@@ -146,39 +146,46 @@ def test_a_name_that_is_gone_from_dns() -> None:
         ({"total": "700ms"}, {"token_time": 0.05, "tokens": 1000}, True, 200),
     ],
 )
-def test_times_have_an_end(timeouts: dict[str, str], settings: dict[str, Any], stream: bool, status: int) -> None:
+def test_timeouts(timeouts: dict[str, str], settings: dict[str, Any], stream: bool, status: int) -> None:
     async def main() -> None:
         async with upstream(**settings) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
             got = await gate.ask("POST", "/v1/chat/completions", chat(stream=stream))
             assert got.status == status
             last = orjson.loads(got.body.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
             assert last["error"]["code"] == "backend_timeout"
-            await until(lambda: echo.engine.under_way == 0)
+            await until(lambda: echo.engine.in_flight == 0)
             assert gate.idle()
 
     clock.run(main())
 
 
 @pytest.mark.parametrize("kind", ["echo", "triton"])
-def test_the_time_of_a_request_is_for_all_its_tries_together(kind: str) -> None:
-    async def late_and_in_vain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await well(reader, writer)
+def test_request_timeout_covers_all_attempts(kind: str) -> None:
+    attempts = 0
+
+    async def slow_failure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal attempts
+        await answer_health_checks(reader, writer)
+        attempts += 1
         await asyncio.sleep(0.4)
 
     async def main() -> None:
-        async with raw_upstream(late_and_in_vain) as url:
-            limits = {"timeouts": {"total": "600ms"}, "retries": {"attempts": 10, "minimum": 100}, "health": {"failures": 100}}
+        async with raw_upstream(slow_failure) as url:
+            limits = {
+                "timeouts": {"total": "600ms"},
+                "retries": {"attempts": 10, "minRetriesPerSecond": 100},
+                "healthCheck": {"consecutiveFailures": 100},
+            }
             async with gateway(document(url, kind=kind, **limits)) as gate:
-                began = clock.stopwatch()
                 got = await gate.ask("POST", "/v1/chat/completions", chat())
                 assert (got.status, got.json["error"]["code"]) == (504, "backend_timeout")
-                assert clock.stopwatch() - began < 1.6
+                assert attempts <= 2  # of eleven: the second one exceeds the timeout
                 await until(gate.idle)
 
     clock.run(main())
 
 
-def test_nobody_waits_longer_for_a_line_than_a_request_has_time() -> None:
+def test_wait_for_connection_is_bounded_by_request_timeout() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, contextlib.ExitStack() as filling:
             address = deaf.getsockname()
@@ -186,17 +193,17 @@ def test_nobody_waits_longer_for_a_line_than_a_request_has_time() -> None:
                 line = filling.enter_context(socket.socket())
                 line.setblocking(False)
                 line.connect_ex(address)
-            times = {"connect": "10s", "total": "300ms"}
+            times = {"connect": "200s", "total": "300ms"}
             async with gateway(document(f"http://127.0.0.1:{address[1]}", timeouts=times)) as gate:
-                began = clock.stopwatch()
+                started = clock.real_perf_counter()
                 got = await gate.ask("POST", "/v1/chat/completions", chat())
                 assert got.status in {502, 504}
-                assert clock.stopwatch() - began < 2
+                assert clock.real_perf_counter() - started < 100
 
     clock.run(main())
 
 
-def test_an_answer_that_comes_as_a_whole_may_take_longer_than_the_first_token_of_a_stream() -> None:
+def test_unstreamed_response_has_no_first_token_timeout() -> None:
     async def main() -> None:
         async with upstream(ttft=0.8) as echo, gateway(document(echo.url, timeouts={"firstToken": "100ms"})) as gate:
             assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
@@ -205,14 +212,14 @@ def test_an_answer_that_comes_as_a_whole_may_take_longer_than_the_first_token_of
     clock.run(main())
 
 
-def test_time_that_the_gateway_itself_was_held_up_is_not_its_servers_fault() -> None:
+def test_blocked_gateway_does_not_time_out_backends() -> None:
     async def main() -> None:
         timeouts = {"firstToken": "300ms"}
         async with upstream(ttft=0.05) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
-            asked = asyncio.ensure_future(gate.ask("POST", "/v1/chat/completions", chat(stream=True)))
+            request = asyncio.ensure_future(gate.ask("POST", "/v1/chat/completions", chat(stream=True)))
             await until(lambda: echo.engine.received == 1)
-            time.sleep(1.5)  # nothing on this loop goes on meanwhile, as on a machine that has no time
-            assert (await asked).status == 200
+            time.sleep(1.5)  # blocks the loop, as on a machine without CPU time
+            assert (await request).status == 200
 
     clock.run(main())
 
@@ -255,7 +262,7 @@ HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
         (b"GET /v2/models/m%2f..%2fx HTTP/1.1\r\nhost: x\r\n\r\n", 404),
     ],
 )
-def test_bad_requests_never_reach_a_server(sent: bytes, status: int) -> None:
+def test_bad_requests_do_not_reach_a_backend(sent: bytes, status: int) -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url), limits=replace(LIMITS, body=100_000)) as gate:
             async with await Client.open(gate.port) as client:
@@ -269,7 +276,7 @@ def test_bad_requests_never_reach_a_server(sent: bytes, status: int) -> None:
     clock.run(main())
 
 
-def test_a_client_that_never_comes_to_an_end_is_sent_away() -> None:
+def test_slow_request_is_disconnected() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url), limits=LIMITS) as gate:
             starts = (b"", b"POST /v1/cha", HEAD, HEAD + b"content-length: 100\r\n\r\n{")
@@ -288,7 +295,7 @@ def test_a_client_that_never_comes_to_an_end_is_sent_away() -> None:
     clock.run(main())
 
 
-def test_a_client_that_does_not_read_is_sent_away() -> None:
+def test_client_that_does_not_read_is_disconnected() -> None:
     async def main() -> None:
         async with upstream(tokens=60_000) as echo, gateway(document(echo.url), limits=LIMITS) as gate:
             async with await Client.open_narrow(gate.port) as client:
@@ -301,21 +308,21 @@ def test_a_client_that_does_not_read_is_sent_away() -> None:
     clock.run(main())
 
 
-def test_half_a_line_is_no_line() -> None:
+def test_half_closed_connection() -> None:
     async def main() -> None:
         async with upstream(ttft=10.0) as echo, gateway(document(echo.url)) as gate:
             async with await Client.open(gate.port) as client:
                 client.send("POST", "/v1/chat/completions", chat())
-                await until(lambda: echo.engine.under_way == 1)
+                await until(lambda: echo.engine.in_flight == 1)
                 client.writer.write_eof()
-                await until(lambda: echo.engine.under_way == 0)
+                await until(lambda: echo.engine.in_flight == 0)
                 assert await client.gone()
             await until(gate.idle)
 
     clock.run(main())
 
 
-def test_nothing_is_kept_of_a_request_that_never_came_to_its_end() -> None:
+def test_incomplete_request_is_freed() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url)) as gate:
             for size in (1000, 1_000_000):
@@ -329,29 +336,29 @@ def test_nothing_is_kept_of_a_request_that_never_came_to_its_end() -> None:
     clock.run(main())
 
 
-async def _falls_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await well(reader, writer)
+async def _stall(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await answer_health_checks(reader, writer)
     await asyncio.sleep(10)
 
 
-async def _hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await well(reader, writer)
+async def _disconnect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await answer_health_checks(reader, writer)
 
 
-async def _says_no(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await well(reader, writer)
+async def _not_found(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await answer_health_checks(reader, writer)
     writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\ncontent-length: 2\r\n\r\nno")
 
 
-async def _breaks_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await well(reader, writer)
+async def _truncate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await answer_health_checks(reader, writer)
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + _OBJECT)
     await asyncio.sleep(0.01)
     writer.transport.abort()
 
 
-async def _errs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await well(reader, writer)
+async def _fail_in_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await answer_health_checks(reader, writer)
     writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n" + _OBJECT)
     await asyncio.sleep(0.01)
     writer.write(b'{"error": "out of memory"}')
@@ -361,10 +368,12 @@ async def _errs(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 _OBJECT = b'{"streamContent": {"samples": [{"text": "hi"}]}}'
 
 
-@pytest.mark.parametrize("serve", [_falls_silent, _hangs_up, _says_no, _breaks_off, _errs])
+@pytest.mark.parametrize("serve", [_stall, _disconnect, _not_found, _truncate, _fail_in_stream])
 @pytest.mark.parametrize("kind", ["openai", "jetstream"])
-def test_nothing_is_kept_of_a_request_that_failed(kind: str, serve: Any) -> None:
-    """Python's collector rests in a gateway, and a request may be long: it goes at once, and so does the server's work on it."""
+def test_failed_request_is_freed(kind: str, serve: Any) -> None:
+    """Python's garbage collector is disabled in a gateway and a request may be large: it is freed at once, and so is the
+    backend's work on it.
+    """
 
     def kept() -> int:
         return sum(isinstance(each, Connection) for each in gc.get_objects())
@@ -372,7 +381,7 @@ def test_nothing_is_kept_of_a_request_that_failed(kind: str, serve: Any) -> None
     async def main() -> None:
         times = {"firstToken": "200ms", "idle": "300ms", "total": "500ms"}
         async with raw_upstream(serve) as url:
-            spec = document(url, kind=kind, timeouts=times, retries={"attempts": 1}, health={"failures": 100})
+            spec = document(url, kind=kind, timeouts=times, retries={"attempts": 1}, health_check={"consecutiveFailures": 100})
             async with gateway(spec) as gate:
                 assert (await gate.ask("POST", "/v1/chat/completions", chat(stream=True))).status
                 await until(lambda: not gate.program.server.connections)
@@ -384,30 +393,31 @@ def test_nothing_is_kept_of_a_request_that_failed(kind: str, serve: Any) -> None
                         async with await Client.open(gate.port) as client:
                             client.send("POST", "/v1/chat/completions", chat(stream=True))
                             await client.head()
-                            await until(gate.idle, 5)
+                            await until(gate.idle)
                     await until(lambda: not gate.program.server.connections)
-                    assert kept() - before <= 1  # whom the last sweep looked at
+                    assert kept() - before <= 1  # that the last sweep has checked
                 finally:
                     gc.enable()
 
     clock.run(main())
 
 
-def test_servers_that_die_at_random_cost_nobody_an_answer(soak_seconds: float) -> None:
-    """Four servers, each killed and started again all the time; whole answers and streams, of which none may fail before its first
-    piece. Streams that were cut say so."""
+def test_random_backend_crashes_lose_no_response(soak_seconds: float) -> None:
+    """Four backends are killed and restarted continuously; no response may fail before its first chunk. Truncated streams end
+    with an error.
+    """
 
     async def main() -> None:
         chance = random.Random(7)
         settings: Any = {"ttft": 0.003, "token_time": 0.001}
-        health = {"every": "30ms", "timeout": "200ms", "open": "50ms"}
+        health = {"interval": "30ms", "timeout": "200ms", "ejectionTime": "50ms"}
         async with upstream(**settings) as a, upstream(**settings) as b, upstream(**settings) as c, upstream(**settings) as d:
             servers = [a, b, c, d]
-            retries = {"attempts": 8, "budget": 1.0, "minimum": 100}
-            async with gateway(document(*(each.url for each in servers), health=health, retries=retries)) as gate:
+            retries = {"attempts": 8, "retryRatio": 1.0, "minRetriesPerSecond": 100}
+            async with gateway(document(*(each.url for each in servers), health_check=health, retries=retries)) as gate:
                 ending = asyncio.get_running_loop().time() + soak_seconds
                 killer = asyncio.ensure_future(_kill(servers, chance))
-                done = await asyncio.gather(*(_keep_asking(gate, number, ending) for number in range(16)))
+                done = await asyncio.gather(*(_send_requests(gate, number, ending) for number in range(16)))
                 assert not killer.done()
                 killer.cancel()
                 answered, cut = (sum(each[place] for each in done) for place in range(2))
@@ -422,27 +432,27 @@ def test_servers_that_die_at_random_cost_nobody_an_answer(soak_seconds: float) -
 
 
 async def _kill(servers: list[Upstream], chance: random.Random) -> None:
-    """Kill one server after the other, and let each come back a little later; now and then drop lines alone."""
+    """Kill one backend after the other and restart it shortly later; sometimes only drop connections."""
     while True:
         await asyncio.sleep(chance.uniform(0.005, 0.03))
         victim = chance.choice(servers)
         if chance.random() < 0.5:
             for connection in list(victim.server.connections):
-                connection.end()
+                connection.abort()
             continue
         await victim.kill()
         await asyncio.sleep(chance.uniform(0.0, 0.05))
         await victim.revive()
 
 
-async def _keep_asking(gate: Running, number: int, ending: float) -> tuple[int, int]:
+async def _send_requests(gate: Running, number: int, ending: float) -> tuple[int, int]:
     answered = cut = 0
     while asyncio.get_running_loop().time() < ending:
         stream = (number + answered) % 2 == 0
         got = await gate.ask("POST", "/v1/chat/completions", chat(stream=stream))
         assert got.status == 200, got.body
         if stream and not got.body.endswith(b"data: [DONE]\n\n"):
-            assert b"the model's server failed" in got.body
+            assert b"the backend failed" in got.body
             cut += 1
         answered += 1
     return answered, cut

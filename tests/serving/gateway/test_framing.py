@@ -1,4 +1,4 @@
-"""However a server cuts its stream, and however the network cuts that, the client gets the same text in well-formed pieces."""
+"""Chunked streams: any segmentation by the backend or the network gives the same well-formed response."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from hypothesis import strategies as st
 from tests.support.gateways import Client, chat, document, gateway, raw_upstream, read_request
 
 from sliceworks.base import clock
-from sliceworks.serving.gateway.http import upstream as upstreams
+from sliceworks.serving.gateway import http_client as upstreams
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
 
 @given(st.binary(max_size=600))
-def test_one_chunk_is_known_by_its_length(data: bytes) -> None:
+def test_single_chunk_is_detected(data: bytes) -> None:
     for start in (b"%x\r\n", b"%X\r\n"):
-        assert upstreams._is_chunk(start % len(data) + data + b"\r\n") == bool(data)
-    assert not upstreams._is_chunk(b"%x\r\n" % (len(data) + 1) + data + b"\r\n")
-    assert not upstreams._is_chunk(b"0%x\r\n" % len(data) + data + b"\r\n")
-    assert not upstreams._is_chunk(b"%x;a=b\r\n" % len(data) + data + b"\r\n")
-    assert not upstreams._is_chunk(b"%x\r\n" % len(data) + data + b"..")
+        assert upstreams._is_single_chunk(start % len(data) + data + b"\r\n") == bool(data)
+    assert not upstreams._is_single_chunk(b"%x\r\n" % (len(data) + 1) + data + b"\r\n")
+    assert not upstreams._is_single_chunk(b"0%x\r\n" % len(data) + data + b"\r\n")
+    assert not upstreams._is_single_chunk(b"%x;a=b\r\n" % len(data) + data + b"\r\n")
+    assert not upstreams._is_single_chunk(b"%x\r\n" % len(data) + data + b"..")
 
 
-def test_two_chunks_and_very_long_ones_are_not_one() -> None:
-    assert not upstreams._is_chunk(b"1\r\na\r\n1\r\nb\r\n")
-    assert not upstreams._is_chunk(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
+def test_several_or_long_chunks_are_not_single() -> None:
+    assert not upstreams._is_single_chunk(b"1\r\na\r\n1\r\nb\r\n")
+    assert not upstreams._is_single_chunk(b"2710\r\n" + b"x" * 10_000 + b"\r\n")
 
 
 def _chunked(pieces: list[bytes], chance: random.Random) -> bytes:
@@ -42,9 +42,9 @@ def _chunked(pieces: list[bytes], chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_cuts_do_not_matter(seed: int) -> None:
+def test_segmentation_does_not_matter(seed: int) -> None:
     chance = random.Random(seed)
-    # Text that looks like chunks must not be taken for some.
+    # Text that looks like chunk headers must not be parsed as such.
     texts = [b"data: word\n\n", b"data: 5\r\nabcde\r\n\n\n", b"5\r\nabcde\r\n", b"\n", b"data: " + b"x" * 300 + b"\n\n"]
     pieces = [chance.choice(texts) for _ in range(40)]
     whole = _chunked(pieces, chance)
@@ -53,7 +53,7 @@ def test_cuts_do_not_matter(seed: int) -> None:
     else:
         cuts = [at + 1 for at in range(len(whole) - 1) if whole[at : at + 1] == b"\n"]
 
-    asked: list[str] = []
+    requests: list[str] = []
     lines: set[asyncio.StreamWriter] = set()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -62,7 +62,7 @@ def test_cuts_do_not_matter(seed: int) -> None:
             if path != "/v1/chat/completions":
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
                 continue
-            asked.append(path)
+            requests.append(path)
             lines.add(writer)
             writer.write(_HEAD)
             for start, end in pairwise([0, *cuts, len(whole)]):
@@ -76,16 +76,16 @@ def test_cuts_do_not_matter(seed: int) -> None:
             gateway(document(url, kind="openai")) as gate,
             await Client.open(gate.port) as client,
         ):
-            for _ in range(2):  # The line to the server is fit for another request.
+            for _ in range(2):  # The connection to the backend is reusable.
                 client.send("POST", "/v1/chat/completions", chat(stream=True))
                 assert (await client.get()).body == b"".join(pieces)
-            assert asked == 2 * ["/v1/chat/completions"]
+            assert requests == 2 * ["/v1/chat/completions"]
             assert len(lines) == 1
 
     clock.run(main())
 
 
-def test_a_stream_that_ends_amid_a_chunk_says_so() -> None:
+def test_stream_truncated_in_a_chunk_is_an_error() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(_HEAD)
@@ -97,7 +97,7 @@ def test_a_stream_that_ends_amid_a_chunk_says_so() -> None:
     async def main() -> None:
         async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as gate:
             got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
-            assert got.pieces[:2] == [b"data: first\n", b"data: second\n"]
+            assert got.chunks[:2] == [b"data: first\n", b"data: second\n"]
             events = got.body.removesuffix(b"\n\n").split(b"\n\n")
             assert orjson.loads(events[-1].removeprefix(b"data: "))["error"]["code"] == "backend_failed"
 
@@ -111,14 +111,14 @@ _JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %
     ("answer", "status"),
     [
         (_JSON % 2 + b"{}{}", 200),
-        (_JSON % 2 + b"{}" + _JSON % 400 + b'{"to": "somebody else', 200),
-        (_JSON % 2 + b"{}HTTP/1.1 200 OK\r\nset-cookie: of-somebody-else", 200),
+        (_JSON % 2 + b"{}" + _JSON % 400 + b'{"to": "another client', 200),
+        (_JSON % 2 + b"{}HTTP/1.1 200 OK\r\nset-cookie: of-another-client", 200),
         (b"HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\n{}", 204),
         (b"HTTP/1.1 304 Not Modified\r\ncontent-length: 2\r\n\r\n{}", 304),
     ],
 )
-def test_what_comes_after_an_answer_is_nobodys(answer: bytes, status: int) -> None:
-    asked: list[bytes] = []
+def test_bytes_after_a_response_are_discarded(answer: bytes, status: int) -> None:
+    requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -126,8 +126,8 @@ def test_what_comes_after_an_answer_is_nobodys(answer: bytes, status: int) -> No
             if head.startswith(b"GET"):
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
                 continue
-            asked.append(body)
-            writer.write(answer if len(asked) == 1 else _JSON % 9 + b'{"of": 2}')
+            requests.append(body)
+            writer.write(answer if len(requests) == 1 else _JSON % 9 + b'{"of": 2}')
 
     async def main() -> None:
         none = {"attempts": 0}
@@ -135,6 +135,6 @@ def test_what_comes_after_an_answer_is_nobodys(answer: bytes, status: int) -> No
             first, second = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
             assert (first.status, second.status) == (status, 200)
             assert second.json == {"of": 2}
-            assert len(asked) == 2
+            assert len(requests) == 2
 
     clock.run(main())

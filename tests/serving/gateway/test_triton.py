@@ -1,4 +1,4 @@
-"""Triton behind the gateway: the same cases on the echo model, which stands in for one, and on a real one."""
+"""Triton behind the gateway: the same cases on the echo model and on a real Triton."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from tests.real import triton
-from tests.support.clusters import real_wanted
+from tests.support.clusters import real_enabled
 from tests.support.gateways import Running, document, gateway, until, upstream
 
 from sliceworks.base import clock
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
-pytestmark = pytest.mark.timeout(600)  # an environment may have to be made first
+pytestmark = pytest.mark.timeout(600)  # an environment may have to be created first
 KEYS = [{"name": "a", "sha256": hashlib.sha256(b"right").hexdigest()}]
 MODELS = ("add", "speak")
 TIMES = {"connect": "60s", "firstToken": "90s", "idle": "90s", "total": "90s"}  # the machine may be busy
@@ -31,22 +31,22 @@ SCRIPT = Path(triton.__file__).with_name("triton_client.py")
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[triton.Triton]:
-    if not real_wanted():
+    if not real_enabled():
         pytest.skip("needs a real Triton: SLICEWORKS_REAL=1")
     folder = tmp_path_factory.mktemp("triton")
     with triton.running(triton.repository(folder / "models"), folder / "log") as running:
         yield running
 
 
-def in_front(url: str, kind: str, grpc: str = "", **more: Any) -> AbstractAsyncContextManager[Running]:
+def gateway_for(url: str, kind: str, grpc: str = "", **more: Any) -> AbstractAsyncContextManager[Running]:
     backend = {"kind": kind, "url": url, "grpc": grpc}
     models = [{"name": name, "aliases": [f"{name}-alias"], "backends": [{**backend, "model": name}]} for name in MODELS]
     return gateway(document(models=models, timeouts=TIMES, **more))
 
 
 @asynccontextmanager
-async def before_echo() -> AsyncIterator[Running]:
-    async with upstream(models=MODELS) as echo, in_front(echo.url, "echo") as gate:
+async def gateway_for_echo() -> AsyncIterator[Running]:
+    async with upstream(models=MODELS) as echo, gateway_for(echo.url, "echo") as gate:
         yield gate
 
 
@@ -54,12 +54,12 @@ async def before_echo() -> AsyncIterator[Running]:
 def served(request: pytest.FixtureRequest) -> Callable[[], AbstractAsyncContextManager[Running]]:
     """A gateway with a server behind it."""
     if request.param == "echo":
-        return before_echo
+        return gateway_for_echo
     running: triton.Triton = request.getfixturevalue("real")
-    return lambda: in_front(running.url, "triton")
+    return lambda: gateway_for(running.url, "triton")
 
 
-def test_a_model_tells_of_itself(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
+def test_model_metadata(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
     async def main() -> None:
         async with served() as gate:
             assert (await gate.ask("GET", "/v2")).json["name"] == "sliceworks"
@@ -93,7 +93,7 @@ def test_tensors_as_json(served: Callable[[], AbstractAsyncContextManager[Runnin
     clock.run(main())
 
 
-def test_text_in_pieces(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
+def test_streamed_text(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
     async def main() -> None:
         async with served() as gate:
             got = await gate.ask("POST", "/v2/models/speak/generate_stream", {"text_input": "one two three"})
@@ -116,7 +116,7 @@ def test_text_in_pieces(served: Callable[[], AbstractAsyncContextManager[Running
         ("/v2/models/speak/nothing", b"{}", 404),
     ],
 )
-def test_errors_have_the_protocols_shape(
+def test_errors_have_tritons_format(
     served: Callable[[], AbstractAsyncContextManager[Running]], path: str, body: Any, status: int
 ) -> None:
     async def main() -> None:
@@ -130,12 +130,12 @@ def test_errors_have_the_protocols_shape(
 
 
 @pytest.mark.real
-def test_tritons_own_clients_work_unchanged_through_the_gateway(real: triton.Triton) -> None:
+def test_triton_clients_work_through_the_gateway(real: triton.Triton) -> None:
     async def main() -> None:
         listen = {"port": 0, "grpcPort": 0}
-        async with in_front(real.url, "triton", f"127.0.0.1:{real.grpc}", keys=KEYS, listen=listen) as gate:
+        async with gateway_for(real.url, "triton", f"127.0.0.1:{real.grpc}", keys=KEYS, listen=listen) as gate:
             await _use_clients(f"127.0.0.1:{gate.port}", f"127.0.0.1:{gate.grpc}", "right")
-            with pytest.raises(Failed, match="a valid key is needed"):
+            with pytest.raises(Failed, match="missing or invalid API key"):
                 await _use_clients(f"127.0.0.1:{gate.port}", f"127.0.0.1:{gate.grpc}", "wrong")
             await until(gate.idle)
             assert 'route="ModelStreamInfer",key="a",code="200"' in await gate.numbers()
@@ -144,7 +144,7 @@ def test_tritons_own_clients_work_unchanged_through_the_gateway(real: triton.Tri
 
 
 class Failed(Exception):
-    """What the script said."""
+    """The output of the failed script."""
 
 
 async def _use_clients(*arguments: str) -> None:
@@ -158,15 +158,15 @@ async def _use_clients(*arguments: str) -> None:
 
 
 @pytest.mark.real
-def test_the_same_clients_work_on_triton_itself(real: triton.Triton) -> None:
-    """What the script asks is what Triton answers: else the other test would prove nothing."""
+def test_triton_clients_work_on_triton(real: triton.Triton) -> None:
+    """The script's expectations hold on Triton itself; otherwise the other test would prove nothing."""
     clock.run(_use_clients(f"127.0.0.1:{real.http}", f"127.0.0.1:{real.grpc}", ""))
 
 
 @pytest.mark.real
-def test_triton_has_the_gauge_that_its_autoscaler_looks_at(real: triton.Triton) -> None:
+def test_triton_has_the_autoscaler_metric(real: triton.Triton) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{real.metrics}/metrics", timeout=90) as answer:
-        told = answer.read().decode()
-    assert f"# TYPE {METRIC} gauge" in told
+        reported = answer.read().decode()
+    assert f"# TYPE {METRIC} gauge" in reported
     for name in MODELS:
-        assert f'{METRIC}{{model="{name}",version="1"}} 0' in told
+        assert f'{METRIC}{{model="{name}",version="1"}} 0' in reported

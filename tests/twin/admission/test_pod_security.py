@@ -1,13 +1,13 @@
-"""PodSecurity: each check in Kubernetes' words, as a real server gave them; warnings; labels."""
+"""PodSecurity: messages of every check as recorded from kube-apiserver, warnings and labels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from tests.support.admission import Around, pod
+from tests.support.admission import AdmissionCluster, pod
 
-from sliceworks.base.errors import Forbidden, Invalid
+from sliceworks.base.errors import Invalid
 
 _LABEL = "pod-security.kubernetes.io/"
 _WORST: dict[str, Any] = {
@@ -77,26 +77,20 @@ _PLAIN = (
 _ALL = 'containers "i", "a", "b"'
 
 
-def labelled(around: Around, **labels: str) -> Around:
-    shown = {_LABEL + key.replace("_", "-"): value for key, value in labels.items()}
-    around.add("/namespaces", "", "ns", metadata={"labels": shown}, status={"phase": "Active"})
-    return around
-
-
-def refusal(around: Around, obj: dict[str, Any]) -> str:
-    with pytest.raises(Forbidden) as caught:
-        around.create("/pods", obj)
-    return caught.value.message
+def cluster_with_labels(cluster: AdmissionCluster, **labels: str) -> AdmissionCluster:
+    namespace_labels = {_LABEL + key.replace("_", "-"): value for key, value in labels.items()}
+    cluster.add("/namespaces", "", "ns", metadata={"labels": namespace_labels}, status={"phase": "Active"})
+    return cluster
 
 
 def worst() -> dict[str, Any]:
     import orjson
 
-    made: dict[str, Any] = orjson.loads(orjson.dumps(_WORST))
-    return made
+    created: dict[str, Any] = orjson.loads(orjson.dumps(_WORST))
+    return created
 
 
-def test_baseline() -> None:
+def test_baseline_violations() -> None:
     parts = (
         _APPARMOR,
         f"non-default capabilities ({_ADDED})",
@@ -110,13 +104,13 @@ def test_baseline() -> None:
         _SYSCTLS,
         _WINDOWS,
     )
-    around = labelled(Around(), enforce="baseline")
-    assert refusal(around, worst()) == f'pods "a" is forbidden: violates PodSecurity "baseline:latest": {", ".join(parts)}'
-    around.create("/pods", pod())
-    assert around.warnings == []
+    cluster = cluster_with_labels(AdmissionCluster(), enforce="baseline")
+    assert cluster.rejection(worst()) == f'pods "a" is forbidden: violates PodSecurity "baseline:latest": {", ".join(parts)}'
+    cluster.create("/pods", pod())
+    assert cluster.warnings == []
 
 
-def test_restricted() -> None:
+def test_restricted_violations() -> None:
     parts = (
         _APPARMOR,
         _NAMESPACES,
@@ -133,66 +127,70 @@ def test_restricted() -> None:
         'runAsUser=0 (pod and container "a" must not set runAsUser=0)',
         _SECCOMP,
     )
-    around = labelled(Around(), enforce="restricted", enforce_version="v1.30")
-    assert refusal(around, worst()) == f'pods "a" is forbidden: violates PodSecurity "restricted:v1.30": {", ".join(parts)}'
+    cluster = cluster_with_labels(AdmissionCluster(), enforce="restricted", enforce_version="v1.30")
+    assert cluster.rejection(worst()) == f'pods "a" is forbidden: violates PodSecurity "restricted:v1.30": {", ".join(parts)}'
 
 
 def test_user_namespaces_relax_some_checks() -> None:
-    made = pod("a", hostUsers=False, initContainers=[{"name": "i"}])
-    made["spec"]["containers"][0]["securityContext"] = {"procMount": "Unmasked"}
-    assert "procMount" not in str(labelled(Around(), enforce="baseline").create("/pods", made))
-    assert refusal(labelled(Around(), enforce="restricted"), made).endswith(
-        'unrestricted capabilities (containers "i", "a" must set securityContext.capabilities.drop=["ALL"]), '
-        'procMount (container "a" must not set securityContext.procMount to "Unmasked"), '
-        'seccompProfile (pod or containers "i", "a" must set securityContext.seccompProfile.type '
-        'to "RuntimeDefault" or "Localhost")'
+    created = pod("a", hostUsers=False, initContainers=[{"name": "i"}])
+    created["spec"]["containers"][0]["securityContext"] = {"procMount": "Unmasked"}
+    assert "procMount" not in str(cluster_with_labels(AdmissionCluster(), enforce="baseline").create("/pods", created))
+    assert (
+        cluster_with_labels(AdmissionCluster(), enforce="restricted")
+        .rejection(created)
+        .endswith(
+            'unrestricted capabilities (containers "i", "a" must set securityContext.capabilities.drop=["ALL"]), '
+            'procMount (container "a" must not set securityContext.procMount to "Unmasked"), '
+            'seccompProfile (pod or containers "i", "a" must set securityContext.seccompProfile.type '
+            'to "RuntimeDefault" or "Localhost")'
+        )
     )
 
 
-def test_a_good_pod_passes() -> None:
-    made = pod(securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}})
-    made["spec"]["containers"][0]["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    around = labelled(Around(), enforce="restricted")
-    around.create("/pods", made)
-    assert around.warnings == []
+def test_restricted_pod_passes() -> None:
+    created = pod(securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}})
+    created["spec"]["containers"][0]["securityContext"] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    cluster = cluster_with_labels(AdmissionCluster(), enforce="restricted")
+    cluster.create("/pods", created)
+    assert cluster.warnings == []
 
 
-def test_templates_are_warned_about_with_what_is_enforced() -> None:
-    around = labelled(Around(), enforce="restricted")
-    around.create("apps/deployments", {"metadata": {"name": "d"}, "spec": {"template": pod("a")}})
-    assert around.warnings == [f'would violate PodSecurity "restricted:latest": {_PLAIN}']
+def test_templates_get_warnings_of_the_enforced_level() -> None:
+    cluster = cluster_with_labels(AdmissionCluster(), enforce="restricted")
+    cluster.create("apps/deployments", {"metadata": {"name": "d"}, "spec": {"template": pod("a")}})
+    assert cluster.warnings == [f'would violate PodSecurity "restricted:latest": {_PLAIN}']
     job = {"spec": {"template": pod("a")}}
-    around.create("batch/cronjobs", {"metadata": {"name": "d"}, "spec": {"jobTemplate": job}})
-    assert len(around.warnings) == 2
+    cluster.create("batch/cronjobs", {"metadata": {"name": "d"}, "spec": {"jobTemplate": job}})
+    assert len(cluster.warnings) == 2
 
 
-def test_pods_may_only_be_warned_about() -> None:
-    around = labelled(Around(), enforce="baseline", warn="restricted")
-    around.create("/pods", pod("a"))
-    assert around.warnings == [f'would violate PodSecurity "restricted:latest": {_PLAIN}']
-    around.update("/pods", pod("a"), pod("a"))
-    assert len(around.warnings) == 1
+def test_warn_level_only_warns() -> None:
+    cluster = cluster_with_labels(AdmissionCluster(), enforce="baseline", warn="restricted")
+    cluster.create("/pods", pod("a"))
+    assert cluster.warnings == [f'would violate PodSecurity "restricted:latest": {_PLAIN}']
+    cluster.update("/pods", pod("a"), pod("a"))
+    assert len(cluster.warnings) == 1
 
 
-def test_a_stricter_label_names_the_pods_that_would_not_pass() -> None:
-    around = Around()
+def test_stricter_level_warns_about_existing_pods() -> None:
+    cluster = AdmissionCluster()
     for name in ("p2", "p1"):
-        around.add("/pods", "ns", name, spec=pod()["spec"])
+        cluster.add("/pods", "ns", name, spec=pod()["spec"])
     old = {"metadata": {"name": "ns", "labels": {}}}
     new = {"metadata": {"name": "ns", "labels": {f"{_LABEL}enforce": "restricted"}}}
-    around.update("/namespaces", new, old, namespace="")
-    assert around.warnings == [
+    cluster.update("/namespaces", new, old, namespace="")
+    assert cluster.warnings == [
         'existing pods in namespace "ns" violate the new PodSecurity enforce level "restricted:latest"',
         "p1 (and 1 other pod): allowPrivilegeEscalation != false, unrestricted capabilities, runAsNonRoot != true, seccompProfile",
     ]
-    around.update("/namespaces", old, new, namespace="")
-    assert len(around.warnings) == 2
+    cluster.update("/namespaces", old, new, namespace="")
+    assert len(cluster.warnings) == 2
 
 
-def test_labels_must_make_sense() -> None:
+def test_invalid_labels_are_rejected() -> None:
     labels = {f"{_LABEL}enforce": "foo", f"{_LABEL}warn-version": "v2", f"{_LABEL}audit-version": "x"}
     with pytest.raises(Invalid) as caught:
-        Around().create("/namespaces", {"metadata": {"name": "g1", "labels": labels}}, namespace="")
+        AdmissionCluster().create("/namespaces", {"metadata": {"name": "g1", "labels": labels}}, namespace="")
     assert caught.value.message == (
         f'Namespace "g1" is invalid: [metadata.labels[{_LABEL}enforce]: Invalid value: "foo": '
         f'must be one of privileged, baseline, restricted, metadata.labels[{_LABEL}audit-version]: Invalid value: "x": '

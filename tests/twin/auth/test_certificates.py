@@ -1,4 +1,4 @@
-"""The authority and the certificates it signs: reused, renewed, kept private, and good for a real TLS handshake."""
+"""The certificate authority and its certificates: reuse, renewal, permissions and TLS handshakes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.auth import certificates
+import pytest
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.twin.apiserver.auth import certificates
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +25,7 @@ def test_files_are_private_and_reused(tmp_path: Path) -> None:
     assert sorted(file.name for file in (tmp_path / "pki").iterdir()) == ["ca.pem", "server.pem"]
 
 
-def test_server_certificate_is_renewed_before_it_ends_and_the_authority_stays(tmp_path: Path) -> None:
+def test_server_certificate_is_renewed_before_it_expires(tmp_path: Path) -> None:
     first = certificates.ensure(tmp_path)
     server, authority = first.server_file.read_text(), first.authority()
     later = certificates.ensure(tmp_path, now=datetime.now(UTC) + timedelta(days=340))
@@ -30,7 +33,22 @@ def test_server_certificate_is_renewed_before_it_ends_and_the_authority_stays(tm
     assert later.authority() == authority
 
 
-def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["garbage", "-----BEGIN CERTIFICATE-----\nAAAA"])
+@pytest.mark.parametrize("name", ["ca.pem", "server.pem"])
+def test_garbage_is_an_error_that_names_the_file(tmp_path: Path, name: str, content: str) -> None:
+    found = certificates.ensure(tmp_path)
+    first = (tmp_path / name).read_text().partition("\n")[0]
+    (tmp_path / name).write_text(f"{first}\n{content}")
+    with pytest.raises(SliceworksError) as refusal:
+        certificates.server_context(certificates.ensure(tmp_path))
+    assert refusal.value.message == f"{tmp_path / name}: not a certificate with its key"
+    assert refusal.value.hint == f"delete {name}; the next start creates a new one"
+    if name == "ca.pem":
+        with pytest.raises(SliceworksError, match="not a certificate"):
+            certificates.client_certificate(found, "user")
+
+
+def test_damaged_file_is_replaced(tmp_path: Path) -> None:
     found = certificates.ensure(tmp_path)
     server = found.server_file.read_text()
     found.authority_file.write_text("")
@@ -38,20 +56,20 @@ def test_a_damaged_file_is_made_anew(tmp_path: Path) -> None:
     assert found.server_file.read_text() != server
 
 
-def test_handshake_with_a_client_certificate_names_the_user(tmp_path: Path) -> None:
+def test_client_certificate_identifies_the_user(tmp_path: Path) -> None:
     found = certificates.ensure(tmp_path)
     (tmp_path / "client.pem").write_text(certificates.client_certificate(found, "jane", ["team-a", "team-b"]))
     client = ssl.create_default_context(cadata=found.authority())
     client.load_cert_chain(tmp_path / "client.pem")
-    user = certificates.user_of(_peer_after_handshake(certificates.server_context(found), client))
+    user = certificates.user_from_certificate(_peer_after_handshake(certificates.server_context(found), client))
     assert user is not None
     assert (user.name, user.groups) == ("jane", ("team-a", "team-b", "system:authenticated"))
 
 
-def test_handshake_without_a_client_certificate_names_nobody(tmp_path: Path) -> None:
+def test_handshake_without_client_certificate(tmp_path: Path) -> None:
     found = certificates.ensure(tmp_path)
     client = ssl.create_default_context(cadata=found.authority())
-    assert certificates.user_of(_peer_after_handshake(certificates.server_context(found), client)) is None
+    assert certificates.user_from_certificate(_peer_after_handshake(certificates.server_context(found), client)) is None
 
 
 def _peer_after_handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> Any:
@@ -67,5 +85,5 @@ def _peer_after_handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> Any
     thread.start()
     with client.wrap_socket(right, server_hostname="127.0.0.1") as wrapped:
         assert wrapped.recv(1) == b"."
-    thread.join(timeout=10)
+    thread.join()
     return peers[0]

@@ -1,4 +1,4 @@
-"""The reviews: what they answer, and how a body that makes no sense is refused."""
+"""Access reviews: results and validation errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sliceworks.base.errors import ApiError, BadRequest
-from sliceworks.twin.auth import reviews
-from sliceworks.twin.auth.bootstrap import rule
-from sliceworks.twin.auth.identity import User
-from sliceworks.twin.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Rbac
+from sliceworks.twin.apiserver.auth.authentication import User
+from sliceworks.twin.apiserver.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Rbac
+from sliceworks.twin.apiserver.bootstrap import parse_rule
+from sliceworks.twin.apiserver.handlers import review
 
 _AMY = User("amy", groups=("system:authenticated",))
 _PODS = {"namespace": "g1", "verb": "list", "resource": "pods"}
@@ -18,35 +18,35 @@ _PODS = {"namespace": "g1", "verb": "list", "resource": "pods"}
 
 @pytest.fixture
 def rbac() -> Rbac:
-    roles = [{"metadata": {"name": "reader"}, "rules": [rule("list on pods"), rule("get on /version")]}]
+    roles = [{"metadata": {"name": "reader"}, "rules": [parse_rule("list on pods"), parse_rule("get on /version")]}]
     subjects = [{"kind": "User", "name": "amy"}, {"kind": "Group", "name": "ops"}]
     bindings = [{"metadata": {"name": "b"}, "roleRef": {"kind": "ClusterRole", "name": "reader"}, "subjects": subjects}]
-    gone = {
+    deleted = {
         "metadata": {"name": "c"},
         "roleRef": {"kind": "ClusterRole", "name": "nope"},
         "subjects": [{"kind": "User", "name": "joe"}],
     }
-    kept: dict[str, list[dict[str, Any]]] = {CLUSTER_ROLES: roles, CLUSTER_ROLE_BINDINGS: [*bindings, gone]}
+    kept: dict[str, list[dict[str, Any]]] = {CLUSTER_ROLES: roles, CLUSTER_ROLE_BINDINGS: [*bindings, deleted]}
     return Rbac(lambda resource: kept.get(resource, []))
 
 
-def test_one_may_ask_what_one_may_do_and_hears_why(rbac: Rbac) -> None:
+def test_self_subject_access_review_has_a_reason(rbac: Rbac) -> None:
     body = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": dict(_PODS)}}
-    answer = reviews.self_subject_access_review(body, _AMY, rbac)
+    answer = review.self_subject_access_review(body, _AMY, rbac)
     assert answer["spec"] == body["spec"]
     assert answer["status"] == {
         "allowed": True,
         "reason": 'RBAC: allowed by ClusterRoleBinding "b" of ClusterRole "reader" to User "amy"',
     }
-    assert reviews.self_subject_access_review(body, User("zoe"), rbac)["status"] == {"allowed": False}
+    assert review.self_subject_access_review(body, User("zoe"), rbac)["status"] == {"allowed": False}
     path: dict[str, Any] = {"spec": {"nonResourceAttributes": {"path": "/version", "verb": "get"}}}
-    assert reviews.self_subject_access_review(path, _AMY, rbac)["status"]["allowed"]
+    assert review.self_subject_access_review(path, _AMY, rbac)["status"]["allowed"]
 
 
-def test_what_others_may_do_is_told_for_users_and_groups(rbac: Rbac) -> None:
+def test_subject_access_review_of_users_and_groups(rbac: Rbac) -> None:
     body: dict[str, Any] = {"spec": {"groups": ["ops"], "resourceAttributes": dict(_PODS)}}
-    assert reviews.subject_access_review(body, rbac)["status"]["reason"].endswith('to Group "ops"')
-    local = reviews.local_subject_access_review({"spec": {"user": "amy", "resourceAttributes": dict(_PODS)}}, "g1", rbac)
+    assert review.subject_access_review(body, rbac)["status"]["reason"].endswith('to Group "ops"')
+    local = review.local_subject_access_review({"spec": {"user": "amy", "resourceAttributes": dict(_PODS)}}, "g1", rbac)
     assert local["status"]["allowed"]
     assert local["metadata"] == {"namespace": "g1"}
 
@@ -89,11 +89,11 @@ _SHOWN = '{"Path":"/","Verb":""}'
         ),
     ],
 )
-def test_bad_questions(rbac: Rbac, kind: str, body: dict[str, Any], field: str, message: str) -> None:
+def test_invalid_reviews_are_rejected(rbac: Rbac, kind: str, body: dict[str, Any], field: str, message: str) -> None:
     ask = {
-        "self": lambda: reviews.self_subject_access_review(body, _AMY, rbac),
-        "other": lambda: reviews.subject_access_review(body, rbac),
-        "local": lambda: reviews.local_subject_access_review(body, "g1", rbac),
+        "self": lambda: review.self_subject_access_review(body, _AMY, rbac),
+        "other": lambda: review.subject_access_review(body, rbac),
+        "local": lambda: review.local_subject_access_review(body, "g1", rbac),
     }
     with pytest.raises(ApiError) as caught:
         ask[kind]()
@@ -105,21 +105,21 @@ def test_bad_questions(rbac: Rbac, kind: str, body: dict[str, Any], field: str, 
     }
 
 
-def test_ones_rules_are_listed_and_broken_ones_told(rbac: Rbac) -> None:
-    answer = reviews.self_subject_rules_review({"spec": {"namespace": "g1"}}, _AMY, rbac)
+def test_self_subject_rules_review_lists_rules_and_errors(rbac: Rbac) -> None:
+    answer = review.self_subject_rules_review({"spec": {"namespace": "g1"}}, _AMY, rbac)
     assert answer["status"] == {
         "resourceRules": [{"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]}],
         "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/version"]}],
         "incomplete": False,
     }
-    broken = reviews.self_subject_rules_review({"spec": {"namespace": "g1"}}, User("joe"), rbac)["status"]
+    broken = review.self_subject_rules_review({"spec": {"namespace": "g1"}}, User("joe"), rbac)["status"]
     assert broken["evaluationError"] == 'clusterrole.rbac.authorization.k8s.io "nope" not found'
     with pytest.raises(BadRequest, match=r"^no namespace on request$"):
-        reviews.self_subject_rules_review({"spec": {}}, _AMY, rbac)
+        review.self_subject_rules_review({"spec": {}}, _AMY, rbac)
 
 
-def test_one_is_told_who_one_is() -> None:
+def test_self_subject_review() -> None:
     user = User("jane", "7", ("a",), {"foo/bar": ("z",)})
-    assert reviews.self_subject_review(user)["status"] == {
+    assert review.self_subject_review(user)["status"] == {
         "userInfo": {"username": "jane", "uid": "7", "groups": ["a"], "extra": {"foo/bar": ["z"]}}
     }

@@ -1,4 +1,4 @@
-"""Authentication: fixed tokens, service-account tokens and what ends them, impersonation."""
+"""Authentication: static tokens, service account tokens and their expiry, impersonation."""
 
 from __future__ import annotations
 
@@ -10,15 +10,14 @@ import orjson
 import pytest
 
 from sliceworks.base import clock
-from sliceworks.base.errors import ApiError, BadRequest, Forbidden, Unauthorized
-from sliceworks.twin.auth.bootstrap import rule
-from sliceworks.twin.auth.identity import ANONYMOUS, User
-from sliceworks.twin.auth.impersonation import impersonated
-from sliceworks.twin.auth.jwt import Issuer
-from sliceworks.twin.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Rbac
-from sliceworks.twin.auth.reviews import token_review
-from sliceworks.twin.auth.token_requests import token_request
-from sliceworks.twin.auth.tokens import Authenticator, administrator, new_token
+from sliceworks.base.errors import ApiError, BadRequest, Forbidden, SliceworksError, Unauthorized
+from sliceworks.twin import main
+from sliceworks.twin.apiserver.auth import service_account_token
+from sliceworks.twin.apiserver.auth.authentication import ANONYMOUS, Authenticator, User, administrator, impersonate, new_token
+from sliceworks.twin.apiserver.auth.rbac import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, Rbac
+from sliceworks.twin.apiserver.auth.service_account_token import TokenIssuer, token_request
+from sliceworks.twin.apiserver.bootstrap import parse_rule
+from sliceworks.twin.apiserver.handlers.review import token_review
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +28,11 @@ _MASTER = User("root", groups=("system:masters",))
 
 
 class Cluster:
-    """A few objects and the authenticator that looks at them."""
+    """A few objects and an authenticator that reads them."""
 
-    def __init__(self, issuer: Issuer | None = None) -> None:
+    def __init__(self, issuer: TokenIssuer | None = None) -> None:
         self.objects: dict[tuple[str, str, str], dict[str, Any]] = {}
-        self.issuer = issuer or Issuer()
+        self.issuer = issuer or TokenIssuer()
         self.authenticator = Authenticator({_ADMIN: administrator()}, self.issuer, self.get)
         self.add("/serviceaccounts", "g1", "default", "sa-uid")
 
@@ -67,7 +66,7 @@ def claims(token: str) -> dict[str, Any]:
     return found
 
 
-def test_fixed_token_and_nobody(cluster: Cluster) -> None:
+def test_static_token_and_anonymous_user(cluster: Cluster) -> None:
     assert cluster.login(_ADMIN).is_master
     assert cluster.authenticator.authenticate({"authorization": f"bearer  {_ADMIN} "}).is_master
     for header in ({}, {"authorization": "Basic abc"}, {"authorization": "Bearer "}):
@@ -78,7 +77,7 @@ def test_fixed_token_and_nobody(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("token", ["nonsense", "a.b.c", "e30.e30.", "e30.W10.AA", "é.é.é", "e30=.e30=.x"])
-def test_other_tokens_are_refused_and_not_repeated(cluster: Cluster, token: str) -> None:
+def test_unknown_tokens_are_rejected_without_repeating_them(cluster: Cluster, token: str) -> None:
     with pytest.raises(Unauthorized) as caught:
         cluster.login(token)
     assert caught.value.status() == {
@@ -109,7 +108,7 @@ def test_token_request_round_trip(cluster: Cluster) -> None:
     }
 
 
-def test_a_token_ends_with_its_time_by_the_twins_clock(cluster: Cluster) -> None:
+def test_token_expires_by_the_clock_of_the_twin(cluster: Cluster) -> None:
     async def main() -> None:
         token = cluster.request(expirationSeconds=600)["status"]["token"]
         await clock.sleep(600 + 59)
@@ -122,7 +121,7 @@ def test_a_token_ends_with_its_time_by_the_twins_clock(cluster: Cluster) -> None
     clock.run(main(), virtual=True, start=datetime(2027, 1, 1, tzinfo=UTC))
 
 
-def test_a_token_ends_with_its_account(cluster: Cluster) -> None:
+def test_token_is_invalid_without_its_account(cluster: Cluster) -> None:
     token = cluster.request()["status"]["token"]
     cluster.add("/serviceaccounts", "g1", "default", "another-uid")
     assert cluster.review(token)["error"].endswith("service account UID (another-uid) does not match claim (sa-uid)]")
@@ -130,7 +129,7 @@ def test_a_token_ends_with_its_account(cluster: Cluster) -> None:
     assert cluster.review(token)["error"] == '[invalid bearer token, serviceaccounts "default" not found]'
 
 
-def test_a_pods_token_ends_with_the_pod_and_lives_a_year(cluster: Cluster) -> None:
+def test_pod_token_is_bound_to_the_pod_and_valid_for_a_year(cluster: Cluster) -> None:
     cluster.add("/pods", "g1", "p1", "pod-uid", spec={"serviceAccountName": "default", "nodeName": "n1"})
     cluster.add("/nodes", "", "n1", "node-uid")
     answer = cluster.request(
@@ -152,7 +151,7 @@ def test_a_pods_token_ends_with_the_pod_and_lives_a_year(cluster: Cluster) -> No
     )
 
 
-def test_a_token_is_good_for_its_audiences_alone(cluster: Cluster) -> None:
+def test_token_audiences(cluster: Cluster) -> None:
     token = cluster.request(audiences=["a", "b"])["status"]["token"]
     with pytest.raises(Unauthorized):
         cluster.login(token)
@@ -217,7 +216,7 @@ def test_a_token_is_good_for_its_audiences_alone(cluster: Cluster) -> None:
         ),
     ],
 )
-def test_bad_token_requests(
+def test_invalid_token_requests_are_rejected(
     cluster: Cluster, *, name: str, metadata: dict[str, Any], spec: dict[str, Any], code: int, message: str | None
 ) -> None:
     cluster.add("/pods", "g1", "other", "u", spec={"serviceAccountName": "robot"})
@@ -228,16 +227,16 @@ def test_bad_token_requests(
     assert message is None or caught.value.message == message
 
 
-def test_the_key_survives_a_restart_and_is_private(tmp_path: Path) -> None:
+def test_signing_key_is_persistent_and_private(tmp_path: Path) -> None:
     file = tmp_path / "keys" / "service-account.key"
-    token = Cluster(Issuer(file)).request()["status"]["token"]
+    token = Cluster(TokenIssuer(file)).request()["status"]["token"]
     assert file.stat().st_mode & 0o777 == 0o600
-    assert Cluster(Issuer(file)).login(token).name == "system:serviceaccount:g1:default"
+    assert Cluster(TokenIssuer(file)).login(token).name == "system:serviceaccount:g1:default"
     with pytest.raises(Unauthorized):
         Cluster().login(token)
 
 
-def test_forged_tokens_are_refused(cluster: Cluster) -> None:
+def test_forged_tokens_are_rejected(cluster: Cluster) -> None:
     head, body, signature = cluster.request()["status"]["token"].split(".")
     forged = {**claims(f"{head}.{body}.{signature}"), "sub": "system:serviceaccount:kube-system:root"}
     other = urlsafe_b64encode(orjson.dumps(forged)).rstrip(b"=").decode()
@@ -252,7 +251,7 @@ def test_forged_tokens_are_refused(cluster: Cluster) -> None:
             cluster.login(token)
 
 
-def test_published_keys(cluster: Cluster) -> None:
+def test_jwks_document(cluster: Cluster) -> None:
     (key,) = cluster.issuer.jwks()["keys"]
     assert (key["kty"], key["alg"], key["crv"]) == ("EC", "ES256", "P-256")
     assert cluster.issuer.configuration("https://here")["jwks_uri"] == "https://here/openid/v1/jwks"
@@ -260,27 +259,27 @@ def test_published_keys(cluster: Cluster) -> None:
 
 @pytest.fixture
 def rbac() -> Rbac:
-    """Joe may act as bob."""
-    roles = [{"metadata": {"name": "r"}, "rules": [rule("impersonate on users named bob")]}]
+    """Joe may impersonate bob."""
+    roles = [{"metadata": {"name": "r"}, "rules": [parse_rule("impersonate on users named bob")]}]
     ref = {"kind": "ClusterRole", "name": "r"}
     bindings = [{"metadata": {"name": "b"}, "roleRef": ref, "subjects": [{"kind": "User", "name": "joe"}]}]
     kept: dict[str, list[dict[str, Any]]] = {CLUSTER_ROLES: roles, CLUSTER_ROLE_BINDINGS: bindings}
     return Rbac(lambda resource: kept.get(resource, []))
 
 
-def test_impersonation_fills_in_groups(rbac: Rbac) -> None:
-    assert impersonated(rbac, _MASTER, {}) is _MASTER
-    assert impersonated(rbac, _MASTER, {"impersonate-user": "bob"}) == User("bob", groups=("system:authenticated",))
+def test_impersonation_adds_groups(rbac: Rbac) -> None:
+    assert impersonate(rbac, _MASTER, {}) is _MASTER
+    assert impersonate(rbac, _MASTER, {"impersonate-user": "bob"}) == User("bob", groups=("system:authenticated",))
     many = {
         "impersonate-user": "bob",
         "impersonate-group": "a\nb",
         "impersonate-uid": "7",
         "impersonate-extra-scopes%2fx": "y",
     }
-    assert impersonated(rbac, _MASTER, many) == User("bob", "7", ("a", "b", "system:authenticated"), {"scopes/x": ("y",)})
-    account = impersonated(rbac, _MASTER, {"impersonate-user": "system:serviceaccount:g1:x"})
+    assert impersonate(rbac, _MASTER, many) == User("bob", "7", ("a", "b", "system:authenticated"), {"scopes/x": ("y",)})
+    account = impersonate(rbac, _MASTER, {"impersonate-user": "system:serviceaccount:g1:x"})
     assert account.groups == ("system:serviceaccounts", "system:serviceaccounts:g1", "system:authenticated")
-    assert impersonated(rbac, _MASTER, {"impersonate-user": "system:anonymous"}).groups == ("system:unauthenticated",)
+    assert impersonate(rbac, _MASTER, {"impersonate-user": "system:anonymous"}).groups == ("system:unauthenticated",)
 
 
 @pytest.mark.parametrize(
@@ -310,10 +309,10 @@ def test_impersonation_fills_in_groups(rbac: Rbac) -> None:
         ),
     ],
 )
-def test_impersonation_needs_the_right(rbac: Rbac, headers: dict[str, str], message: str) -> None:
-    assert impersonated(rbac, User("joe"), {"impersonate-user": "bob"}).name == "bob"
+def test_impersonation_needs_permission(rbac: Rbac, headers: dict[str, str], message: str) -> None:
+    assert impersonate(rbac, User("joe"), {"impersonate-user": "bob"}).name == "bob"
     with pytest.raises(Forbidden) as caught:
-        impersonated(rbac, User("joe"), headers)
+        impersonate(rbac, User("joe"), headers)
     assert caught.value.message == message
 
 
@@ -327,5 +326,25 @@ def test_impersonation_needs_the_right(rbac: Rbac, headers: dict[str, str], mess
 )
 def test_impersonation_needs_a_user(rbac: Rbac, headers: dict[str, str], shown: str) -> None:
     with pytest.raises(BadRequest) as caught:
-        impersonated(rbac, _MASTER, headers)
+        impersonate(rbac, _MASTER, headers)
     assert caught.value.message == f"requested [{shown}] without impersonating a user"
+
+
+@pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe"])
+def test_token_file_without_a_token_is_an_error(tmp_path: Path, content: bytes) -> None:
+    """An empty token would lock the administrator out."""
+    file = tmp_path / "token"
+    assert main._token(file) == main._token(file) == file.read_text()
+    file.write_bytes(content)
+    with pytest.raises(SliceworksError) as refusal:
+        main._token(file)
+    assert refusal.value.message == f"{file}: contains no token"
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage"])
+def test_service_account_key_that_is_none_is_an_error(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "service-accounts.pem"
+    file.write_bytes(content)
+    with pytest.raises(SliceworksError) as refusal:
+        service_account_token._load(file)
+    assert refusal.value.message == f"{file}: not a private key"

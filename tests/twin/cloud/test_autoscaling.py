@@ -1,15 +1,15 @@
-"""Pools that follow their pods: from nothing and back, within their limits, and a slice as a whole."""
+"""The cluster autoscaler: scale up from zero and down to zero, limits, and multi-host slices as a whole."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.support.clouds import PLACE, POOLS, Cloud, on_cloud
+from tests.support.clouds import PLACE, POOLS, Cloud, run_on_cloud
 
 from sliceworks.base import clock
-from sliceworks.kube.well_known import POD
-from sliceworks.twin.cloud.container.fleet import Fleet
-from sliceworks.twin.cloud.container.sizing import Sized, enlarged
+from sliceworks.kube.resources import POD
+from sliceworks.twin.cloud.google.container.cluster_autoscaler import ScalablePool, scale_up
+from sliceworks.twin.cloud.google.container.node_manager import NodeManager
 
 if TYPE_CHECKING:
     import pytest
@@ -32,35 +32,36 @@ def template(zone: str = "a", cpu: str = "4", **labels: str) -> dict[str, Any]:
     }
 
 
-def sized(name: str = "one", most: int = 5, **more: Any) -> Sized:
-    return Sized(name, {"a": 0}, {"a": template(pool=name)}, most, **more)
+def scalable_pool(name: str = "one", max_per_zone: int = 5, **more: Any) -> ScalablePool:
+    return ScalablePool(name, {"a": 0}, {"a": template(pool=name)}, max_per_zone, **more)
 
 
-def test_as_many_machines_as_the_pods_need() -> None:
-    assert enlarged([sized()], [pod(f"p-{number}") for number in range(9)]).counts == {"one": {"a": 3}}
-    assert enlarged([sized(most=2)], [pod(f"p-{number}") for number in range(9)]).counts == {"one": {"a": 2}}
-    assert enlarged([sized(most=0, most_of_all=1)], [pod(f"p-{number}") for number in range(9)]).counts == {"one": {"a": 1}}
-    assert enlarged([sized(coming=["a"])], [pod(f"p-{number}") for number in range(4)]).counts == {}
-    assert enlarged([sized()], [pod("large", cpu="5")]).left == [pod("large", cpu="5")]
+def test_scale_up_adds_the_nodes_that_pods_need() -> None:
+    nine_pods = [pod(f"p-{number}") for number in range(9)]
+    assert scale_up([scalable_pool()], nine_pods).counts == {"one": {"a": 3}}
+    assert scale_up([scalable_pool(max_per_zone=2)], nine_pods).counts == {"one": {"a": 2}}
+    assert scale_up([scalable_pool(max_per_zone=0, max_total=1)], nine_pods).counts == {"one": {"a": 1}}
+    assert scale_up([scalable_pool(upcoming=["a"])], [pod(f"p-{number}") for number in range(4)]).counts == {}
+    assert scale_up([scalable_pool()], [pod("large", cpu="5")]).remaining == [pod("large", cpu="5")]
 
 
-def test_the_pool_that_a_pod_selects_grows() -> None:
-    pools = [sized("one"), sized("two")]
-    assert enlarged(pools, [pod("p", nodeSelector={"pool": "two"})]).counts == {"two": {"a": 1}}
+def test_scale_up_uses_the_selected_node_pool() -> None:
+    pools = [scalable_pool("one"), scalable_pool("two")]
+    assert scale_up(pools, [pod("p", nodeSelector={"pool": "two"})]).counts == {"two": {"a": 1}}
 
 
-def test_zones_are_filled_evenly_and_slices_come_whole() -> None:
+def test_scale_up_balances_zones_and_keeps_slices_whole() -> None:
     zones = {"a": template("a"), "b": template("b")}
-    pool = Sized("one", {"a": 1, "b": 0}, zones, 5)
-    assert enlarged([pool], [pod("p", cpu="4"), pod("q", cpu="4")]).counts == {"one": {"a": 2, "b": 1}}
-    assert enlarged([sized(step=4)], [pod("p")]).counts == {"one": {"a": 4}}
-    assert enlarged([sized(step=4, most=3)], [pod("p")]).counts == {}
+    pool = ScalablePool("one", {"a": 1, "b": 0}, zones, 5)
+    assert scale_up([pool], [pod("p", cpu="4"), pod("q", cpu="4")]).counts == {"one": {"a": 2, "b": 1}}
+    assert scale_up([scalable_pool(step=4)], [pod("p")]).counts == {"one": {"a": 4}}
+    assert scale_up([scalable_pool(step=4, max_per_zone=3)], [pod("p")]).counts == {}
 
 
-def test_a_pool_grows_from_nothing_and_shrinks_to_nothing() -> None:
+def test_node_pool_scales_from_and_to_zero() -> None:
     async def main(cloud: Cloud) -> None:
         scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
-        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "e2-standard-4"}, autoscaling=scaling))
+        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "n2-standard-4"}, autoscaling=scaling))
         assert await cloud.nodes() == []
         for number in range(6):
             await cloud.client.create(pod(f"p-{number}", cpu="1500m"))
@@ -85,63 +86,63 @@ def test_a_pool_grows_from_nothing_and_shrinks_to_nothing() -> None:
         await cloud.done(await cloud.do("DELETE", f"{POOLS}/cpu"))
         assert await cloud.nodes() == []
 
-    on_cloud(main)
+    run_on_cloud(main)
 
 
-def test_a_pool_that_is_deleted_while_pods_are_counted_is_not_brought_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_pool_deleted_during_a_scan_stays_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(cloud: Cloud) -> None:
         scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
-        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "e2-standard-4"}, autoscaling=scaling))
+        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "n2-standard-4"}, autoscaling=scaling))
         await cloud.client.create(pod("p"))
-        count, asked = Fleet.waiting_pods, list[Any]()
+        count, requests = NodeManager.unschedulable_pods, list[Any]()
 
-        async def slowly(fleet: Fleet) -> list[Any]:
-            found = await count(fleet)
-            if found and not asked:
-                asked.append(await cloud.do("DELETE", f"{POOLS}/cpu"))
-                await cloud.done(asked[0])
+        async def slowly(manager: NodeManager) -> list[Any]:
+            found = await count(manager)
+            if found and not requests:
+                requests.append(await cloud.do("DELETE", f"{POOLS}/cpu"))
+                await cloud.done(requests[0])
             return found
 
-        monkeypatch.setattr(Fleet, "waiting_pods", slowly)
+        monkeypatch.setattr(NodeManager, "unschedulable_pods", slowly)
         await clock.sleep(300)
-        assert asked
+        assert requests
         assert "nodePools" not in await cloud.do("GET", POOLS)
         assert await cloud.nodes() == []
 
-    on_cloud(main)
+    run_on_cloud(main)
 
 
-def test_the_autoscaler_goes_on_after_a_look_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autoscaler_continues_after_a_failed_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(cloud: Cloud) -> None:
         scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
-        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "e2-standard-4"}, autoscaling=scaling))
-        count, failed = Fleet.waiting_pods, list[str]()
+        await cloud.done(await cloud.create("cpu", 0, config={"machineType": "n2-standard-4"}, autoscaling=scaling))
+        count, failed = NodeManager.unschedulable_pods, list[str]()
 
-        async def at_first_not(fleet: Fleet) -> list[Any]:
+        async def at_first_not(manager: NodeManager) -> list[Any]:
             if not failed:
                 failed.append("once")
                 raise KeyError("a pod like no other")
-            return await count(fleet)
+            return await count(manager)
 
-        monkeypatch.setattr(Fleet, "waiting_pods", at_first_not)
+        monkeypatch.setattr(NodeManager, "unschedulable_pods", at_first_not)
         await cloud.client.create(pod("p"))
         await clock.sleep(300)
         assert len(await cloud.nodes("cpu")) == 1
 
-    on_cloud(main)
+    run_on_cloud(main)
 
 
-def test_a_pool_stays_at_its_least_size() -> None:
+def test_node_pool_keeps_its_minimum_size() -> None:
     async def main(cloud: Cloud) -> None:
         scaling = {"enabled": True, "minNodeCount": 1, "maxNodeCount": 3}
         await cloud.done(await cloud.create("cpu", 3, autoscaling=scaling))
         await clock.sleep(1500)
         assert len(await cloud.nodes("cpu")) == 1
 
-    on_cloud(main)
+    run_on_cloud(main)
 
 
-def test_a_slice_comes_and_goes_as_a_whole() -> None:
+def test_slice_scales_as_a_whole() -> None:
     async def main(cloud: Cloud) -> None:
         pool = {
             "name": "slice",
@@ -151,7 +152,7 @@ def test_a_slice_comes_and_goes_as_a_whole() -> None:
         }
         await cloud.done(await cloud.do("POST", POOLS, {"nodePool": pool}))
         await clock.sleep(900)
-        assert await cloud.nodes() == [], "nobody needs it"
+        assert await cloud.nodes() == [], "no pod needs it"
         chips = {"requests": {"google.com/tpu": "4"}, "limits": {"google.com/tpu": "4"}}
         selector = {"cloud.google.com/gke-tpu-topology": "2x2x4"}
         tolerations = [{"key": "google.com/tpu", "operator": "Exists"}]
@@ -164,10 +165,10 @@ def test_a_slice_comes_and_goes_as_a_whole() -> None:
         await clock.sleep(1000)
         assert await cloud.nodes("slice") == []
 
-    on_cloud(main)
+    run_on_cloud(main)
 
 
-def test_where_there_are_no_machines_it_is_tried_later() -> None:
+def test_scale_up_is_retried_after_a_stockout() -> None:
     async def main(cloud: Cloud) -> None:
         scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 3}
         await cloud.done(await cloud.create("cpu", 0, autoscaling=scaling))
@@ -179,13 +180,13 @@ def test_where_there_are_no_machines_it_is_tried_later() -> None:
         await clock.sleep(700)
         assert len(await cloud.nodes()) == 1
 
-    on_cloud(main)
+    run_on_cloud(main)
 
 
-def test_an_autopilot_cluster_makes_what_its_pods_need() -> None:
+def test_autopilot_cluster_creates_node_pools_for_pods() -> None:
     async def main(cloud: Cloud) -> None:
-        for cluster in list(cloud.container._yard.clusters.all()):
-            cloud.container._yard.clusters.remove(cluster)
+        for cluster in list(cloud.container._state.clusters.all()):
+            cloud.container._state.clusters.delete(cluster)
         place = "projects/p/locations/us-central1"
         operation = await cloud.do("POST", f"{place}/clusters", {"cluster": {"name": "auto", "autopilot": {"enabled": True}}})
         await clock.sleep(400)
@@ -213,4 +214,4 @@ def test_an_autopilot_cluster_makes_what_its_pods_need() -> None:
         pools = (await cloud.do("GET", f"{place}/clusters/auto/nodePools"))["nodePools"]
         assert [each["name"] for each in pools] == ["default-pool"]
 
-    on_cloud(main)
+    run_on_cloud(main)

@@ -1,4 +1,4 @@
-"""Clusters: what Terraform's provider asks for and reads back, the pools they begin with, and their end."""
+"""Clusters: fields that Terraform's provider reads, initial node pools, updates and deletion."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import base64
 from typing import Any
 
 import pytest
-from tests.support.clouds import Cloud, on_cloud
+from tests.support.clouds import Cloud, run_on_cloud
 
 from sliceworks.base import clock
+from sliceworks.kube.resources import SERVICE
 
 PLACE = "projects/p/locations/us-central1"
 TRAIN = f"{PLACE}/clusters/train"
@@ -37,19 +38,20 @@ async def made(cloud: Cloud, **fields: Any) -> dict[str, Any]:
     return await cloud.do("GET", TRAIN)
 
 
-def fresh(main: Any, **options: Any) -> None:
+def without_clusters(main: Any, **options: Any) -> None:
     """A cloud without clusters."""
 
     async def whole(cloud: Cloud) -> None:
-        for cluster in list(cloud.container._yard.clusters.all()):
-            cloud.container._yard.clusters.remove(cluster)
+        for cluster in list(cloud.container._state.clusters.all()):
+            cloud.container._state.clusters.delete(cluster)
+        await cloud.network("us-central1")
         await main(cloud)
 
-    on_cloud(whole, **options)
+    run_on_cloud(whole, **options)
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_a_cluster_reads_as_the_provider_needs_it(version: str) -> None:
+def test_cluster_has_the_fields_that_the_provider_reads(version: str) -> None:
     async def main(cloud: Cloud) -> None:
         assert (await cloud.refused("GET", TRAIN))[0] == 404
         operation = await cloud.do("POST", f"{PLACE}/clusters", {"cluster": ASKED})
@@ -81,10 +83,10 @@ def test_a_cluster_reads_as_the_provider_needs_it(version: str) -> None:
         for field in ("addonsConfig", "autopilot", "masterAuthorizedNetworksConfig", "privateClusterConfig"):
             assert field not in cluster, "what was not sent would be a change in the next plan"
 
-    fresh(main, version=version)
+    without_clusters(main, version=version)
 
 
-def test_the_default_pool_can_be_removed_and_the_cluster_too() -> None:
+def test_default_pool_and_cluster_can_be_deleted() -> None:
     async def main(cloud: Cloud) -> None:
         await made(cloud)
         await done(cloud, await cloud.do("DELETE", f"{TRAIN}/nodePools/default-pool"))
@@ -101,23 +103,23 @@ def test_the_default_pool_can_be_removed_and_the_cluster_too() -> None:
         await made(cloud)
         assert len(await cloud.nodes()) == 3, "the next one has the twin's nodes again"
 
-    fresh(main)
+    without_clusters(main)
 
 
-def test_an_update_sets_what_is_desired() -> None:
+def test_update_sets_desired_fields() -> None:
     async def main(cloud: Cloud) -> None:
         before = await made(cloud, nodePools=[{"name": "cpu", "initialNodeCount": 1}], initialNodeCount=0)
-        asked = {
+        request = {
             "desiredLoggingConfig": {"componentConfig": {"enableComponents": ["SYSTEM_COMPONENTS"]}},
             "desiredDnsConfig": {"clusterDns": "CLOUD_DNS"},
             "desiredReleaseChannel": {"channel": "RAPID"},
         }
-        operation = await cloud.do("PUT", TRAIN, {"update": asked})
+        operation = await cloud.do("PUT", TRAIN, {"update": request})
         assert operation["operationType"] == "UPDATE_CLUSTER"
         assert (await cloud.do("GET", TRAIN))["status"] == "RECONCILING"
         await done(cloud, operation)
         after = await cloud.do("GET", TRAIN)
-        assert after["loggingConfig"] == asked["desiredLoggingConfig"]
+        assert after["loggingConfig"] == request["desiredLoggingConfig"]
         assert after["networkConfig"] == {**before["networkConfig"], "dnsConfig": {"clusterDns": "CLOUD_DNS"}}
         assert (after["releaseChannel"], after["status"]) == ({"channel": "RAPID"}, "RUNNING")
 
@@ -136,10 +138,10 @@ def test_an_update_sets_what_is_desired() -> None:
         await done(cloud, await cloud.do("POST", f"{TRAIN}:setLegacyAbac", {"enabled": True}))
         assert (await cloud.do("GET", TRAIN))["legacyAbac"] == {"enabled": True}
 
-    fresh(main)
+    without_clusters(main)
 
 
-def test_an_autopilot_cluster_has_no_pools_of_ones_own() -> None:
+def test_autopilot_cluster_rejects_node_pools() -> None:
     async def main(cloud: Cloud) -> None:
         cluster = await made(cloud, autopilot={"enabled": True}, initialNodeCount=0)
         assert cluster["autopilot"] == {"enabled": True}
@@ -155,10 +157,10 @@ def test_an_autopilot_cluster_has_no_pools_of_ones_own() -> None:
             refused = await cloud.refused(method, path, body)
             assert refused == (400, "INVALID_ARGUMENT", "Autopilot node pools cannot be accessed or modified.")
 
-    fresh(main)
+    without_clusters(main)
 
 
-def test_only_the_first_cluster_has_the_twins_nodes() -> None:
+def test_only_the_first_cluster_has_nodes() -> None:
     async def main(cloud: Cloud) -> None:
         await made(cloud)
         other = f"{PLACE}/clusters/other"
@@ -172,7 +174,7 @@ def test_only_the_first_cluster_has_the_twins_nodes() -> None:
         await done(cloud, await cloud.do("DELETE", other))
         assert len(await cloud.nodes()) == 3
 
-    fresh(main)
+    without_clusters(main)
 
 
 @pytest.mark.parametrize(
@@ -185,17 +187,17 @@ def test_only_the_first_cluster_has_the_twins_nodes() -> None:
         ({"name": "x", "initialNodeCount": 1, "nodeConfig": {"machineType": "z"}}, 'Machine type with name "z" does not exist.'),
     ],
 )
-def test_what_is_wrong_with_a_cluster_is_said(cluster: dict[str, Any], words: str) -> None:
+def test_invalid_cluster_is_rejected(cluster: dict[str, Any], words: str) -> None:
     async def main(cloud: Cloud) -> None:
         code, _, message = await cloud.refused("POST", f"{PLACE}/clusters", {"cluster": cluster})
         assert code == 400
         assert words in message
         assert await cloud.do("GET", f"{PLACE}/clusters") == {}
 
-    fresh(main, workloads=False)
+    without_clusters(main, workloads=False)
 
 
-def test_a_stockout_leaves_a_cluster_in_error() -> None:
+def test_stockout_sets_the_cluster_to_error() -> None:
     async def main(cloud: Cloud) -> None:
         cloud.fault("Stockout")
         operation = await cloud.do("POST", f"{PLACE}/clusters", {"cluster": ASKED})
@@ -205,13 +207,62 @@ def test_a_stockout_leaves_a_cluster_in_error() -> None:
         await done(cloud, await cloud.do("DELETE", TRAIN))
         assert (await cloud.refused("GET", TRAIN))[0] == 404
 
-    fresh(main)
+    without_clusters(main)
 
 
-def test_versions_are_listed() -> None:
+def test_server_config_lists_versions() -> None:
     async def main(cloud: Cloud) -> None:
         found = await cloud.do("GET", f"{PLACE}/serverConfig")
         assert found["defaultClusterVersion"] in found["validMasterVersions"]
-        assert {channel["channel"] for channel in found["channels"]} == {"RAPID", "REGULAR", "STABLE"}
+        assert {channel["channel"] for channel in found["channels"]} == {"RAPID", "REGULAR", "STABLE", "EXTENDED"}
 
-    fresh(main, workloads=False)
+    without_clusters(main, workloads=False)
+
+
+def served_groups(cloud: Cloud) -> set[str]:
+    names = (entry.name for entry in cloud.twin.store.scan("apiextensions.k8s.io/customresourcedefinitions"))
+    return {name.partition(".")[2] for name in names}
+
+
+def test_cluster_serves_the_kinds_that_its_settings_enable() -> None:
+    async def main(cloud: Cloud) -> None:
+        await made(cloud, networkConfig={"gatewayApiConfig": {"channel": "CHANNEL_STANDARD"}})
+        await clock.sleep(1)
+        groups = served_groups(cloud)
+        assert {"gateway.networking.k8s.io", "networking.gke.io"} <= groups
+        assert not {"monitoring.googleapis.com", "networking.istio.io"} & groups
+        change = {"update": {"desiredMonitoringConfig": {"managedPrometheusConfig": {"enabled": True}}}}
+        await done(cloud, await cloud.do("PUT", TRAIN, change))
+        await clock.sleep(1)
+        assert "monitoring.googleapis.com" in served_groups(cloud)
+        features = "/gkehub/v1/projects/p/locations/global/features"
+        await cloud.call("POST", f"{features}?featureId=servicemesh", {})
+        specs = {"membershipSpecs": {"m": {"mesh": {"management": "MANAGEMENT_AUTOMATIC"}}}}
+        await clock.sleep(10)
+        assert "networking.istio.io" not in served_groups(cloud)
+        await cloud.call("PATCH", f"{features}/servicemesh?updateMask=membershipSpecs", specs)
+        await clock.sleep(10)
+        assert "networking.istio.io" in served_groups(cloud)
+
+    without_clusters(main)
+
+
+def test_load_balancers_get_an_address() -> None:
+    async def main(cloud: Cloud) -> None:
+        await made(cloud)
+        ports = [{"port": 80}]
+        annotations = {"networking.gke.io/load-balancer-type": "Internal"}
+        for name, metadata in (("inside", {"annotations": annotations}), ("outside", {})):
+            body = {
+                "metadata": {"name": name, "namespace": "default", **metadata},
+                "spec": {"type": "LoadBalancer", "ports": ports},
+            }
+            await cloud.client.create({"apiVersion": "v1", "kind": "Service", **body})
+        await clock.sleep(1)
+        addresses = {}
+        for name in ("inside", "outside"):
+            service = await cloud.client.get(SERVICE, name, "default")
+            addresses[name] = service["status"]["loadBalancer"]["ingress"][0]["ip"].rpartition(".")[0]
+        assert addresses == {"inside": "10.128.0", "outside": "203.0.113"}
+
+    without_clusters(main)

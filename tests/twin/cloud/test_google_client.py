@@ -1,4 +1,4 @@
-"""Google's own Python client speaks to the twin's cloud as it does to Google."""
+"""Google's Python client with the twin's container API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from google.auth.exceptions import RefreshError
 from google.oauth2.credentials import Credentials
 from googleapiclient.discovery import build  # type: ignore[import-untyped]
 from googleapiclient.errors import HttpError  # type: ignore[import-untyped]
-from tests.support.cloud_http import Served, served_cloud
+from tests.support.cloud_http import HttpCloud, served_cloud
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,12 +19,12 @@ PLACE = "projects/p/locations/us-central2-b"
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
+def served() -> Iterator[HttpCloud]:
     with served_cloud() as found:
         yield found
 
 
-def client(served: Served, version: str = "v1", token: str = "") -> Any:
+def client(served: HttpCloud, version: str = "v1", token: str = "") -> Any:
     credentials = Credentials(token=token or served.token)  # type: ignore[no-untyped-call]
     options = {"api_endpoint": f"{served.url}/container/"}
     return build(
@@ -42,7 +42,7 @@ def wait(locations: Any, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_a_cluster_and_its_pools_from_beginning_to_end(served: Served, version: str) -> None:
+def test_cluster_and_node_pool_lifecycle(served: HttpCloud, version: str) -> None:
     name = f"c-{version}"
     cluster = f"{PLACE}/clusters/{name}"
     with client(served, version) as container:
@@ -74,7 +74,7 @@ def test_a_cluster_and_its_pools_from_beginning_to_end(served: Served, version: 
         assert (caught.value.resp.status, caught.value.reason) == (404, f"Not found: {cluster}.")
 
 
-def test_a_stranger_is_turned_away(served: Served) -> None:
+def test_wrong_token_is_rejected(served: HttpCloud) -> None:
     # After a 401 the client wants another token, which these credentials cannot get.
-    with client(served, token="nobody") as container, pytest.raises(RefreshError):
+    with client(served, token="missing") as container, pytest.raises(RefreshError):
         container.projects().locations().clusters().list(parent=PLACE).execute()

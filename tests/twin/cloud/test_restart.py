@@ -1,4 +1,4 @@
-"""The cloud after the twin's process ended in the middle of something: everything goes on where it was."""
+"""The cloud after a restart of the twin: operations, faults and settings continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.clouds import PLACE, POOLS, Cloud, is_ready
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import NODE
+from sliceworks.kube.resources import NODE
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.store.journal import Journal
 from sliceworks.twin.store.store import Store
@@ -24,7 +24,7 @@ BEGIN = datetime(2026, 11, 15, 8, tzinfo=UTC)
 
 
 def on_disk(path: Path, main: Callable[[Cloud], Awaitable[None]], *, after: float = 0.0) -> None:
-    """Run on the twin whose store is there, so many seconds after the beginning."""
+    """Run on a twin with a stored state, some seconds after the first start."""
 
     async def whole() -> None:
         async with Cluster(Store(Journal(path)), ca="the authority") as twin:
@@ -34,7 +34,7 @@ def on_disk(path: Path, main: Callable[[Cloud], Awaitable[None]], *, after: floa
 
 
 def killed(path: Path, main: Callable[[Cloud], Awaitable[None]], tmp_path: Path, name: str) -> Path:
-    """What a disk holds when the process is killed at the end of a coroutine: nothing is closed, and nothing more is written."""
+    """The stored state of a twin that is killed at the end of a coroutine."""
     copy = tmp_path / name
 
     async def until_killed(cloud: Cloud) -> None:
@@ -49,7 +49,7 @@ def killed(path: Path, main: Callable[[Cloud], Awaitable[None]], tmp_path: Path,
 
 
 @pytest.mark.parametrize("seconds", [0.0, 29.9, 30.0, 40.0, 75.0, 200.0])
-def test_a_pool_is_made_once_whenever_the_twin_ends(tmp_path: Path, seconds: float) -> None:
+def test_node_pool_is_created_once_across_restarts(tmp_path: Path, seconds: float) -> None:
     async def begin(cloud: Cloud) -> None:
         cloud.container.clusters.adopt("p", "us-central2-b", "c")
         await cloud.slice("slice")
@@ -73,7 +73,7 @@ def test_a_pool_is_made_once_whenever_the_twin_ends(tmp_path: Path, seconds: flo
     on_disk(copy, go_on, after=seconds + 1)
 
 
-def test_what_was_begun_goes_on_although_nobody_asks_the_cloud(tmp_path: Path) -> None:
+def test_operations_resume_without_a_request(tmp_path: Path) -> None:
     async def begin(cloud: Cloud) -> None:
         cloud.container.clusters.adopt("p", "us-central2-b", "c")
         await cloud.slice("slice")
@@ -88,7 +88,7 @@ def test_what_was_begun_goes_on_although_nobody_asks_the_cloud(tmp_path: Path) -
     assert clock.run(nodes(), virtual=True, seed=3, start=BEGIN) == [True] * 4
 
 
-def test_a_cloud_that_nobody_asks_does_not_begin() -> None:
+def test_unused_cloud_starts_no_tasks() -> None:
     async def main() -> None:
         async with Cluster(ca="the authority") as twin:
             await clock.sleep(3600)
@@ -98,7 +98,7 @@ def test_a_cloud_that_nobody_asks_does_not_begin() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.0, 30.0, 60.0, 61.0])
-def test_a_pool_goes_whenever_the_twin_ends(tmp_path: Path, seconds: float) -> None:
+def test_node_pool_is_deleted_across_restarts(tmp_path: Path, seconds: float) -> None:
     async def begin(cloud: Cloud) -> None:
         cloud.container.clusters.adopt("p", "us-central2-b", "c")
         await cloud.done(await cloud.slice("slice"))
@@ -116,7 +116,7 @@ def test_a_pool_goes_whenever_the_twin_ends(tmp_path: Path, seconds: float) -> N
     on_disk(copy, go_on, after=200)
 
 
-def test_faults_settings_and_stuck_operations_stay(tmp_path: Path) -> None:
+def test_faults_settings_and_stuck_operations_survive(tmp_path: Path) -> None:
     async def begin(cloud: Cloud) -> None:
         cloud.container.clusters.adopt("p", "us-central2-b", "c")
         cloud.set(operations=2, seconds={"boot": 1})
@@ -140,7 +140,7 @@ def test_faults_settings_and_stuck_operations_stay(tmp_path: Path) -> None:
     on_disk(copy, go_on, after=60)
 
 
-def test_a_machine_that_went_while_the_twin_was_away_is_missed(tmp_path: Path) -> None:
+def test_node_deleted_while_stopped_is_recreated(tmp_path: Path) -> None:
     async def begin(cloud: Cloud) -> None:
         cloud.container.clusters.adopt("p", "us-central2-b", "c")
         await cloud.done(await cloud.create("one", 2))
@@ -150,7 +150,7 @@ def test_a_machine_that_went_while_the_twin_was_away_is_missed(tmp_path: Path) -
         cloud.server.services.clear()
         await cloud.container.stop()
         cloud.twin.store.remove("/nodes", "", name, entry.object())
-        await cloud.twin.store.settled()
+        await cloud.twin.store.wait_durable()
 
     copy = killed(tmp_path / "one.db", begin, tmp_path, "two.db")
 
@@ -162,7 +162,7 @@ def test_a_machine_that_went_while_the_twin_was_away_is_missed(tmp_path: Path) -
     on_disk(copy, go_on, after=300)
 
 
-def test_a_twin_that_finds_itself_in_its_past_waits_no_longer_than_was_meant(tmp_path: Path) -> None:
+def test_clock_going_back_does_not_extend_waits(tmp_path: Path) -> None:
     async def begin(cloud: Cloud) -> None:
         cloud.container.clusters.adopt("p", "us-central2-b", "c")
         await clock.sleep(100_000)

@@ -1,4 +1,4 @@
-"""The small SQL of the twin's BigQuery: what it answers, and what it refuses."""
+"""The SQL subset of the twin's BigQuery."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from sliceworks.twin.cloud.plain import cells, protos
-from sliceworks.twin.cloud.plain.answers import answer
-from sliceworks.twin.cloud.plain.sql import Unsupported, parse
+from sliceworks.twin.cloud.google.bigquery import table_data
+from sliceworks.twin.cloud.google.bigquery.sql import UnsupportedQuery, execute, parse
+from sliceworks.twin.cloud.google.pubsub import delivery
 
 COLUMNS = [{"name": "team", "type": "STRING"}, {"name": "n", "type": "INTEGER"}, {"name": "at", "type": "TIMESTAMP"}]
 ROWS: list[list[Any]] = [["a", 1, 10_000_000], ["a", 3, 20_000_000], ["b", None, 30_000_000], ["b", 3, None]]
 
 
 def ask(text: str, **given: Any) -> list[list[Any]]:
-    return answer(parse(text), COLUMNS, ROWS, given)[1]
+    return execute(parse(text), COLUMNS, ROWS, given)[1]
 
 
 @pytest.mark.parametrize(
@@ -29,17 +29,17 @@ def ask(text: str, **given: Any) -> list[list[Any]]:
         ("SELECT team, COUNT(*) c FROM d.t GROUP BY team ORDER BY team DESC", [["b", 2], ["a", 2]]),
         ("SELECT n FROM d.t ORDER BY n LIMIT 2", [[None], [1]]),
         ("SELECT COUNT(*) FROM d.t WHERE at > TIMESTAMP '1970-01-01 00:00:15 UTC'", [[2]]),
-        ("SELECT SUM(n) FROM d.t WHERE team = 'nobody'", [[None]]),
+        ("SELECT SUM(n) FROM d.t WHERE team = 'missing'", [[None]]),
         ("SELECT team FROM d.t WHERE n = 3 LIMIT 1", [["a"]]),
     ],
 )
-def test_what_is_answered(text: str, rows: list[list[Any]]) -> None:
+def test_query_returns_rows(text: str, rows: list[list[Any]]) -> None:
     assert ask(text) == rows
 
 
-def test_parameters_and_names_of_columns() -> None:
+def test_query_supports_parameters_and_aliases() -> None:
     assert ask("SELECT n FROM d.t WHERE team = @team", team="b") == [[None], [3]]
-    fields, _ = answer(parse("SELECT team AS t, COUNT(*), MAX(at) FROM d.t GROUP BY team"), COLUMNS, ROWS, {})
+    fields, _ = execute(parse("SELECT team AS t, COUNT(*), MAX(at) FROM d.t GROUP BY team"), COLUMNS, ROWS, {})
     assert [(each["name"], each["type"]) for each in fields] == [("t", "STRING"), ("f1_", "INTEGER"), ("f2_", "TIMESTAMP")]
 
 
@@ -58,14 +58,14 @@ def test_parameters_and_names_of_columns() -> None:
         "SELECT n FROM (SELECT 1)",
         "SELECT SUM(team) FROM d.t",
         "SELECT n FROM d.t WHERE n = 'many'",
-        "SELECT n FROM d.t WHERE team = @nobody",
+        "SELECT n FROM d.t WHERE team = @missing",
         "SELECT n FROM d.t ORDER BY team",
         "SELECT n FROM d.t; DROP TABLE d.t",
         "SELECT n FROM d.t WHERE team = 'open",
     ],
 )
-def test_what_is_refused(text: str) -> None:
-    with pytest.raises(Unsupported):
+def test_unsupported_query_is_rejected(text: str) -> None:
+    with pytest.raises(UnsupportedQuery):
         ask(text)
 
 
@@ -83,22 +83,22 @@ def test_what_is_refused(text: str) -> None:
         ("STRING", 5, "5"),
     ],
 )
-def test_values_are_taken_as_their_columns_have_them(kind: str, value: Any, kept: Any) -> None:
-    assert cells.taken({"name": "c", "type": kind}, value) == kept
+def test_values_are_converted_to_column_types(kind: str, value: Any, kept: Any) -> None:
+    assert table_data.parse_value({"name": "c", "type": kind}, value) == kept
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
     [("INTEGER", "1.5"), ("INTEGER", 2**63), ("DATE", "2026-02-30"), ("BOOLEAN", "maybe"), ("JSON", "{"), ("STRING", [1])],
 )
-def test_values_that_do_not_fit_are_refused(kind: str, value: Any) -> None:
-    with pytest.raises(cells.Unfit):
-        cells.taken({"name": "c", "type": kind}, value)
+def test_mismatched_values_are_rejected(kind: str, value: Any) -> None:
+    with pytest.raises(table_data.InvalidValue):
+        table_data.parse_value({"name": "c", "type": kind}, value)
 
 
-def test_binary_messages_are_unpacked_by_their_schema() -> None:
+def test_binary_messages_are_decoded_by_schema() -> None:
     definition = (
         'syntax = "proto3";\nmessage R { string name = 1; /* n */ int64 n = 2; optional double x = 3; repeated string tags = 4; }'
     )
-    assert protos.unpacked(definition, "BINARY", b"\x0a\x01a\x10\x05") == {"name": "a", "n": "5"}
-    assert protos.unpacked(definition, "JSON", b'{"name": "", "tags": ["b"]}') == {"name": "", "tags": ["b"]}
+    assert delivery.decode_message(definition, "BINARY", b"\x0a\x01a\x10\x05") == {"name": "a", "n": "5"}
+    assert delivery.decode_message(definition, "JSON", b'{"name": "", "tags": ["b"]}') == {"name": "", "tags": ["b"]}

@@ -1,14 +1,14 @@
-"""On a cluster of GKE's, pods that ask for devices tolerate the taints of their nodes."""
+"""On a GKE cluster, pods that request devices get tolerations for their nodes' taints."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tests.support.clouds import Cloud, on_cloud
+from tests.support.clouds import Cloud, run_on_cloud
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import POD, SERVICE_ACCOUNT
+from sliceworks.kube.resources import POD, SERVICE_ACCOUNT
 from sliceworks.twin.cluster import Cluster
 
 TPU = {"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}
@@ -22,29 +22,29 @@ def pod(name: str, *tolerations: dict[str, Any], **limits: str) -> dict[str, Any
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
-async def tolerated(client: Client, body: dict[str, Any]) -> list[dict[str, Any]]:
-    made = await client.create(body, resource=POD)
-    return [each for each in made["spec"]["tolerations"] if each["effect"] == "NoSchedule"]
+async def tolerations_of(client: Client, body: dict[str, Any]) -> list[dict[str, Any]]:
+    created = await client.create(body, resource=POD)
+    return [each for each in created["spec"]["tolerations"] if each["effect"] == "NoSchedule"]
 
 
-def test_pods_tolerate_what_they_ask_for() -> None:
+def test_pods_tolerate_the_taints_of_requested_devices() -> None:
     async def main(cloud: Cloud) -> None:
         await clock.sleep(2)
-        assert await tolerated(cloud.client, pod("one", google_com__tpu="4")) == [TPU]
-        assert await tolerated(cloud.client, pod("two", SPOT, google_com__tpu="4")) == [SPOT, TPU]
-        assert await tolerated(cloud.client, pod("three", TPU, google_com__tpu="4")) == [TPU]
-        assert await tolerated(cloud.client, pod("four", cpu="1")) == []
-        both = await tolerated(cloud.client, pod("five", nvidia_com__gpu="1", google_com__tpu="1"))
+        assert await tolerations_of(cloud.client, pod("one", google_com__tpu="4")) == [TPU]
+        assert await tolerations_of(cloud.client, pod("two", SPOT, google_com__tpu="4")) == [SPOT, TPU]
+        assert await tolerations_of(cloud.client, pod("three", TPU, google_com__tpu="4")) == [TPU]
+        assert await tolerations_of(cloud.client, pod("four", cpu="1")) == []
+        both = await tolerations_of(cloud.client, pod("five", nvidia_com__gpu="1", google_com__tpu="1"))
         assert [each["key"] for each in both] == ["google.com/tpu", "nvidia.com/gpu"]
 
-    on_cloud(main)
+    run_on_cloud(main)
 
 
-def test_a_twin_that_is_not_googles_leaves_pods_alone() -> None:
+def test_other_clusters_add_no_tolerations() -> None:
     async def main() -> None:
         async with Cluster() as twin, Client(twin.transport()) as client:
             while not (await client.list(SERVICE_ACCOUNT, "default")).items:
                 await clock.sleep(0.1)
-            assert await tolerated(client, pod("one", google_com__tpu="4")) == []
+            assert await tolerations_of(client, pod("one", google_com__tpu="4")) == []
 
     clock.run(main(), virtual=True)

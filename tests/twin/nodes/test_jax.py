@@ -1,4 +1,4 @@
-"""Two slices of two hosts, as the example says it: four JAX processes find each other and sum their numbers."""
+"""Two slices of two hosts: four JAX processes form a cluster and all-reduce."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support import own_name
+from tests.support import hostname
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import POD
+from sliceworks.kube.resources import POD
 from sliceworks.twin.cluster import Cluster
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "processes"
@@ -27,9 +27,9 @@ def documents() -> list[dict[str, Any]]:
     return found
 
 
-@own_name.needed
+@hostname.needed
 @pytest.mark.timeout(400)
-def test_two_slices_all_reduce(tmp_path: Path) -> None:
+def test_jax_all_reduces_across_two_slices(tmp_path: Path) -> None:
     pytest.importorskip("jax")
 
     async def main() -> None:
@@ -38,15 +38,15 @@ def test_two_slices_all_reduce(tmp_path: Path) -> None:
             for document in documents():
                 await client.create(document)
             pods = await finished(client)
-            said = {pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]: "" for pod in pods}
+            output = {pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]: "" for pod in pods}
             for pod in pods:
-                said[pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]] += await client.logs(
+                output[pod["metadata"]["labels"]["jobset.sigs.k8s.io/job-index"]] += await client.logs(
                     pod["metadata"]["name"], "default"
                 )
-        for index, words in sorted(said.items()):
+        for index, words in sorted(output.items()):
             for process in (2 * int(index), 2 * int(index) + 1):
                 assert f"process {process} of 4 on slice {index}: the sum is 10" in words
-        assert sorted(said) == ["0", "1"]
+        assert sorted(output) == ["0", "1"]
 
     clock.run(main())
 

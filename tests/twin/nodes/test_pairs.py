@@ -1,4 +1,4 @@
-"""What the stages do, told by input and output: each file in `pairs` has an object as it is, and what becomes of it next."""
+"""Input and output of stages: each entry of `pairs` has an object and the result of its next stage."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from tests.support.pairs import pairs
 
-from sliceworks.twin.nodes.engine import next_step, outcome
-from sliceworks.twin.nodes.matching import conditions
-from sliceworks.twin.nodes.pod_status import NOWHERE, Addresses
-from sliceworks.twin.nodes.stages import built_in
+from sliceworks.twin.nodes.pod_status import NO_ADDRESSES, Addresses
+from sliceworks.twin.nodes.stage import builtin_stages
+from sliceworks.twin.nodes.stage_lifecycle import apply_stage, next_stage, stage_conditions
 
 Object = dict[str, Any]
 PAIRS = Path(__file__).parent / "pairs"
@@ -24,26 +23,28 @@ WHERE = Addresses("172.16.0.2", "10.0.0.2")
 def test_pair(case: Object) -> None:
     obj, now = case["input"], datetime.fromisoformat(case["now"])
     node = case.get("node", obj)
-    step = next_step(obj, built_in(obj["kind"]), now, lambda: Random(1), node)
+    step = next_stage(obj, builtin_stages(obj["kind"]), now, lambda: Random(1), node)
     if step is None:
         assert case["output"] is None
-        assert _holding(obj, node) == case.get("held")
+        assert _never_applied(obj, node) == case.get("held")
         return
-    result = outcome(step.stage, obj, step.at, WHERE if obj["kind"] == "Pod" else NOWHERE, node)
+    result = apply_stage(step.stage, obj, step.at, WHERE if obj["kind"] == "Pod" else NO_ADDRESSES, node)
     found: Object = {"stage": step.stage.name, "after": (step.at - now).total_seconds()}
-    told = {
+    reported = {
         "status": result.status,
         "patch": result.patch,
         "delete": result.delete,
         "events": [event.reason for event in result.events],
     }
-    assert found | {name: value for name, value in told.items() if value} == case["output"]
+    assert found | {name: value for name, value in reported.items() if value} == case["output"]
 
 
-def _holding(obj: Object, node: Object | None) -> str | None:
-    """The stage that keeps an object as it is: it matches, and never happens."""
+def _never_applied(obj: Object, node: Object | None) -> str | None:
+    """The stage that matches an object but is never due."""
     matching = (
-        stage for stage in built_in(obj["kind"]) if not stage.limit and all(holds(obj, node) for holds in conditions(stage))
+        stage
+        for stage in builtin_stages(obj["kind"])
+        if not stage.limit and all(holds(obj, node) for holds in stage_conditions(stage))
     )
     found = next(matching, None)
     return found.name if found is not None else None
@@ -52,4 +53,4 @@ def _holding(obj: Object, node: Object | None) -> str | None:
 def test_every_stage_has_a_pair() -> None:
     cases = [param.values[0] for param in pairs(PAIRS)]
     seen = {case["output"]["stage"] if case["output"] else case.get("held") for case in cases}
-    assert {stage.name for kind in ("Pod", "Node") for stage in built_in(kind)} <= seen
+    assert {stage.name for kind in ("Pod", "Node") for stage in builtin_stages(kind)} <= seen

@@ -1,4 +1,4 @@
-"""Pods whose commands really run on this machine, in real time: short ones."""
+"""Pods that run as processes of this machine, in real time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.support.process_pods import REFUSAL, ended, pod, ready, running, stat
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, NotFound
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import CONFIG_MAP, EVENT, POD
+from sliceworks.kube.resources import CONFIG_MAP, EVENT, POD
 from sliceworks.twin.cluster import Cluster
-from sliceworks.twin.nodes.processes import container as containers
-from sliceworks.twin.nodes.processes import pod as pods
-from sliceworks.twin.nodes.shapes import Shape, create_nodes
+from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
+from sliceworks.twin.nodes.runtime import container_runner as containers
+from sliceworks.twin.nodes.runtime import pod_worker as pods
 from sliceworks.twin.store.store import Store
 
 Object = dict[str, Any]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
 
 
-def test_a_command_with_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_gets_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_TWIN", "x")
 
     async def main(client: Client) -> None:
@@ -55,7 +55,7 @@ def test_a_command_with_its_environment(tmp_path: Path, monkeypatch: pytest.Monk
     running(main, tmp_path)
 
 
-def test_exit_codes(tmp_path: Path) -> None:
+def test_exit_codes_set_the_phase(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         await client.create(pod("fails", "sh", "-c", "exit 3"))
         await client.create(pod("dies", "sh", "-c", "kill -9 $$$$"))
@@ -70,7 +70,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_a_container_that_fails_leaves_its_last_words_where_it_wants_to(tmp_path: Path) -> None:
+def test_termination_message_falls_back_to_logs(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         speaks = ("sh", "-c", "seq 3000; echo no such flag; exit $0")
         policy: dict[str, Any] = {"terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -78,16 +78,16 @@ def test_a_container_that_fails_leaves_its_last_words_where_it_wants_to(tmp_path
         await client.create(pod("well", *speaks, "0", **policy))
         await client.create(pod("quiet", *speaks, "2"))
         found = {name: state(await until(client, name, ended))["terminated"] for name in ("tells", "well", "quiet")}
-        told = found["tells"]["message"]
-        assert told.endswith("3000\nno such flag\n")
-        assert len(told.splitlines()) == 80
+        reported = found["tells"]["message"]
+        assert reported.endswith("3000\nno such flag\n")
+        assert len(reported.splitlines()) == 80
         assert "message" not in {**found["well"], **found["quiet"]}
 
     running(main, tmp_path)
 
 
-def test_restarts_and_the_log_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "backoff", lambda count: 0.2)
+def test_restart_keeps_the_previous_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "crash_loop_backoff", lambda count: 0.2)
 
     async def main(client: Client) -> None:
         line = "echo run; test -e /scratch/done && sleep 60; touch /scratch/done; exit 1"
@@ -101,7 +101,7 @@ def test_restarts_and_the_log_before(tmp_path: Path, monkeypatch: pytest.MonkeyP
     running(main, tmp_path)
 
 
-def test_logs(tmp_path: Path) -> None:
+def test_logs_are_served(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         await client.create(pod("p", "sh", "-c", "echo one; sleep 0.3; echo two; sleep 0.3; printf three"))
         await until(client, "p", ready)
@@ -117,7 +117,7 @@ def test_logs(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_termination_is_graceful_and_has_an_end(tmp_path: Path) -> None:
+def test_termination_is_graceful_and_bounded(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         polite = "trap 'echo bye > /scratch/bye; exit 0' TERM; echo up; while true; do sleep 0.05; done"
         scratch, mounts = [{"name": "scratch", "emptyDir": {}}], [{"name": "scratch", "mountPath": "/scratch"}]
@@ -127,14 +127,14 @@ def test_termination_is_graceful_and_has_an_end(tmp_path: Path) -> None:
             await until(client, name, ready)
             while "up" not in await client.logs(name, "default"):
                 await clock.sleep(0.02)
-        began = clock.loop_time()
+        started = clock.loop_time()
         await client.delete(POD, "polite")
         await gone(client, "polite")
-        assert clock.loop_time() - began < 60  # it went by itself
-        began = clock.loop_time()
+        assert clock.loop_time() - started < 60  # it went by itself
+        started = clock.loop_time()
         await client.delete(POD, "stubborn")
         await gone(client, "stubborn")
-        assert clock.loop_time() - began > 0.9
+        assert clock.loop_time() - started > 0.9
 
     running(main, tmp_path)
 
@@ -149,7 +149,7 @@ async def gone(client: Client, name: str) -> None:
     raise AssertionError(name)
 
 
-def test_probes(tmp_path: Path) -> None:
+def test_probes_set_readiness_and_restart(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         server = ("python", "-m", "http.server", "--bind", "$(ADDRESS)", "18080")
         address = [{"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
@@ -168,8 +168,8 @@ def test_probes(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_a_container_waits_for_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "_MISSING_AGAIN", 0.1)
+def test_container_waits_for_its_config_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_SOURCE_RETRY", 0.1)
 
     async def main(client: Client) -> None:
         env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "a"}}}]
@@ -186,16 +186,16 @@ def test_a_container_waits_for_what_it_needs(tmp_path: Path, monkeypatch: pytest
     running(main, tmp_path)
 
 
-def test_a_pod_waits_for_its_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containers, "_MISSING_AGAIN", 0.1)
+def test_pod_waits_for_its_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "_SOURCE_RETRY", 0.1)
 
     async def main(client: Client) -> None:
         mounts = [{"name": "keys", "mountPath": "/keys"}]
         volumes = [{"name": "keys", "secret": {"secretName": "late"}}]
         await client.create(pod("p", "cat", "/keys/a", volumes=volumes, volumeMounts=mounts))
-        while not (told := [each for each in (await client.list(EVENT)).items if each["reason"] == "FailedMount"]):
+        while not (reported := [each for each in (await client.list(EVENT)).items if each["reason"] == "FailedMount"]):
             await clock.sleep(0.02)
-        assert told[0]["note"] == 'MountVolume.SetUp failed for volume "keys" : secret "late" not found'
+        assert reported[0]["note"] == 'MountVolume.SetUp failed for volume "keys" : secret "late" not found'
         assert state((await client.get(POD, "p"))["status"])["waiting"] == {"reason": "ContainerCreating"}
         metadata = {"name": "late", "namespace": "default"}
         await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"a": "here"}})
@@ -205,7 +205,7 @@ def test_a_pod_waits_for_its_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     running(main, tmp_path)
 
 
-def test_init_containers_come_first(tmp_path: Path) -> None:
+def test_init_containers_run_first(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         body = pod("p", "sh", "-c", "cat /scratch/word")
         mounts = [{"name": "scratch", "mountPath": "/scratch"}]
@@ -222,7 +222,7 @@ def test_init_containers_come_first(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_processes_end_with_the_twin(tmp_path: Path) -> None:
+def test_processes_are_killed_with_the_twin(tmp_path: Path) -> None:
     numbers: list[int] = []
 
     async def main(client: Client) -> None:
@@ -249,7 +249,7 @@ def test_pods_without_a_command_are_simulated(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_all_addresses_of_a_pod_are_its_own(tmp_path: Path) -> None:
+def test_wildcard_address_is_the_pod_address(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         await client.create(pod("a", "echo", "--host=0.0.0.0:80 10.0.0.0.0 v0.0.0.0.1"))
         await until(client, "a", ended)
@@ -259,24 +259,24 @@ def test_all_addresses_of_a_pod_are_its_own(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_a_process_finds_the_api_as_its_service_account(tmp_path: Path) -> None:
+def test_process_reaches_the_api_as_its_service_account(tmp_path: Path) -> None:
     async def whole() -> None:
         async with Cluster(ca="the authority", processes=tmp_path) as cluster:
             client = Client(cluster.transport())
-            await create_nodes(client, Shape(pool="pool"), 1)
+            await create_nodes(client, NodeShape(pool="pool"), 1)
             await client.create(pod("before", "sh", "-c", "echo ${KUBECONFIG:-nothing}"))
             await until(client, "before", ended)
             assert await client.logs("before", "default") == "nothing\n"
-            cluster.reached_at("https://127.0.0.1:4443", b"the authority")
+            cluster.set_api_address("https://127.0.0.1:4443", b"the authority")
             found = "cd /var/run/secrets/kubernetes.io/serviceaccount && cat ca.crt namespace && grep -c . token"
             line = f"cat $KUBECONFIG; echo https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; {found}"
             await client.create(pod("after", "sh", "-c", line))
             await until(client, "after", ended)
-            told = await client.logs("after", "default")
-            assert 'server: "https://127.0.0.1:4443"' in told
-            assert '"default"' in told
+            reported = await client.logs("after", "default")
+            assert 'server: "https://127.0.0.1:4443"' in reported
+            assert '"default"' in reported
             if not REFUSAL:
-                assert told.splitlines()[-2:] == ["https://127.0.0.1:4443", "the authoritydefault1"]
+                assert reported.splitlines()[-2:] == ["https://127.0.0.1:4443", "the authoritydefault1"]
             without = pod("without", "sh", "-c", "echo ${KUBECONFIG:-nothing}")
             without["spec"]["automountServiceAccountToken"] = False
             await client.create(without)
@@ -286,8 +286,8 @@ def test_a_process_finds_the_api_as_its_service_account(tmp_path: Path) -> None:
     clock.run(whole())
 
 
-def test_a_config_map_that_changes_is_seen_and_nothing_else_is_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pods, "_FRESH", 0.05)
+def test_config_map_update_changes_only_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "_VOLUME_REFRESH", 0.05)
 
     async def main(client: Client) -> None:
         settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "default"}}
@@ -306,7 +306,7 @@ def test_a_config_map_that_changes_is_seen_and_nothing_else_is_touched(tmp_path:
 
 
 async def _gone(client: Client, name: str) -> bool:
-    """Whether a pod goes."""
+    """Whether a pod is deleted."""
     deadline = clock.loop_time() + 20
     while await client.find(POD, name, "default") is not None:
         if clock.loop_time() > deadline:
@@ -315,7 +315,7 @@ async def _gone(client: Client, name: str) -> bool:
     return True
 
 
-def test_a_pod_that_is_deleted_in_the_moment_in_which_it_ends_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_deleted_while_completing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(client: Client) -> None:
         _deleted_as_it_ends(client, monkeypatch)
         await client.create(pod("p", "true"))
@@ -324,17 +324,17 @@ def test_a_pod_that_is_deleted_in_the_moment_in_which_it_ends_goes(tmp_path: Pat
     running(main, tmp_path)
 
 
-def test_a_pod_that_ended_before_the_twin_did_and_was_to_go_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminating_pod_is_removed_after_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         pass
 
     async def whole() -> None:
         store = Store()
         with monkeypatch.context() as patch:
-            patch.setattr(pods, "let_go", nothing)
+            patch.setattr(pods, "finish_deletion", nothing)
             async with Cluster(store, ca="the authority", processes=tmp_path) as cluster:
                 client = Client(cluster.transport())
-                await create_nodes(client, Shape(pool="pool"), 1)
+                await create_nodes(client, NodeShape(pool="pool"), 1)
                 _deleted_as_it_ends(client, patch)
                 await client.create(pod("p", "true"))
                 await until(client, "p", ended)
@@ -345,17 +345,17 @@ def test_a_pod_that_ended_before_the_twin_did_and_was_to_go_goes(tmp_path: Path,
 
 
 def _deleted_as_it_ends(client: Client, patch: pytest.MonkeyPatch) -> None:
-    finish = containers.ContainerRun._finish
+    finish = containers.ContainerRunner._finish
 
-    async def crossed(run: containers.ContainerRun, *how: Any, **more: Any) -> None:
+    async def crossed(run: containers.ContainerRunner, *how: Any, **more: Any) -> None:
         await client.delete(POD, "p", "default")
         await finish(run, *how, **more)
 
-    patch.setattr(containers.ContainerRun, "_finish", crossed)
+    patch.setattr(containers.ContainerRunner, "_finish", crossed)
 
 
 @pytest.mark.parametrize("speed", [1.0, 60.0])
-def test_a_container_ends_with_its_process_whatever_that_has_left_behind(tmp_path: Path, speed: float) -> None:
+def test_container_ends_despite_leftover_children(tmp_path: Path, speed: float) -> None:
     async def main(client: Client) -> None:
         left = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
         line = f"{sys.executable} -c '{left}' & sleep 1; echo done"
@@ -366,3 +366,33 @@ def test_a_container_ends_with_its_process_whatever_that_has_left_behind(tmp_pat
         assert last == "done"
 
     running(main, tmp_path, speed=speed)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
+@pytest.mark.parametrize("how", ["delete", "exit", "stop"])
+def test_children_in_another_session_die_with_their_container(tmp_path: Path, how: str) -> None:
+    pid_file = tmp_path / "daemon"
+    script = f"setsid sh -c 'echo $$$$ > {pid_file}.new; mv {pid_file}.new {pid_file}; exec sleep 1000' & "
+    script += f"while [ ! -e {pid_file} ]; do sleep 0.05; done; " + ("exit 0" if how == "exit" else "exec sleep 1000")
+
+    def is_alive() -> bool:
+        try:
+            return Path(f"/proc/{int(pid_file.read_text())}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    async def main(client: Client) -> None:
+        await client.create(pod("p", "sh", "-c", script, grace=0))
+        while not pid_file.exists():
+            await clock.sleep(0.05)
+        if how == "exit":
+            await until(client, "p", ended)
+            assert not is_alive()
+        elif how == "delete":
+            assert is_alive()
+            await client.delete(POD, "p", "default")
+            while is_alive():
+                await clock.sleep(0.05)
+
+    running(main, tmp_path / "pods")
+    assert not is_alive(), "the twin has stopped"

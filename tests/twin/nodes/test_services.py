@@ -1,4 +1,4 @@
-"""Services on a twin that runs processes: names, variables and cluster IPs that lead to ready pods, and to nobody else."""
+"""Services with processes: names, variables and cluster IPs that forward to ready pods only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.support.process_pods import ended, mounts_wanted, pod, ready, running
 from sliceworks.base import clock
 from sliceworks.base.errors import Invalid
 from sliceworks.kube.client import Client
-from sliceworks.kube.well_known import CORE_EVENT, ENDPOINT_SLICE, POD, SERVICE
+from sliceworks.kube.resources import CORE_EVENT, ENDPOINT_SLICE, POD, SERVICE
 from sliceworks.twin.cluster import Cluster
-from sliceworks.twin.nodes.processes.lines import Line
+from sliceworks.twin.nodes.runtime.proxy_socket import ProxySocket
 from sliceworks.twin.store.journal import Journal
 from sliceworks.twin.store.store import Store
 
@@ -38,7 +38,7 @@ PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
 
 
 def _free() -> int:
-    """A port that nobody has at any address."""
+    """A port that is free at all addresses."""
     with socket.create_server(("", 0)) as held:
         return int(held.getsockname()[1])
 
@@ -52,7 +52,7 @@ def _reserved(port: int) -> bool:
 
 
 PORT, AT = _free(), _free()
-"""Where pods listen, and where Services do."""
+"""Ports of pods and of Services."""
 
 
 def server(name: str, address: str = "0.0.0.0", port: int = PORT, **more: Any) -> Object:
@@ -66,7 +66,7 @@ def service(name: str, *, port: int = AT, target: int | str = "http", **spec: An
 
 
 async def ask(address: str, port: int) -> str:
-    """What a server says; what went wrong, where it says nothing."""
+    """The response of a server, or the error."""
     try:
         reader, writer = await asyncio.open_connection(address, port)
         try:
@@ -78,11 +78,11 @@ async def ask(address: str, port: int) -> str:
 
 
 async def until_said(place: tuple[str, int], *wanted: str) -> None:
-    """Ask until each of these has been said, one after the other."""
+    """Connect until each of these responses has been received in order."""
     deadline = clock.loop_time() + 30
     for word in wanted:
-        while (said := await ask(*place)) != word:
-            assert clock.loop_time() < deadline, said
+        while (output := await ask(*place)) != word:
+            assert clock.loop_time() < deadline, output
             await clock.sleep(0.02)
 
 
@@ -91,7 +91,7 @@ async def made(client: Client, body: Object) -> tuple[str, int]:
     return spec["clusterIP"], spec["ports"][0]["port"]
 
 
-def test_connections_go_to_ready_pods_in_turn_and_are_refused_without(tmp_path: Path) -> None:
+def test_connections_are_balanced_over_ready_pods(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         place = await made(client, service("web"))
         assert place[0].startswith("127.")
@@ -122,7 +122,7 @@ async def slices(client: Client, name: str, true: Callable[[list[Object]], bool]
         await clock.sleep(0.02)
 
 
-def test_a_wrong_target_refuses_and_a_program_everywhere_answers_by_itself(tmp_path: Path) -> None:
+def test_wrong_target_refuses_and_wildcard_listener_is_direct(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         alone = _free()
         await client.create(server("all", "", alone))  # it listens on all addresses of the machine
@@ -132,8 +132,8 @@ def test_a_wrong_target_refuses_and_a_program_everywhere_answers_by_itself(tmp_p
         await until_said(same, "all")
         taken = await made(client, service("taken", port=alone, target=PORT))
         await client.create(server("own"))
-        told = await event(client, "taken")
-        assert f"Port {alone} is not served: a program of this machine listens on it at all addresses" in told
+        reported = await event(client, "taken")
+        assert f"Port {alone} is not served: a program of this machine listens on this port on all addresses" in reported
         assert await ask(*taken) == "all"
         assert await ask(*wrong) == "ConnectionRefusedError"
 
@@ -141,28 +141,25 @@ def test_a_wrong_target_refuses_and_a_program_everywhere_answers_by_itself(tmp_p
 
 
 async def event(client: Client, name: str) -> str:
-    """What is told of a Service."""
+    """The note of an event of a Service."""
     for _ in range(500):
         found = (await client.list_all(CORE_EVENT, "default", fields=f"involvedObject.name={name}")).items
         if found:
             return str(found[0]["message"])
         await clock.sleep(0.02)
-    raise AssertionError(f"nothing is told of {name}")
+    raise AssertionError(f"no event of {name}")
 
 
-def test_a_port_that_may_not_be_had_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refused(_: Line) -> None:
+def test_unavailable_port_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refused(_: ProxySocket) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Line, "open", refused)
+    monkeypatch.setattr(ProxySocket, "open", refused)
 
     async def main(client: Client) -> None:
         await client.create(service("web", port=80))
         await client.create(server("one"))
-        assert (
-            await event(client, "web")
-            == "Port 80 is not served: only root may listen on it here; those from 1024 are for everybody"
-        )
+        assert await event(client, "web") == "Port 80 is not served: ports below 1024 require root on this machine"
 
     running(main, tmp_path)
 
@@ -192,7 +189,7 @@ print("gone")
 
 
 @mounts_wanted
-def test_names_come_and_go_while_a_pod_runs(tmp_path: Path) -> None:
+def test_names_are_updated_while_a_pod_runs(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
         place = await made(client, {**service("else"), "metadata": {"name": "else", "namespace": "other"}})
@@ -206,10 +203,10 @@ def test_names_come_and_go_while_a_pod_runs(tmp_path: Path) -> None:
         await until(client, "client", ready)
         web = await made(client, service("web"))
         deadline = clock.loop_time() + 30
-        while len(said := (await client.logs("client", "default")).split()) < 7:
-            assert clock.loop_time() < deadline, said
+        while len(output := (await client.logs("client", "default")).split()) < 7:
+            assert clock.loop_time() < deadline, output
             await clock.sleep(0.05)
-        assert said == [web[0]] * 3 + [alone["podIP"], "-", place[0], "one"]
+        assert output == [web[0]] * 3 + [alone["podIP"], "-", place[0], "one"]
         await client.delete(SERVICE, "web")
         await until(client, "client", ended)
         assert (await client.logs("client", "default")).split()[-1] == "gone"
@@ -217,7 +214,7 @@ def test_names_come_and_go_while_a_pod_runs(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_containers_are_told_of_services_as_by_a_kubelet(tmp_path: Path) -> None:
+def test_containers_get_service_variables(tmp_path: Path) -> None:
     ports = [{"name": "http-api", "port": 8000}, {"name": "grpc", "port": 8001, "protocol": "UDP"}]
     words = "*sorted(f'{name}={value}' for name, value in os.environ.items() if 'MODEL' in name)"
     program = f"import os; print({words}, '$(MY_MODEL_SERVICE_HOST)')"
@@ -255,7 +252,7 @@ def test_containers_are_told_of_services_as_by_a_kubelet(tmp_path: Path) -> None
     running(main, tmp_path)
 
 
-def test_endpoints_elsewhere_on_loopback_are_refused_as_ever(tmp_path: Path) -> None:
+def test_other_loopback_endpoints_are_rejected(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         own = (await client.create(service("web")))["spec"]["clusterIP"]
         for address in ("127.0.0.1", own):
@@ -267,7 +264,7 @@ def test_endpoints_elsewhere_on_loopback_are_refused_as_ever(tmp_path: Path) -> 
     running(main, tmp_path)
 
 
-def test_services_move_with_the_twin(tmp_path: Path) -> None:
+def test_services_move_to_the_new_network(tmp_path: Path) -> None:
     async def addresses(processes: Path | None) -> list[str]:
         async with Cluster(Store(Journal(tmp_path / "store.db")), processes=processes) as cluster:
             client = Client(cluster.transport())
@@ -286,11 +283,11 @@ def test_services_move_with_the_twin(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(_reserved(443), reason="ports below 1024 are for root")
-def test_the_api_answers_at_its_service(tmp_path: Path) -> None:
+def test_api_is_reachable_at_its_service(tmp_path: Path) -> None:
     async def main() -> None:
         async with Cluster(processes=tmp_path) as cluster:
             with socket.create_server(("127.0.0.1", 0)) as api:
-                cluster.reached_at(f"https://127.0.0.1:{api.getsockname()[1]}", b"")
+                cluster.set_api_address(f"https://127.0.0.1:{api.getsockname()[1]}", b"")
                 spec = (await Client(cluster.transport()).get(SERVICE, "kubernetes", "default"))["spec"]
                 deadline = clock.loop_time() + 30
                 while await asyncio.to_thread(_refuses, spec["clusterIP"], 443):

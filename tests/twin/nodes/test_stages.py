@@ -1,4 +1,4 @@
-"""Stage files: what they may say, how paths are read, and how chance decides."""
+"""Stage files: fields, paths, conditions, delays and weights."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from sliceworks.base.errors import InvalidDocument, SliceworksError
-from sliceworks.twin.nodes.engine import next_step, outcome
-from sliceworks.twin.nodes.paths import path
-from sliceworks.twin.nodes.stages import load
+from sliceworks.twin.nodes.stage import load_stages, path
+from sliceworks.twin.nodes.stage_lifecycle import apply_stage, next_stage
 
 NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
 POD: dict[str, Any] = {
@@ -45,20 +44,20 @@ def once(text: str) -> str:
         ("node.metadata.name", ["host"]),
     ],
 )
-def test_a_path_leads_to_values_of_a_pod_or_its_node(text: str, values: list[str]) -> None:
+def test_path_selects_values_of_pod_or_node(text: str, values: list[str]) -> None:
     assert path(text).values(POD, {"metadata": {"name": "host"}}) == values
 
 
 @pytest.mark.parametrize("text", ["", "status.phase", ".status..phase", ".a[b", ".a[0]", '.a["b]'])
-def test_what_is_no_path(text: str) -> None:
+def test_invalid_path_is_rejected(text: str) -> None:
     with pytest.raises(SliceworksError):
         path(text)
 
 
 @pytest.mark.parametrize("text", ["  wen: []", "  when: [{path: .a, equals: b}]", "  next: {containers: {status: running}}"])
-def test_unknown_fields_are_named(text: str) -> None:
-    with pytest.raises(InvalidDocument, match=r"a stage has no field '(wen|equals|status)'") as caught:
-        load(once(text), "mine.yaml")
+def test_unknown_field_is_rejected(text: str) -> None:
+    with pytest.raises(InvalidDocument, match=r"(wen|equals|status): unknown field of a stage") as caught:
+        load_stages(once(text), "mine.yaml")
     assert caught.value.place == "mine.yaml:3"
 
 
@@ -77,8 +76,8 @@ def test_unknown_fields_are_named(text: str) -> None:
         ("{path: '.metadata.annotations[\"example.com/odd\"]', below: 4}", True),
     ],
 )
-def test_a_match_holds_or_does_not(match: str, holds: bool) -> None:
-    step = next_step(POD, load(once(f"  when: [{match}]"), "x"), NOW, Random)
+def test_match_conditions(match: str, holds: bool) -> None:
+    step = next_stage(POD, load_stages(once(f"  when: [{match}]"), "x"), NOW, Random)
     assert (step is not None) is holds
 
 
@@ -93,17 +92,17 @@ def test_a_match_holds_or_does_not(match: str, holds: bool) -> None:
         ("{seconds: -7}", 0),
     ],
 )
-def test_a_delay_is_so_many_seconds(delay: str, seconds: float) -> None:
-    step = next_step(POD, load(once(f"  delay: {delay}"), "x"), NOW, Random)
+def test_delay_seconds(delay: str, seconds: float) -> None:
+    step = next_stage(POD, load_stages(once(f"  delay: {delay}"), "x"), NOW, Random)
     assert step is not None
     assert (step.at - NOW).total_seconds() == seconds
 
 
-def test_a_spread_is_drawn_from_the_seed() -> None:
-    stages = load(once("  delay: {seconds: 10, spread: 5}"), "x")
+def test_spread_depends_on_the_seed() -> None:
+    stages = load_stages(once("  delay: {seconds: 10, spread: 5}"), "x")
 
     def at(seed: int) -> float:
-        step = next_step(POD, stages, NOW, lambda: Random(seed))
+        step = next_stage(POD, stages, NOW, lambda: Random(seed))
         assert step is not None
         return (step.at - NOW).total_seconds()
 
@@ -112,19 +111,19 @@ def test_a_spread_is_drawn_from_the_seed() -> None:
     assert all(10 <= at(seed) <= 15 for seed in range(50))
 
 
-def test_weights_share_the_decision() -> None:
-    dice, stages = Random(7), load(CHANCE, "x")
+def test_weights_choose_stages() -> None:
+    dice, stages = Random(7), load_stages(CHANCE, "x")
     drawn: Counter[str] = Counter()
     for _ in range(400):
-        step = next_step(POD, stages, NOW, lambda: dice)
+        step = next_stage(POD, stages, NOW, lambda: dice)
         assert step is not None
         drawn[step.stage.name] += 1
     assert set(drawn) == {"often", "seldom"}
     assert 2 < drawn["often"] / drawn["seldom"] < 4.5
 
 
-def test_finalizers_and_templates() -> None:
-    [stage] = load(once("  next: {addFinalizers: [c], removeFinalizers: [a], status: {since: $now, who: $name}}"), "x")
-    result = outcome(stage, POD, NOW)
+def test_stage_changes_finalizers_and_templates() -> None:
+    [stage] = load_stages(once("  next: {addFinalizers: [c], removeFinalizers: [a], status: {since: $now, who: $name}}"), "x")
+    result = apply_stage(stage, POD, NOW)
     assert result.patch == {"metadata": {"finalizers": ["b", "c"]}}
     assert result.status == {"since": "2026-01-05T08:00:00Z", "who": "p"}

@@ -1,4 +1,4 @@
-"""A durable store against a list of everything that ever happened: any order of writes, compactions, ends and crashes."""
+"""A durable store compared with a model: random writes, compactions, restarts and crashes."""
 
 from __future__ import annotations
 
@@ -17,34 +17,33 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.stores import crashed, durable, obj
 
 from sliceworks.base.errors import Expired
-from sliceworks.twin.store.buckets import Window
-from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, HistoryWindow
 
 RESOURCES = ("/pods", "/nodes")
 KEYS = ("a/x", "a/~", "a-b/x", "a0/x", "b/x", "b")
 NAMESPACES = (None, "a", "a-b", "b", "c")
-WINDOW = Window(changes=8)
+WINDOW = HistoryWindow(changes=8)
 
 resources, keys = st.sampled_from(RESOURCES), st.sampled_from(KEYS)
 Event = tuple[int, str, str, Any]
 
 
-def place(key: str) -> tuple[str, str]:
+def split_key(key: str) -> tuple[str, str]:
     namespace, _, name = key.rpartition("/")
     return namespace, name
 
 
 class Model:
-    """Everything that ever happened to a resource."""
+    """All changes of a resource."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
 
     def at(self, revision: int) -> dict[str, Any]:
-        """The objects as they were at a revision, in key order."""
+        """The objects at a revision, in key order."""
         state: dict[str, Any] = {}
-        for when, kind, key, value in self.events:
-            if when > revision:
+        for changed_at, kind, key, value in self.events:
+            if changed_at > revision:
                 break
             if kind == DELETED:
                 state.pop(key, None)
@@ -53,8 +52,8 @@ class Model:
         return dict(sorted(state.items()))
 
 
-class Twin(RuleBasedStateMachine):
-    """Runs a store and the model side by side."""
+class StoreMachine(RuleBasedStateMachine):
+    """Applies the same operations to a store and to the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +61,7 @@ class Twin(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.numbers = itertools.count()
         self.models = {resource: Model() for resource in RESOURCES}
-        self.unsettled: list[tuple[str, Event]] = []
+        self.pending: list[tuple[str, Event]] = []
         self.revision = 1
         self.open()
 
@@ -72,21 +71,21 @@ class Twin(RuleBasedStateMachine):
         self.since = self.store.revision
 
     def teardown(self) -> None:
-        self.settle()
+        self.wait()
         self.store.close()
         self.runner.close()
         shutil.rmtree(self.folder)
 
     @rule(resource=resources, key=keys)
     def put(self, resource: str, key: str) -> None:
-        value, known = next(self.numbers), key in self.now(resource)
+        value, exists = next(self.numbers), key in self.now(resource)
 
         async def write() -> None:
-            self.store.put(resource, *place(key), obj(key, value))
+            self.store.put(resource, *split_key(key), obj(key, value))
             assert self.store._pending
 
-        self.happened(resource, MODIFIED if known else ADDED, key, value)
-        self.inside(write())
+        self.record(resource, MODIFIED if exists else ADDED, key, value)
+        self.run_pending(write())
 
     @rule(resource=resources, key=keys)
     def remove(self, resource: str, key: str) -> None:
@@ -94,13 +93,13 @@ class Twin(RuleBasedStateMachine):
             return
 
         async def write() -> None:
-            self.store.remove(resource, *place(key), obj(key))
+            self.store.remove(resource, *split_key(key), obj(key))
 
-        self.happened(resource, DELETED, key, None)
-        self.inside(write())
+        self.record(resource, DELETED, key, None)
+        self.run_pending(write())
 
-    def inside(self, main: Any) -> None:
-        """Run a write so that it stays pending: the loop stops before it comes to the commit."""
+    def run_pending(self, main: Any) -> None:
+        """Run a write that stays pending: the event loop stops before the commit."""
         loop = self.runner.get_loop()
         with suppress(StopIteration):
             asyncio._set_running_loop(loop)
@@ -109,19 +108,19 @@ class Twin(RuleBasedStateMachine):
             finally:
                 asyncio._set_running_loop(None)
 
-    def happened(self, resource: str, kind: str, key: str, value: Any) -> None:
+    def record(self, resource: str, kind: str, key: str, value: Any) -> None:
         self.revision += 1
         event = (self.revision, kind, key, value)
         self.models[resource].events.append(event)
-        self.unsettled.append((resource, event))
+        self.pending.append((resource, event))
 
     def now(self, resource: str) -> dict[str, Any]:
         return self.models[resource].at(self.revision)
 
     @rule()
-    def settle(self) -> None:
-        self.runner.run(self.store.settled())
-        self.unsettled.clear()
+    def wait(self) -> None:
+        self.runner.run(self.store.wait_durable())
+        self.pending.clear()
         assert self.store.announced == self.store.revision
 
     @rule(how=st.sampled_from(("compact", "crash", "restart")))
@@ -130,7 +129,7 @@ class Twin(RuleBasedStateMachine):
 
     def compact(self) -> None:
         self.store.compact()
-        self.unsettled.clear()
+        self.pending.clear()
         for resource in RESOURCES:
             assert self.store.compacted(resource) in {self.store.revision, 0}
 
@@ -145,21 +144,21 @@ class Twin(RuleBasedStateMachine):
         self.watches.append((resource, watch, []))
 
     def crash(self) -> None:
-        """Lose the process, and with it what was not settled."""
-        for resource, event in self.unsettled:
+        """Kill the process; pending writes are lost."""
+        for resource, event in self.pending:
             self.models[resource].events.remove(event)
-        self.revision -= len(self.unsettled)
-        self.unsettled.clear()
-        dead = crashed(self.folder, Path(tempfile.mkdtemp()) / "dead")
+        self.revision -= len(self.pending)
+        self.pending.clear()
+        copy = crashed(self.folder, Path(tempfile.mkdtemp()) / "copy")
         self.store._pending.clear()
         self.store.close()
         shutil.rmtree(self.folder)
-        self.folder = dead
+        self.folder = copy
         self.open()
 
     def restart(self) -> None:
         self.store.close()
-        self.unsettled.clear()
+        self.pending.clear()
         self.open()
 
     @invariant()
@@ -170,36 +169,36 @@ class Twin(RuleBasedStateMachine):
             assert {entry.key: entry.object()["value"] for entry in self.store.scan(resource)} == now
             assert self.store.count(resource) == len(now)
             for key, value in now.items():
-                entry = self.store.get(resource, *place(key))
+                entry = self.store.get(resource, *split_key(key))
                 assert entry is not None
                 assert entry.object()["value"] == value
 
     @invariant()
     def same_past(self) -> None:
         for resource, model in self.models.items():
-            floor = self.store.compacted(resource)
-            assert len(self.store._bucket(resource).changes) <= WINDOW.changes * 5 // 4 + len(self.unsettled)
-            for at in range(max(floor, self.revision - 12, 1), self.revision + 1):
+            compacted = self.store.compacted(resource)
+            assert len(self.store._cache(resource).changes) <= WINDOW.changes * 5 // 4 + len(self.pending)
+            for at in range(max(compacted, self.revision - 12, 1), self.revision + 1):
                 past = model.at(at)
                 for namespace in NAMESPACES:
-                    found = [(e.key, e.object()["value"]) for e in self.store.scan(resource, namespace, at=at)]
-                    assert found == [(k, v) for k, v in past.items() if namespace is None or k.startswith(f"{namespace}/")]
+                    scanned = [(e.key, e.object()["value"]) for e in self.store.scan(resource, namespace, at=at)]
+                    assert scanned == [(k, v) for k, v in past.items() if namespace is None or k.startswith(f"{namespace}/")]
 
     @invariant()
     def watches_miss_nothing(self) -> None:
-        announced = self.revision - len(self.unsettled)
+        announced = self.revision - len(self.pending)
         for resource, watch, seen in self.watches:
             seen += [(change.revision, change.type, change.entry.key) for change in watch.changes]
             watch.changes.clear()
             covered = [
-                (when, kind, key)
-                for when, kind, key, _ in self.models[resource].events
-                if watch.since < when <= announced and (not watch.namespace or key.startswith(f"{watch.namespace}/"))
+                (changed_at, kind, key)
+                for changed_at, kind, key, _ in self.models[resource].events
+                if watch.since < changed_at <= announced and (not watch.namespace or key.startswith(f"{watch.namespace}/"))
             ]
             assert seen == (covered[: len(seen)] if watch.closed else covered)
 
 
-TestTwin = pytest.mark.timeout(300)(Twin.TestCase)
-TestTwin.settings = settings(
+TestStoreMachine = pytest.mark.timeout(300)(StoreMachine.TestCase)
+TestStoreMachine.settings = settings(
     max_examples=100, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )

@@ -1,4 +1,4 @@
-"""Objects in a store: revisions, order of keys, and the past."""
+"""Objects in a store: revisions, key order and past revisions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sliceworks.base.errors import Expired
 from sliceworks.twin.store.store import Store
 
 
-def test_every_write_takes_the_next_revision_whatever_it_is_about() -> None:
+def test_revision_increments_across_resources() -> None:
     store = Store()
     assert [put(store, "a/x"), put(store, "n", resource=NODES), put(store, "a/x"), remove(store, "a/x"), put(store, "a/x")] == [
         2, 3, 4, 5, 6,
@@ -22,7 +22,7 @@ def test_every_write_takes_the_next_revision_whatever_it_is_about() -> None:
     assert store.revision == store.announced == 6
 
 
-def test_an_object_carries_its_revision() -> None:
+def test_object_has_its_revision_as_resource_version() -> None:
     store = Store()
     revision = put(store, "a/x")
     entry = store.get(PODS, "a", "x")
@@ -31,7 +31,7 @@ def test_an_object_carries_its_revision() -> None:
     assert entry.revision == revision
 
 
-def test_what_cannot_be_written_takes_no_revision() -> None:
+def test_failed_write_uses_no_revision() -> None:
     store = Store()
     with pytest.raises(orjson.JSONEncodeError):
         put(store, "a/x", 2**70)
@@ -40,7 +40,7 @@ def test_what_cannot_be_written_takes_no_revision() -> None:
     assert put(store, "a/x") == 2
 
 
-def test_entries_are_free_to_be_changed_by_their_readers() -> None:
+def test_decoded_objects_are_copies() -> None:
     store = Store()
     put(store, "a/x", {"deep": 1})
     entry = store.get(PODS, "a", "x")
@@ -49,14 +49,14 @@ def test_entries_are_free_to_be_changed_by_their_readers() -> None:
     assert entry.object()["value"] == {"deep": 1}
 
 
-def test_labels() -> None:
+def test_entry_labels() -> None:
     store = Store()
     put(store, "a/x", labels={"app": "web"})
     put(store, "a/y")
     assert [entry.labels for entry in store.scan(PODS)] == [{"app": "web"}, {}]
 
 
-def test_keys_are_in_the_order_of_their_bytes() -> None:
+def test_scan_returns_keys_in_byte_order() -> None:
     store = Store()
     for key in ("a/x", "a.b/x", "a-b/x", "a0/x", "b/a", "a/a", "a/x.y", "a/x-y"):
         put(store, key)
@@ -65,7 +65,7 @@ def test_keys_are_in_the_order_of_their_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("namespace", "found"),
+    ("namespace", "expected"),
     [
         ("a", ["a/a", "a/x"]),
         ("a-b", ["a-b/x"]),
@@ -74,7 +74,7 @@ def test_keys_are_in_the_order_of_their_bytes() -> None:
         ("", ["a-b/x", "a.b/x", "a/a", "a/x", "a0/x"]),
     ],
 )
-def test_a_namespace_is_not_mistaken_for_one_that_begins_alike(namespace: str, found: list[str]) -> None:
+def test_scan_distinguishes_namespaces_with_a_common_prefix(namespace: str, expected: list[str]) -> None:
     store = Store()
     for key in ("a/x", "a.b/x", "a-b/x", "a0/x", "a/a"):
         put(store, key)
@@ -82,25 +82,25 @@ def test_a_namespace_is_not_mistaken_for_one_that_begins_alike(namespace: str, f
     remove(store, "a/x")
     remove(store, "a-b/x")
     put(store, "a/new")
-    assert keys(store.scan(PODS, namespace, at=now)) == found
-    assert keys(store.scan(PODS, namespace)) == [key for key in sorted([*found, "a/new"]) if key in {
+    assert keys(store.scan(PODS, namespace, at=now)) == expected
+    assert keys(store.scan(PODS, namespace)) == [key for key in sorted([*expected, "a/new"]) if key in {
         "a.b/x", "a/a", "a0/x", "a/new"
     } and (not namespace or key.startswith(f"{namespace}/"))]  # fmt: skip
 
 
-def test_scan_goes_on_behind_a_key() -> None:
+def test_scan_continues_after_a_key() -> None:
     store = Store()
     for key in ("a/1", "a/2", "a/3", "b/1"):
         put(store, key)
     assert keys(store.scan(PODS, after="a/2")) == ["a/3", "b/1"]
     assert keys(store.scan(PODS, "a", after="a/2")) == ["a/3"]
-    # The key need not exist, nor lie in the namespace.
+    # The key need not exist or be in the namespace.
     assert keys(store.scan(PODS, "a", after="a/1zzz")) == ["a/2", "a/3"]
     assert keys(store.scan(PODS, "b", after="a/2")) == ["b/1"]
     assert keys(store.scan(PODS, "a", after="b/0")) == []
 
 
-def test_the_past_can_be_read_at_every_revision() -> None:
+def test_scan_at_every_past_revision() -> None:
     store = Store()
     put(store, "a/x", 1)
     put(store, "a/y", 1)
@@ -122,7 +122,7 @@ def test_the_past_can_be_read_at_every_revision() -> None:
     assert keys(store.scan(PODS, "a", after="a/x", at=4)) == ["a/y"]
 
 
-def test_a_resource_does_not_see_another() -> None:
+def test_resources_are_separate() -> None:
     store = Store()
     put(store, "n", resource=NODES)
     put(store, "a/x")
@@ -135,7 +135,7 @@ def test_a_resource_does_not_see_another() -> None:
     assert store.get("/secrets", "a", "x") is None
 
 
-def test_reading_while_it_is_written_to() -> None:
+def test_scan_during_writes() -> None:
     store = Store()
     for number in range(10):
         put(store, f"a/{number}")
@@ -149,7 +149,7 @@ def test_reading_while_it_is_written_to() -> None:
     assert seen == ["a/0", "a/1", "a/2", "a/3", "a/6", "a/7", "a/8"]
 
 
-def test_the_past_is_gone_with_its_history() -> None:
+def test_scan_at_a_compacted_revision_fails() -> None:
     store = Store()
     put(store, "a/x", 1)
     put(store, "a/x", 2)
@@ -178,6 +178,6 @@ print((resident() - before) / 19_000)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
-def test_an_object_takes_little_more_memory_than_its_bytes() -> None:
-    ended = subprocess.run([sys.executable, "-c", FILL], capture_output=True, text=True, check=True)
-    assert float(ended.stdout) < 3_000
+def test_memory_per_object_is_bounded() -> None:
+    completed = subprocess.run([sys.executable, "-c", FILL], capture_output=True, text=True, check=True)
+    assert float(completed.stdout) < 3_000

@@ -1,4 +1,4 @@
-"""Asks a real API server for the rows of the objects in objects.yaml: `python -m tests.twin.tables.refresh SERVER TOKEN`."""
+"""Records the rows of the objects in objects.yaml from a real API server: `python -m tests.twin.tables.refresh SERVER TOKEN`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Server:
             return error.code, error.read().decode()
 
     def place(self, obj: dict[str, Any], *, patiently: bool = True) -> tuple[str, str] | None:
-        """The path of an object's collection, and the key of its resource; a new kind takes a moment to appear."""
+        """The path of an object's collection, and the key of its resource; a new kind appears with a delay."""
         api_version = obj["apiVersion"]
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         group = api_version.rpartition("/")[0]
@@ -54,7 +54,7 @@ class Server:
 
 
 def dated(value: Any) -> Any:
-    """Times instead of how long ago they are."""
+    """Replace ages by times."""
     if isinstance(value, dict):
         if value.keys() == {"ago"}:
             return (datetime.now(UTC) - timedelta(seconds=value["ago"])).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
@@ -70,7 +70,7 @@ def remove(server: Server, path: str) -> None:
 
 
 def observed(server: Server, entry: dict[str, Any]) -> dict[str, Any]:
-    """The row that the server shows of one object, with the object itself."""
+    """The row of one object, with the object itself."""
     obj = dated(entry["object"])
     place = server.place(obj)
     if place is None:
@@ -78,13 +78,13 @@ def observed(server: Server, entry: dict[str, Any]) -> dict[str, Any]:
     collection, key = place
     path = f"{collection}/{obj['metadata']['name']}"
     remove(server, path)
-    code, made = server.call("POST", collection, obj)
+    code, created = server.call("POST", collection, obj)
     if code != 201:
-        raise SystemExit(f"{path}: {made}")
+        raise SystemExit(f"{path}: {created}")
     if "status" in entry:
-        code, made = server.call("PATCH", f"{path}/status", {"status": dated(entry["status"])})
+        code, created = server.call("PATCH", f"{path}/status", {"status": dated(entry["status"])})
         if code != 200:
-            raise SystemExit(f"{path}: {made}")
+            raise SystemExit(f"{path}: {created}")
     if entry.get("gone"):
         server.call("DELETE", path)
     before = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Columns and rows are those that a real API server gave for the same objects: see `objects.yaml` and `observed.json`."""
+"""Columns and rows are those of a real API server for the same objects: see `objects.yaml` and `observed.json`."""
 
 from __future__ import annotations
 
@@ -9,44 +9,51 @@ from typing import Any
 import orjson
 import pytest
 
-from sliceworks.schemas.builtins import catalogue
-from sliceworks.twin.api import tables
+from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.twin.apiserver.printers import table_columns
+from sliceworks.twin.apiserver.registry.kinds import STRATEGIES
 
 _OBSERVED: list[dict[str, Any]] = orjson.loads((Path(__file__).parent / "observed.json").read_bytes())
 _CUSTOM = {
-    one["row"]["object"]["spec"]["names"]["plural"]: one["row"]["object"]["spec"]["versions"][0].get("additionalPrinterColumns", [])
-    for one in _OBSERVED
-    if one["resource"].endswith("/customresourcedefinitions")
+    case["row"]["object"]["spec"]["names"]["plural"]: case["row"]["object"]["spec"]["versions"][0].get(
+        "additionalPrinterColumns", []
+    )
+    for case in _OBSERVED
+    if case["resource"].endswith("/customresourcedefinitions")
 }
 
 
-def _columns(resource: str) -> tables.Columns:
+def _columns(resource: str) -> table_columns.Columns:
     group, _, plural = resource.rpartition("/")
-    return tables.custom_columns(_CUSTOM[plural]) if group == "tables.sliceworks.dev" else tables.columns(resource)
+    return (
+        table_columns.custom_columns(_CUSTOM[plural])
+        if group == "tables.sliceworks.dev"
+        else table_columns.builtin_columns(STRATEGIES[resource].printer)
+    )
 
 
-def _id(one: dict[str, Any]) -> str:
-    return f"{one['resource']} {one['row']['object']['metadata']['name']}"
+def _id(case: dict[str, Any]) -> str:
+    return f"{case['resource']} {case['row']['object']['metadata']['name']}"
 
 
-@pytest.mark.parametrize("one", _OBSERVED, ids=_id)
-def test_columns_are_as_observed(one: dict[str, Any]) -> None:
+@pytest.mark.parametrize("case", _OBSERVED, ids=_id)
+def test_columns_are_as_observed(case: dict[str, Any]) -> None:
     definitions = [
-        {key: value for key, value in column.items() if key != "description"} for column in _columns(one["resource"]).definitions
+        {key: value for key, value in column.items() if key != "description"} for column in _columns(case["resource"]).definitions
     ]
-    assert definitions == one["columns"]
+    assert definitions == case["columns"]
 
 
-@pytest.mark.parametrize("one", _OBSERVED, ids=_id)
-def test_rows_are_as_observed(one: dict[str, Any]) -> None:
-    columns, now = _columns(one["resource"]), datetime.fromisoformat(one["now"])
-    # The server looked at its clock a moment later than we did.
-    rows = [columns.row(one["row"]["object"], now + timedelta(seconds=later)) for later in (0, 0.5, 1)]
-    assert one["row"]["cells"] in rows, rows[0]
-    assert columns.conditions(one["row"]["object"]) == one["row"].get("conditions")
+@pytest.mark.parametrize("case", _OBSERVED, ids=_id)
+def test_rows_are_as_observed(case: dict[str, Any]) -> None:
+    columns, now = _columns(case["resource"]), datetime.fromisoformat(case["now"])
+    # The server read its clock slightly later than the recorder.
+    rows = [columns.row(case["row"]["object"], now + timedelta(seconds=later)) for later in (0, 0.5, 1)]
+    assert case["row"]["cells"] in rows, rows[0]
+    assert columns.conditions(case["row"]["object"]) == case["row"].get("conditions")
 
 
 def test_every_served_kind_was_observed() -> None:
-    observed = {one["resource"] for one in _OBSERVED}
-    listed = {f"{one.group}/{one.plural}" for one in catalogue().resources if "list" in one.verbs}
+    observed = {case["resource"] for case in _OBSERVED}
+    listed = {f"{item.group}/{item.plural}" for item in builtin_scheme().resources if "list" in item.verbs}
     assert listed <= observed

@@ -1,1 +1,1 @@
-"""Beam's options."""
+"""Pipeline options."""

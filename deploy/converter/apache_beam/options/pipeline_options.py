@@ -1,21 +1,21 @@
-"""Options of a pipeline: there are none."""
+"""Pipeline options: none are supported."""
 
 from __future__ import annotations
 
 
 class SetupOptions:
-    """How workers are set up."""
+    """Options for the setup of workers."""
 
     save_main_session = False
 
 
 class PipelineOptions:
-    """Of one pipeline."""
+    """Options of one pipeline; rejects any flag."""
 
     def __init__(self, flags: list[str] | None = None) -> None:
         if flags:
             raise SystemExit(f"unknown arguments: {' '.join(flags)}")
 
     def view_as(self, kind: type[SetupOptions]) -> SetupOptions:
-        """The part of them that is asked for."""
+        """Return the options of this kind."""
         return kind()

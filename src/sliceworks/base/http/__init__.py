@@ -1,5 +1,12 @@
-"""The one HTTP/1.1 server of the project, on asyncio's protocols and httptools: for the gateway, the echo model and the twin.
+"""The HTTP/1.1 server of the gateway, the echo model, the controllers and the twin, on asyncio protocols and httptools.
 
-A hand-made server answers several times as many requests as a general one, and owes what those give: limits on heads and bodies,
-deadlines for slow clients, pipelining, back-pressure towards slow readers, streams, and an end in good order.
+It handles several times as many requests per second as a general-purpose server. It limits heads and bodies, enforces deadlines for
+slow clients, supports pipelining and streaming, applies back-pressure to slow readers, and shuts down gracefully.
+
+    messages         requests, response heads, HttpError
+    request_parser   bytes of one client → requests, with limits
+    response_writer  the response to one request
+    connection       one client: its requests in order
+    server           Application, Limits and Server
+    flow_control     fairness between clients: turns and 429 responses
 """

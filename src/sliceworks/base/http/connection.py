@@ -1,4 +1,4 @@
-"""One client of the server: requests to the application one after another, answers out in the same order."""
+"""One client connection: passes requests to the application one at a time and responds in the same order."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 from sliceworks.base import sockets
-from sliceworks.base.http.intake import Intake
-from sliceworks.base.http.refusals import Refusal, failed, late
-from sliceworks.base.http.reply import Reply
+from sliceworks.base.http.messages import HttpError, internal_server_error, request_timeout, too_many_connections
+from sliceworks.base.http.request_parser import RequestParser
+from sliceworks.base.http.response_writer import ResponseWriter
 
 if TYPE_CHECKING:
     from sliceworks.base.http.messages import Request
@@ -19,136 +19,149 @@ if TYPE_CHECKING:
 log = logging.getLogger("sliceworks.http")
 
 _NEVER = float("inf")
+_QUIET_SECONDS = 10.0
+"""How long a client may keep an unused connection while others get none."""
 
 
-class Connection(Intake):
-    """Queues and answers. `deadline` is when its time is up; one that the client drops cancels the request under way."""
+class Connection(RequestParser):
+    """Queues requests and runs the handler. The server expires it after `deadline`; a disconnect cancels the running handler."""
 
     def __init__(self, server: Server) -> None:
         super().__init__(server)
-        self._waiting: deque[tuple[Request | Refusal, str, bool, bool, bool]] = deque()
-        self._reply: Reply | None = None
-        self.full = self.finishing = False
+        self._pending: deque[tuple[Request | HttpError, str, bool, bool, bool]] = deque()
+        self._response: ResponseWriter | None = None
+        self.is_backlogged = self.finishing = self._has_served = False
 
-    # What the transport tells.
+    # Callbacks of the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self.number = sockets.number_of(transport)
+        self.fileno = sockets.find_fileno(transport)
         self._server.connections.add(self)
-        self._peer = self._server.application.met(transport)
+        self._peer = self._server.application.on_connect(transport)
+        if len(self._server.connections) > self._limits.connections and not self._server.replace_connection(self):
+            self._reject(too_many_connections())
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.connections.discard(self)
         self.closing = True
-        # The parser knows its connection: apart, both go at once and take their buffers along, and need no collector for it.
+        # Break the reference cycle with the parser, so that both and their buffers are freed without the garbage collector.
         del self._parser
-        # With TLS the line itself knows it, too, until a collector comes: what has come of a long request goes now.
-        self._waiting.clear()
-        self._begin()
+        # A TLS transport keeps a reference until the collector runs: free the received parts of large requests now.
+        self._pending.clear()
+        self._reset()
         if self._task is not None:
             self._task.cancel()
 
     def pause_writing(self) -> None:
-        self.full = True
+        self.is_backlogged = True
         self.deadline = self._loop.time() + self._limits.stalled
 
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether the client has not completed a request yet, or sends none for a while."""
+        if self._task is not None or self.closing:
+            return False
+        is_quiet = not self._receiving and self._loop.time() > self.deadline - self._limits.idle + _QUIET_SECONDS
+        return not self._has_served or is_quiet
+
     def resume_writing(self) -> None:
-        self.full = False
+        self.is_backlogged = False
         self.deadline = _NEVER if self._task is not None else self._loop.time() + self._limits.idle
-        if self._reply is not None and self._reply.on_room is not None:
-            self._reply.on_room()
+        if self._response is not None and self._response.on_drain is not None:
+            self._response.on_drain()
 
-    # Answering.
+    # Handling of requests.
 
-    def _queue(self, item: Request | Refusal, keep: bool, chunked: bool, bare: bool) -> None:
-        self._waiting.append((item, self._path, keep, chunked, bare))
+    def _queue(self, item: Request | HttpError, keep: bool, chunked: bool, bare: bool) -> None:
+        self._pending.append((item, self._path, keep, chunked, bare))
         if self._task is None:
-            self._task = self._loop.create_task(self._work())
-        elif len(self._waiting) >= self._limits.ahead:
-            # Behind a stream nobody queues for long: and only who reads notices that the client has left.
-            self.end() if self._reply is not None and self._reply.streaming else self._transport.pause_reading()
+            self._task = self._loop.create_task(self._handle_pending())
+        elif len(self._pending) >= self._limits.ahead:
+            # Do not queue behind a stream, and keep reading during one: a disconnect is noticed only while reading.
+            self.abort() if self._response is not None and self._response.streaming else self._transport.pause_reading()
 
-    def listen(self) -> None:
-        """Read on, whatever waits already."""
+    def resume_reading(self) -> None:
+        """Resume reading even if requests are queued."""
         self._transport.resume_reading()
 
-    async def _work(self) -> None:
+    async def _handle_pending(self) -> None:
         try:
-            while self._waiting and not self.closing:
-                item, path, keep, chunked, bare = self._waiting.popleft()
-                if len(self._waiting) == self._limits.ahead - 1:
+            while self._pending and not self.closing:
+                item, path, keep, chunked, bare = self._pending.popleft()
+                if len(self._pending) == self._limits.ahead - 1:
                     self._transport.resume_reading()
                 self.deadline = _NEVER
                 keep = keep and not self.finishing
-                await self._answer(item, path, Reply(self, self._transport, keep=keep, chunked=chunked, bare=bare))
+                await self._handle(item, path, ResponseWriter(self, self._transport, keep=keep, chunked=chunked, bare=bare))
+            self._has_served = True
             if not self.closing:
                 self.deadline = self._loop.time() + (self._limits.request if self._receiving else self._limits.idle)
         except BaseException:
-            self.end()  # Whatever it was, nobody would answer here any more.
+            self.abort()  # no task would handle further requests
             raise
         finally:
             self._task = None
 
-    async def _answer(self, item: Request | Refusal, path: str, reply: Reply) -> None:
-        self._reply = reply
+    async def _handle(self, item: Request | HttpError, path: str, response: ResponseWriter) -> None:
+        self._response = response
         try:
-            if isinstance(item, Refusal):
+            if isinstance(item, HttpError):
                 raise item
-            await self._server.application.handle(item, reply)
-        except Refusal as refusal:
-            self._say_no(path, refusal, reply)
+            await self._server.application.handle(item, response)
+        except HttpError as error:
+            self._write_error(path, error, response)
         except Exception:
-            log.exception("a request failed")
-            self._say_no(path, failed(), reply)
+            log.exception("request handler failed: %s", path)
+            self._write_error(path, internal_server_error(), response)
         finally:
-            self._reply = None
-        if not reply.ended:
-            reply.end() if reply.started else self.end()
-        if self._deaf and not reply.keep and not self.finishing:
-            await self._until_quiet()
-        if not reply.keep or self.finishing:
+            self._response = None
+        if not response.ended:
+            response.end() if response.started else self.abort()
+        if self._discarding and not response.keep and not self.finishing:
+            await self._discard_input()
+        if not response.keep or self.finishing:
             self._close()
 
-    def _say_no(self, path: str, refusal: Refusal, reply: Reply) -> None:
-        if reply.started:
-            self.end()
+    def _write_error(self, path: str, error: HttpError, response: ResponseWriter) -> None:
+        if response.started:
+            self.abort()
         else:
-            self._server.application.refuse(path, refusal, reply)
+            self._server.application.write_error(path, error, response)
 
-    async def _until_quiet(self) -> None:
-        """A client that still sends could not read the answer if the line dropped under it."""
-        until = self._loop.time() + self._limits.discard
-        while not self.closing and self._loop.time() < min(self._last_data + self._limits.quiet, until):
+    async def _discard_input(self) -> None:
+        """Let the client finish sending: closing earlier could reset the connection before it reads the response."""
+        deadline = self._loop.time() + self._limits.discard
+        while not self.closing and self._loop.time() < min(self._last_data + self._limits.quiet, deadline):
             await asyncio.sleep(self._limits.quiet / 4)
 
     def finish(self) -> asyncio.Task[None] | None:
-        """Take no more requests; returns the task that still answers one."""
-        self.finishing = self._deaf = True
-        self._waiting.clear()
+        """Accept no more requests; returns the task of the running handler, if any."""
+        self.finishing = self._discarding = True
+        self._pending.clear()
         if self._task is None:
             self._close()
-        elif self._reply is not None and self._reply.on_finish is not None:
-            self._reply.on_finish()
+        elif self._response is not None and self._response.on_finish is not None:
+            self._response.on_finish()
         return self._task
 
     def expire(self) -> None:
-        """Its time is up: hang up, and drop the line when that does not help."""
-        if self.closing or self.full:
-            self.end()
-        elif self._receiving and self._task is None and self._limits.tell_late:
-            self._refuse(late())
+        """Close the connection after its deadline, and abort it if the client does not read."""
+        if self.closing or self.is_backlogged:
+            self.abort()
+        elif self._receiving and self._task is None and self._limits.answer_timeouts:
+            self._reject(request_timeout())
         else:
             self._close()
             self.deadline = self._loop.time() + self._limits.quiet
 
     def _close(self) -> None:
-        """Hang up once the client has read what it was sent."""
+        """Close once the send buffer is flushed."""
         self.closing = True
         self.deadline = self._loop.time() + self._limits.stalled
         self._transport.close()
 
-    def end(self) -> None:
-        """Drop the line."""
+    def abort(self) -> None:
+        """Close immediately and drop buffered data."""
         self.closing = True
         self._transport.abort()

@@ -1,4 +1,4 @@
-"""Listens, keeps an eye on every connection, and ends in good order."""
+"""The server: accepts connections, enforces their deadlines, and shuts down gracefully."""
 
 from __future__ import annotations
 
@@ -13,82 +13,84 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
 
-    from sliceworks.base.http.messages import Request
-    from sliceworks.base.http.refusals import Refusal
-    from sliceworks.base.http.reply import Reply
+    from sliceworks.base.http.messages import HttpError, Request
+    from sliceworks.base.http.response_writer import ResponseWriter
 
-_READ = 256 * 1024
-_TIMES = ("handshake", "request", "upload", "idle", "stalled", "discard", "quiet", "grace", "sweep")
+_READ_BYTES = 256 * 1024
+_DURATIONS = ("handshake", "request", "upload", "idle", "stalled", "discard", "quiet", "grace", "sweep")
 
 
 class Application:
-    """What a server serves."""
+    """Handles the requests of a server."""
 
-    apart: tuple[str, ...] = ()
-    """How the names of headers begin whose values, where there are several, are kept in lines of their own: they hold commas."""
+    unjoined_headers: tuple[str, ...] = ()
+    """Name prefixes of headers whose repeated values are joined with LF, not with a comma, because the values may contain
+    commas."""
 
-    def met(self, transport: asyncio.BaseTransport) -> object:
-        """Who is at the other end of a new line, as far as the line itself tells; every request on it knows that."""
+    def on_connect(self, transport: asyncio.BaseTransport) -> object:
+        """Called for a new connection; the result becomes `Request.peer` of all its requests."""
         return None
 
-    def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
-        """Who asks, judged by the head alone, so that nobody sends a body for nothing. Raises the Refusal."""
+    def authenticate(self, method: str, path: str, headers: Mapping[str, str], peer: object = None) -> object:
+        """The user of a request, from its head alone, or an HttpError: clients need not send a body that will be rejected."""
         return None
 
-    async def handle(self, request: Request, reply: Reply) -> None:
-        """Answer. A Refusal that is raised is written as `refuse` has it."""
+    async def handle(self, request: Request, response: ResponseWriter) -> None:
+        """Respond to a request. A raised HttpError is passed to `write_error`."""
         raise NotImplementedError
 
-    def refuse(self, path: str, refusal: Refusal, reply: Reply) -> None:
-        """Say no to a request of this path."""
+    def write_error(self, path: str, error: HttpError, response: ResponseWriter) -> None:
+        """Write an error response to a request for this path."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one client may take: bytes, and seconds. Deadlines are looked at every `sweep` seconds."""
+    """Limits of one connection, in bytes and seconds. Deadlines are checked every `sweep` seconds."""
 
     head: int = 64 * 1024
     body: int = 64 * 1024 * 1024
     ahead: int = 8
-    """Requests that are read while an earlier one is answered."""
+    """Requests that are read ahead while an earlier one is handled."""
     handshake: float = 10.0
     request: float = 30.0
-    """From the first byte of a request to the end of its head; and for each piece of its body."""
+    """From the first byte of a request to the end of its head, and for each chunk of its body."""
     upload: float = 300.0
     """From the first byte of a request to its last."""
+    connections: int = 10_000
+    """Connections at the same time; a further one replaces an unused connection, or gets a 429 response."""
     idle: float = 90.0
     """Between requests."""
     stalled: float = 30.0
-    """For a client that does not read what it is sent."""
+    """For a client that does not read its response."""
     discard: float = 10.0
-    """For a client that goes on sending after it was refused, until it is quiet for `quiet` seconds."""
+    """For a client that keeps sending after an error, until it is quiet for `quiet` seconds."""
     quiet: float = 0.2
     grace: float = 2.0
-    """For requests under way when the server stops."""
+    """For running requests when the server stops."""
     sweep: float = 1.0
-    tell_late: bool = True
-    """Whether who does not come to the end of a request is told so, before the line drops."""
+    answer_timeouts: bool = True
+    """Whether an incomplete request gets a 408 response before the connection is closed."""
 
     def at_speed(self, speed: float) -> Self:
-        """The same limits for a loop whose time runs so much faster than the clients'."""
-        return replace(self, **{name: getattr(self, name) * speed for name in _TIMES})
+        """The same limits for a loop whose clock runs `speed` times as fast as the clients' clocks."""
+        return replace(self, **{name: getattr(self, name) * speed for name in _DURATIONS})
 
 
 class Server:
-    """One address."""
+    """Serves an application on one address."""
 
     def __init__(self, application: Application, limits: Limits | None = None) -> None:
         self.application = application
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
-        self.buffer = memoryview(bytearray(_READ))
+        self.buffer = memoryview(bytearray(_READ_BYTES))
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Begin to listen, with TLS or without; returns the port."""
-        sockets.allow_many()
+        """Start listening, with TLS or without; returns the port."""
+        sockets.raise_open_files_limit()
         loop = asyncio.get_running_loop()
         handshake = self.limits.handshake if tls else None
         self._server = await loop.create_server(
@@ -98,7 +100,7 @@ class Server:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def _sweep(self) -> None:
-        """End the connections whose time is up. Where we were held up ourselves, what came meanwhile is read first."""
+        """Expire connections past their deadline. Skips a round after a stall of the loop, so that received data is read first."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + self.limits.sweep
@@ -110,8 +112,17 @@ class Server:
                 if connection.deadline < now:
                     connection.expire()
 
+    def replace_connection(self, new: Connection) -> bool:
+        """Close the unused connection that would expire first, so that a new client gets its place; False if all are in use."""
+        unused = (connection for connection in self.connections if connection.is_replaceable and connection is not new)
+        oldest = min(unused, key=lambda connection: connection.deadline, default=None)
+        if oldest is not None:
+            oldest.abort()
+            self.connections.discard(oldest)
+        return oldest is not None
+
     async def stop(self, grace: float | None = None) -> None:
-        """Listen no more, let requests under way be answered for a while, then hang up."""
+        """Stop listening, let running requests finish within `grace` seconds, then close all connections."""
         if self._server is not None:
             self._server.close()
         tasks = [task for connection in list(self.connections) if (task := connection.finish()) is not None]
@@ -120,5 +131,5 @@ class Server:
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self.connections):
-            connection.end()
+            connection.abort()
         await asyncio.gather(*tasks, return_exceptions=True)

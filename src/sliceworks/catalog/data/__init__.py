@@ -1,4 +1,4 @@
-"""Dated data beside the rules: zones, prices and where they come from."""
+"""Dated data: zones, prices and their sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Source(NamedTuple):
-    """Who says so, and when it was read."""
+    """A source of data, and the date it was read."""
 
     title: str
     date: str
@@ -16,13 +16,13 @@ class Source(NamedTuple):
 
 @lru_cache(maxsize=8)
 def load(name: str) -> dict[str, Any]:
-    """The data file of this name."""
-    from sliceworks.base import yamls
+    """The contents of a data file."""
+    from sliceworks.base import yaml_documents
 
     text = (files(__package__) / f"{name}.yaml").read_text(encoding="utf-8")
-    return yamls.load_all(text, name)[0].data
+    return yaml_documents.load_all(text, name)[0].data
 
 
 def source(key: str) -> Source:
-    """The source that a key stands for."""
+    """The source with this key."""
     return Source(**load("sources")[key])

@@ -1,11 +1,11 @@
-"""Kubernetes' functions of IP addresses and networks."""
+"""Kubernetes' IP address and CIDR functions."""
 
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from sliceworks.cel.libraries.functions import Function, held, opaque, quoted
+from sliceworks.cel.libraries.functions import Function, quoted, unwrap, wrap
 
 IP, CIDR = "net.IP", "net.CIDR"
 _Address = IPv4Address | IPv6Address
@@ -25,17 +25,17 @@ def _parse(text: str) -> _Address:
 
 
 def _reason(text: str) -> str:
-    """Why a text is no address, as Go puts the common cases."""
+    """Go's error message for an invalid address."""
     if ":" in text or "." not in text:
         return "unable to parse IP" if ":" not in text else "each colon-separated field must have at least one digit"
     fields = text.split(".")
     for position, field in enumerate(fields):
         if not field.isdecimal():
             rest = ".".join(fields[position:])
-            strange = next((index for index, letter in enumerate(rest) if not letter.isdecimal() and letter != "."), None)
-            if strange is None:
+            invalid = next((index for index, letter in enumerate(rest) if not letter.isdecimal() and letter != "."), None)
+            if invalid is None:
                 return f"IPv4 field must have at least one digit (at {quoted('.' + rest if position else rest)})"
-            return f"unexpected character (at {quoted(rest[strange:])})"
+            return f"unexpected character (at {quoted(rest[invalid:])})"
         if len(field) > 1 and field.startswith("0"):
             return "IPv4 field has octet with leading zero"
         if int(field) > 255:
@@ -44,7 +44,7 @@ def _reason(text: str) -> str:
 
 
 def _parse_network(text: str) -> tuple[_Address, int]:
-    """The address, with the bits beyond its mask, and the length of the mask."""
+    """The address including host bits, and the prefix length."""
     start, slash, bits = text.rpartition("/")
     try:
         if not slash:
@@ -65,7 +65,7 @@ def _parse_network(text: str) -> tuple[_Address, int]:
 
 
 def ip(text: str) -> dict[str, str]:
-    return opaque(IP, str(_parse(text)))
+    return wrap(IP, str(_parse(text)))
 
 
 def is_ip(text: str) -> bool:
@@ -85,7 +85,7 @@ def cidr(text: str) -> dict[str, str]:
         address, bits = _parse_network(text)
     except ValueError as error:
         raise ValueError(f"network address parse error during conversion from string: {error}") from error
-    return opaque(CIDR, f"{address}/{bits}")
+    return wrap(CIDR, f"{address}/{bits}")
 
 
 def is_cidr(text: str) -> bool:
@@ -97,20 +97,20 @@ def is_cidr(text: str) -> bool:
 
 
 def _address(value: dict[str, Any]) -> _Address:
-    return ip_address(held(IP, value))
+    return ip_address(unwrap(IP, value))
 
 
 def _network(value: dict[str, Any]) -> IPv4Network | IPv6Network:
-    return ip_network(held(CIDR, value), strict=False)
+    return ip_network(unwrap(CIDR, value), strict=False)
 
 
-def contains_ip(value: dict[str, Any], other: dict[str, Any] | str) -> bool:
-    address = _parse(other) if isinstance(other, str) else _address(other)
+def contains_ip(value: dict[str, Any], argument: dict[str, Any] | str) -> bool:
+    address = _parse(argument) if isinstance(argument, str) else _address(argument)
     return address in _network(value)
 
 
-def contains_cidr(value: dict[str, Any], other: dict[str, Any] | str) -> bool:
-    outer, inner = _network(value), _network(cidr(other) if isinstance(other, str) else other)
+def contains_cidr(value: dict[str, Any], argument: dict[str, Any] | str) -> bool:
+    outer, inner = _network(value), _network(cidr(argument) if isinstance(argument, str) else argument)
     return outer.version == inner.version and outer.overlaps(inner) and outer.prefixlen <= inner.prefixlen
 
 
@@ -127,8 +127,8 @@ def is_link_local_multicast(value: dict[str, Any]) -> bool:
     return address.packed[0] == 0xFF and address.packed[1] & 0x0F == 0x02
 
 
-def text_of(value: dict[str, Any]) -> str:
-    return held(IP if IP in value else CIDR, value)
+def to_string(value: dict[str, Any]) -> str:
+    return unwrap(IP if IP in value else CIDR, value)
 
 
 FUNCTIONS = [
@@ -147,9 +147,9 @@ FUNCTIONS = [
     Function("containsIP", f"{CIDR}.containsIP({IP})", "bool", contains_ip),
     Function("containsCIDR", f"{CIDR}.containsCIDR(string)", "bool", contains_cidr),
     Function("containsCIDR", f"{CIDR}.containsCIDR({CIDR})", "bool", contains_cidr),
-    Function("ip", f"{CIDR}.ip()", IP, lambda value: opaque(IP, held(CIDR, value).partition("/")[0])),
+    Function("ip", f"{CIDR}.ip()", IP, lambda value: wrap(IP, unwrap(CIDR, value).partition("/")[0])),
     Function("prefixLength", f"{CIDR}.prefixLength()", "int", lambda value: _network(value).prefixlen),
-    Function("masked", f"{CIDR}.masked()", CIDR, lambda value: opaque(CIDR, str(_network(value)))),
-    Function("string", f"string({IP})", "string", text_of),
-    Function("string", f"string({CIDR})", "string", text_of),
+    Function("masked", f"{CIDR}.masked()", CIDR, lambda value: wrap(CIDR, str(_network(value)))),
+    Function("string", f"string({IP})", "string", to_string),
+    Function("string", f"string({CIDR})", "string", to_string),
 ]

@@ -1,7 +1,7 @@
-"""Kubernetes' named formats: `format.dns1123Label().validate(text)` is none, or what is wrong with the text.
+"""Kubernetes' named formats: `format.dns1123Label().validate(value)` returns an optional list of errors.
 
-The engine takes no optional from a function of ours. So these give a list or a map, empty for none, and the call is wrapped in
-`optional.ofNonZeroValue` when the expression is prepared.
+The engine accepts no optional from custom functions. These functions return an empty list or map for none, and the expression
+transformer wraps the call in `optional.ofNonZeroValue`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import names
 from sliceworks.cel.libraries import urls
-from sliceworks.cel.libraries.functions import Function, held, opaque
+from sliceworks.cel.libraries.functions import Function, unwrap, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,42 +25,42 @@ _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\
 
 
 def _masked(errors: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
-    return lambda text: errors(names.masked_prefix(text))
+    return lambda value: errors(names.mask_trailing_dash(value))
 
 
-def _uri(text: str) -> list[str]:
+def _uri(value: str) -> list[str]:
     try:
-        urls.parse(text)
+        urls.parse(value)
     except ValueError as error:
         return [str(error)]
     return []
 
 
-def _uuid(text: str) -> list[str]:
-    return [] if _UUID.match(text) else ["does not match the UUID format"]
+def _uuid(value: str) -> list[str]:
+    return [] if _UUID.match(value) else ["does not match the UUID format"]
 
 
-def _byte(text: str) -> list[str]:
+def _byte(value: str) -> list[str]:
     try:
-        base64.b64decode(text, validate=True)
+        base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         return ["invalid base64"]
     return []
 
 
-def _is_date(text: str) -> bool:
+def _is_date(value: str) -> bool:
     try:
-        return len(text) == 10 and bool(date.fromisoformat(text))
+        return len(value) == 10 and bool(date.fromisoformat(value))
     except ValueError:
         return False
 
 
-def _date(text: str) -> list[str]:
-    return [] if _is_date(text) else ["invalid date"]
+def _date(value: str) -> list[str]:
+    return [] if _is_date(value) else ["invalid date"]
 
 
-def _datetime(text: str) -> list[str]:
-    return [] if _DATE_TIME.match(text) and _is_date(text[:10]) else ["invalid datetime"]
+def _datetime(value: str) -> list[str]:
+    return [] if _DATE_TIME.match(value) and _is_date(value[:10]) else ["invalid datetime"]
 
 
 CHECKS: dict[str, Callable[[str], list[str]]] = {
@@ -78,19 +78,19 @@ CHECKS: dict[str, Callable[[str], list[str]]] = {
     "date": _date,
     "datetime": _datetime,
 }
-GIVES_OPTIONAL = frozenset({"validate", "format.named"})
+RETURNS_OPTIONAL = frozenset({"validate", "format.named"})
 
 
 def named(name: str) -> dict[str, str]:
-    return opaque(KIND, name) if name in CHECKS else {}
+    return wrap(KIND, name) if name in CHECKS else {}
 
 
-def validate(value: dict[str, Any], text: str) -> list[str]:
-    return CHECKS[held(KIND, value)](text)
+def validate(named_format: dict[str, Any], value: str) -> list[str]:
+    return CHECKS[unwrap(KIND, named_format)](value)
 
 
 def _constant(name: str) -> Callable[[], dict[str, str]]:
-    return lambda: opaque(KIND, name)
+    return lambda: wrap(KIND, name)
 
 
 FUNCTIONS = [

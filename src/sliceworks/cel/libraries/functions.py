@@ -1,7 +1,7 @@
-"""How a library states its functions: a signature for the type checker, and what to run.
+"""Function declarations of a library: a signature for the type checker and an implementation.
 
-The checker knows opaque types such as `kubernetes.Quantity`. The engine cannot carry values of our own, so when an expression runs
-such a value is a map with one entry: the type's name and the value in a canonical form, so that equal values are equal maps.
+The type checker knows opaque types such as `kubernetes.Quantity`. The engine supports no custom values, so at run time an opaque
+value is a map with one entry: the type's name and the value in canonical form. Equal values are equal maps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One overload. `run` is None where the engine brings its own implementation."""
+    """One overload. `run` is None if the engine implements it."""
 
     name: str
     signature: str
@@ -24,29 +24,29 @@ class Function:
 
     @property
     def member(self) -> bool:
-        """Whether it is called on a receiver: `x.size()` and not `size(x)`."""
+        """Whether it is a member function: `x.size()`, not `size(x)`."""
         return not self.signature.startswith(self.name + "(")
 
     @property
     def parameters(self) -> list[str]:
-        """The types it takes, the receiver first."""
+        """Parameter types, the receiver first."""
         head, _, rest = self.signature.partition(self.name + "(")
-        arguments = [text for text in top_level(rest[:-1]) if text]
+        arguments = [parameter for parameter in split_types(rest[:-1]) if parameter]
         return [head.removesuffix("."), *arguments] if head else arguments
 
     @property
     def id(self) -> str:
-        """A name of the overload that no other has."""
+        """The unique id of the overload."""
         return self.signature
 
 
-def opaque(kind: str, value: str) -> dict[str, str]:
-    """A value of an opaque type as the engine carries it."""
+def wrap(kind: str, value: str) -> dict[str, str]:
+    """The run-time form of an opaque value."""
     return {kind: value}
 
 
-def held(kind: str, value: dict[str, Any]) -> str:
-    """What an opaque value holds; an argument of another type is the fault of an expression that hid its types."""
+def unwrap(kind: str, value: dict[str, Any]) -> str:
+    """The value inside an opaque value; NoSuchOverload for any other type, which `dyn` can hide from the checker."""
     if len(value) != 1 or kind not in value:
         raise NoSuchOverload
     return str(value[kind])
@@ -59,25 +59,25 @@ class NoSuchOverload(TypeError):
         super().__init__("no such overload")
 
 
-class TooCostly(ValueError):
-    """The evaluation would take too long."""
+class CostLimitExceeded(ValueError):
+    """The evaluation would exceed its cost limit."""
 
     def __init__(self) -> None:
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
-def top_level(text: str) -> Iterator[str]:
-    """The parts of a list of types: `string, map<string, int>` has two."""
+def split_types(types: str) -> Iterator[str]:
+    """Split a list of types: `string, map<string, int>` has two parts."""
     depth, start = 0, 0
-    for position, letter in enumerate(text):
-        if letter in "<>":
-            depth += 1 if letter == "<" else -1
-        elif letter == "," and not depth:
-            yield text[start:position].strip()
+    for position, character in enumerate(types):
+        if character in "<>":
+            depth += 1 if character == "<" else -1
+        elif character == "," and not depth:
+            yield types[start:position].strip()
             start = position + 1
-    yield text[start:].strip()
+    yield types[start:].strip()
 
 
-def quoted(text: str) -> str:
-    """A text as Go's %q writes it in messages."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+def quoted(value: str) -> str:
+    """A string in Go's %q format."""
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

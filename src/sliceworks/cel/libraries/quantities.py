@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sliceworks.base import quantity as quantities
-from sliceworks.cel.libraries.functions import Function, held, opaque
+from sliceworks.cel.libraries.functions import Function, unwrap, wrap
 
 KIND = "kubernetes.Quantity"
 _NANO = 10**9
@@ -25,11 +25,11 @@ def is_quantity(text: str) -> bool:
 
 
 def _quantity(nanos: int) -> dict[str, str]:
-    return opaque(KIND, str(nanos))
+    return wrap(KIND, str(nanos))
 
 
 def _nanos(value: dict[str, Any] | int) -> int:
-    return value * _NANO if isinstance(value, int) else int(held(KIND, value))
+    return value * _NANO if isinstance(value, int) else int(unwrap(KIND, value))
 
 
 def sign(value: dict[str, Any]) -> int:
@@ -61,8 +61,8 @@ def subtract(value: dict[str, Any], other: dict[str, Any] | int) -> dict[str, st
 
 
 def compare(value: dict[str, Any], other: dict[str, Any]) -> int:
-    one, two = _nanos(value), _nanos(other)
-    return (one > two) - (one < two)
+    left, right = _nanos(value), _nanos(other)
+    return (left > right) - (left < right)
 
 
 FUNCTIONS = [

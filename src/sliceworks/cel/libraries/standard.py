@@ -1,13 +1,11 @@
-"""What differs from CEL's standard library: comparisons across number types, `string()` of addresses, and strings' second version.
-
-The engine refuses a second declaration of a function it has, so these names are taken from its library and declared whole.
-"""
+"""Differences from CEL's standard library: comparisons across types, string() of addresses, the strings extension."""
 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from sliceworks.cel.libraries import quantities, semver
 from sliceworks.cel.libraries.functions import Function
 
 if TYPE_CHECKING:
@@ -33,25 +31,46 @@ _STRINGS = {
     "strings.quote": ("string", "strings.quote(string)"),
 }
 
-
 REVERSE = "reverse_"
-"""`reverse` of texts and lists: the engine's declaration knows lists alone, so calls are checked by this name."""
+"""`reverse` of strings and lists: the engine declares lists only, so calls are checked under this name."""
 
 
 def _comparisons(pairs: Iterable[tuple[str, str]]) -> list[Function]:
-    return [Function(name, f"{name}({one}, {other})", "bool") for one, other in pairs for name in REPLACED[:4]]
+    return [Function(name, f"{name}({left}, {right})", "bool") for left, right in pairs for name in REPLACED[:4]]
 
 
 _SAME_TYPES = [(kind, kind) for kind in _ORDERED]
+
 _SHARED = [
     *(Function("string", f"string({kind})", "string") for kind in _PRINTABLE),
     *(Function(name, signature, result) for name, (result, *signatures) in _STRINGS.items() for signature in signatures),
 ]
+
 FUNCTIONS = [*_comparisons([*product(_NUMBERS, _NUMBERS), *_SAME_TYPES]), *_SHARED]
+
 GRAPH_FUNCTIONS = [
     *_comparisons([*((kind, kind) for kind in _NUMBERS), *_SAME_TYPES]),
     *_SHARED,
     Function(REVERSE, f"string.{REVERSE}()", "string"),
     Function(REVERSE, f"list<~A>.{REVERSE}()", "list<~A>"),
 ]
-"""Graphs compare numbers of one type only."""
+"""Graphs compare numbers of the same type only."""
+
+
+def compare(value: dict[str, Any], other: dict[str, Any]) -> int:
+    return quantities.compare(value, other) if quantities.KIND in value else semver.compare(value, other)
+
+
+def is_greater(value: dict[str, Any], other: dict[str, Any]) -> bool:
+    return compare(value, other) > 0
+
+
+def is_less(value: dict[str, Any], other: dict[str, Any]) -> bool:
+    return compare(value, other) < 0
+
+
+ORDER_FUNCTIONS = [
+    Function(name, f"{kind}.{name}({kind})", result, run)
+    for name, result, run in (("isGreaterThan", "bool", is_greater), ("isLessThan", "bool", is_less), ("compareTo", "int", compare))
+    for kind in (quantities.KIND, semver.KIND)
+]

@@ -7,19 +7,19 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from sliceworks.cel.libraries.functions import Function, held, opaque, quoted
+from sliceworks.cel.libraries.functions import Function, quoted, unwrap, wrap
 
 KIND = "kubernetes.URL"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.DOTALL)
 _BAD_HOST = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f]")
 _PORT = re.compile(r":[0-9]*\Z")
-# What Go leaves as it is in an escaped path.
+# Characters that Go does not escape in a path.
 _PATH_SAFE = "/$&+,:;=@!'()*[]~-_."
 
 
 class Url(NamedTuple):
-    """The parts of a URL that expressions can ask for."""
+    """The parts of a URL that expressions can read."""
 
     scheme: str
     host: str
@@ -29,7 +29,7 @@ class Url(NamedTuple):
 
 @lru_cache(maxsize=256)
 def parse(text: str) -> Url:
-    """A URL as Go's ParseRequestURI takes it, with the fragment set aside; ValueError in Go's words."""
+    """A URL parsed like Go's ParseRequestURI, without its fragment; ValueError with Go's message."""
     try:
         _parse(text, request=True)
         return _parse(text.partition("#")[0], request=False)
@@ -38,7 +38,7 @@ def parse(text: str) -> Url:
 
 
 def _parse(text: str, *, request: bool) -> Url:
-    if any(ord(letter) < 0x20 or letter == "\x7f" for letter in text):
+    if any(ord(character) < 0x20 or character == "\x7f" for character in text):
         raise ValueError("net/url: invalid control character in URL")
     if not text and request:
         raise ValueError("empty url")
@@ -62,14 +62,10 @@ def _parse(text: str, *, request: bool) -> Url:
 
 
 def _scheme(text: str) -> tuple[str, str]:
-    for position, letter in enumerate(text):
-        if letter == ":":
-            if not position:
-                raise ValueError("missing protocol scheme")
-            return text[:position], text[position + 1 :]
-        if not _SCHEME.match(text[: position + 1]):
-            return "", text
-    return "", text
+    scheme, colon, rest = text.partition(":")
+    if colon and not scheme:
+        raise ValueError("missing protocol scheme")
+    return (scheme, rest) if colon and _SCHEME.match(scheme) else ("", text)
 
 
 def _host(authority: str) -> str:
@@ -86,16 +82,16 @@ def _host(authority: str) -> str:
     if port and not _PORT.match(port):
         raise ValueError(f"invalid port {quoted(port)} after host")
     _check_escapes(host)
-    strange = _BAD_HOST.search(host)
-    if strange:
-        raise ValueError(f"invalid character {quoted(strange[0])} in host name")
+    invalid = _BAD_HOST.search(host)
+    if invalid:
+        raise ValueError(f"invalid character {quoted(invalid[0])} in host name")
     return unquote_to_bytes(host).decode(errors="replace")
 
 
 def _check_escapes(text: str) -> None:
-    wrong = _BAD_ESCAPE.search(text)
-    if wrong:
-        raise ValueError(f"invalid URL escape {quoted(wrong[0])}")
+    match = _BAD_ESCAPE.search(text)
+    if match:
+        raise ValueError(f"invalid URL escape {quoted(match[0])}")
 
 
 def url(text: str) -> dict[str, str]:
@@ -103,7 +99,7 @@ def url(text: str) -> dict[str, str]:
         parse(text)
     except ValueError as error:
         raise ValueError(f"URL parse error during conversion from string: {error}") from error
-    return opaque(KIND, text)
+    return wrap(KIND, text)
 
 
 def is_url(text: str) -> bool:
@@ -115,7 +111,7 @@ def is_url(text: str) -> bool:
 
 
 def _url(value: dict[str, Any]) -> Url:
-    return parse(held(KIND, value))
+    return parse(unwrap(KIND, value))
 
 
 def hostname(value: dict[str, Any]) -> str:
@@ -126,8 +122,8 @@ def hostname(value: dict[str, Any]) -> str:
 
 
 def port(value: dict[str, Any]) -> str:
-    found = _PORT.search(_url(value).host)
-    return found[0][1:] if found else ""
+    match = _PORT.search(_url(value).host)
+    return match[0][1:] if match else ""
 
 
 def escaped_path(value: dict[str, Any]) -> str:
@@ -139,16 +135,16 @@ def escaped_path(value: dict[str, Any]) -> str:
 
 
 def query(value: dict[str, Any]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    parameters: dict[str, list[str]] = {}
     for pair in _url(value).query.split("&"):
         if not pair or ";" in pair or _BAD_ESCAPE.search(pair):
             continue
         key, _, item = pair.partition("=")
-        found.setdefault(_plain(key), []).append(_plain(item))
-    return found
+        parameters.setdefault(_unescape(key), []).append(_unescape(item))
+    return parameters
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     return unquote_to_bytes(text.replace("+", " ")).decode(errors="replace")
 
 

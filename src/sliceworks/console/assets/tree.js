@@ -1,33 +1,33 @@
-// Draws nodes that the server sends. Vue compares them with the last ones and touches only what differs.
+// Renders nodes sent by the server. Vue updates only what differs.
 import { h } from "vue";
 
-const PAUSE = 200; // milliseconds after the last letter of a search
+const PAUSE = 200; // milliseconds after the last keystroke in a search box
 
-// What a person is typing stays, whatever the server has heard of it so far.
-const kept = (attributes) => {
-  const held = document.activeElement;
-  const same = attributes["data-field"] && held?.dataset?.field === attributes["data-field"];
-  return same ? { ...attributes, value: held.value } : attributes;
+// Keep the value of the focused field, which the server may not have received yet.
+const keepFocusedValue = (attributes) => {
+  const focused = document.activeElement;
+  const same = attributes["data-field"] && focused?.dataset?.field === attributes["data-field"];
+  return same ? { ...attributes, value: focused.value } : attributes;
 };
 
 const draw = (node) => {
   if (typeof node === "string") return node;
   const [tag, attributes, ...children] = node;
-  return h(tag, kept(attributes), children.map(draw));
+  return h(tag, keepFocusedValue(attributes), children.map(draw));
 };
 
 export default {
   props: { tree: { type: Array, default: () => [] } },
   render() {
-    const hears = { onClick: this.click, onKeydown: this.key, onChange: this.change, onInput: this.input };
-    return h("div", { class: "tree", ...hears }, this.tree.map(draw));
+    const listeners = { onClick: this.click, onKeydown: this.key, onChange: this.change, onInput: this.input };
+    return h("div", { class: "tree", ...listeners }, this.tree.map(draw));
   },
   methods: {
     click(event) {
-      const pressed = event.target.closest("[data-act]");
-      if (pressed && !pressed.disabled) this.$emit("act", pressed.dataset.act);
+      const button = event.target.closest("[data-act]");
+      if (button && !button.disabled) this.$emit("act", button.dataset.act);
     },
-    // Parts of drawings are no buttons of the browser's own.
+    // SVG elements do not handle keys like native buttons.
     key(event) {
       if ((event.key !== "Enter" && event.key !== " ") || !event.target.matches('[role="button"][data-act]')) return;
       event.preventDefault();

@@ -1,4 +1,4 @@
-"""The environment, drawn: its document, its stages and what each has made, and what is no longer as it was made."""
+"""The environment page: document, stages, resources and drift."""
 
 from __future__ import annotations
 
@@ -7,45 +7,44 @@ from typing import TYPE_CHECKING
 
 from nicegui import ui
 
-from sliceworks.console.environment_looks import environments_of, planned
-from sliceworks.console.nodes import el, empty, facts, heading, panel, state, table, warning
-from sliceworks.console.registry import page_of
-from sliceworks.console.tree import Tree
-from sliceworks.console.views.times import dollars
-from sliceworks.infra.costs import HOURS_OF_A_MONTH, costs
+from sliceworks.base.names import pluralize
+from sliceworks.console.components import el, empty, facts, format_usd, heading, panel, state, table, warning
+from sliceworks.console.environment_loader import get_environment_loader, planned_stages
+from sliceworks.console.page import Tree, register_page
+from sliceworks.infra.pools import HOURS_PER_MONTH, estimate_costs
 
 if TYPE_CHECKING:
-    from sliceworks.console.environment_looks import Known
-    from sliceworks.console.here import Here
-    from sliceworks.console.nodes import Child, Node
-    from sliceworks.console.views.environments import StageView
+    from sliceworks.console.components import Child, Node
+    from sliceworks.console.environment_loader import EnvironmentState
+    from sliceworks.console.page import PageContext
+    from sliceworks.console.views.environment_view import StageView
 
-_LOOK_EVERY = 2.0
-_MOST = 200
+_POLL_INTERVAL = 2.0
+_MAX_RESOURCES = 200
 
 
-@page_of("environment", title="Environment", icon="layers", key="e")
-def environment_page(here: Here) -> None:
+@register_page("environment", title="Environment", icon="layers", key="e")
+def environment_page(here: PageContext) -> None:
     """The documents of the folder that the console was started in."""
     _Environment(here).draw()
 
 
 class _Environment:
-    """One browser's look."""
+    """The environment page in one browser."""
 
-    def __init__(self, here: Here) -> None:
+    def __init__(self, here: PageContext) -> None:
         self._here = here
-        self._found = environments_of(here.console)
+        self._loader = get_environment_loader(here.console)
         self._picked: dict[str, str] = {}
 
     def draw(self) -> None:
-        """Now, and again when documents or answers have come."""
+        """Draw the page, and redraw it periodically."""
         self._tree = Tree(on_act=self._act)
         self._tree.show(*self._nodes())
-        ui.timer(_LOOK_EVERY, self._look)
+        ui.timer(_POLL_INTERVAL, self._poll)
 
-    async def _look(self) -> None:
-        await self._found.look()
+    async def _poll(self) -> None:
+        await self._loader.refresh()
         self._tree.show(*self._nodes())
 
     async def _act(self, pressed: str) -> None:
@@ -53,88 +52,92 @@ class _Environment:
         if what == "stage":
             self._picked[name] = "" if self._picked.get(name) == rest else rest
         elif what in ("read", "drift"):
-            asking = asyncio.create_task(self._found.ask(name, drift=what == "drift"))
+            load = asyncio.create_task(self._loader.read_state(name, drift=what == "drift"))
             await asyncio.sleep(0)
             self._tree.show(*self._nodes())
-            await asking
+            await load
         self._tree.show(*self._nodes())
 
     def _nodes(self) -> list[Node]:
         head = heading("Environment")
-        told = [warning(each) for each in self._found.broken]
-        if self._found.known is None:
+        warnings = [warning(item) for item in self._loader.broken]
+        if self._loader.known is None:
             return [head, el("p", "Reading documents …", cls="lead")]
-        if not self._found.known:
+        if not self._loader.known:
             hint = [
-                "Environment documents are looked for in ",
+                "The console reads Environment documents from ",
                 el("code", str(self._here.console.folder.absolute())),
-                ". Start the console where yours is, or write one: ",
+                ". Start the console in the folder that holds yours, or create one: ",
                 el("code", "sliceworks env init"),
             ]
-            return [head, *told, empty("There is no Environment document here.", hint, icon_name="layers")]
-        return [head, *told, el("div", [self._environment(each) for each in self._found.known.values()], cls="stack", key="all")]
+            return [head, *warnings, empty("No Environment document found.", hint, icon_name="layers")]
+        return [
+            head,
+            *warnings,
+            el("div", [self._environment(known) for known in self._loader.known.values()], cls="stack", key="all"),
+        ]
 
-    def _environment(self, known: Known) -> Node:
+    def _environment(self, known: EnvironmentState) -> Node:
         picked = self._picked.get(known.name, "")
-        shown = known.stages or planned(known.environment)
-        stage = next((each for each in shown if each.name == picked), None)
+        shown = known.stages or planned_stages(known.environment)
+        stage = next((item for item in shown if item.name == picked), None)
         return panel(
             known.name,
             _facts(known),
-            el("div", [_stage(known, each, picked) for each in shown], cls="stages", role="list", aria_label="Stages"),
-            self._said(known),
+            el("div", [_stage(known, view, picked) for view in shown], cls="stages", role="list", aria_label="Stages"),
+            self._summary(known),
             _details(stage) if stage and known.read_at else None,
             tools=self._tools(known),
             note=str(known.file.name),
             key=known.name,
         )
 
-    def _tools(self, known: Known) -> list[Node]:
-        if not self._found.can_look:
+    def _tools(self, known: EnvironmentState) -> list[Node]:
+        if not self._loader.can_read_state:
             return []
 
         def press(words: str, act: str) -> Node:
             return el("button", words, cls="plain-button", type="button", data_act=f"{act}:{known.name}", disabled=known.busy)
 
-        return [press("Read what there is", "read"), press("Look for drift", "drift")]
+        return [press("Read state", "read"), press("Detect drift", "drift")]
 
-    def _said(self, known: Known) -> Node:
-        if known.said:
-            return el("p", known.said, cls="note", role="status")
+    def _summary(self, known: EnvironmentState) -> Node:
+        if known.message:
+            return el("p", known.message, cls="note", role="status")
         if known.read_at is None:
-            return el("p", "Stages by the document. Whether they are made is known once it is read.", cls="note", role="status")
-        drifted = sum(bool(thing.drift) for stage in known.stages for thing in stage.things)
-        found = f"{drifted} drifted." if drifted else "nothing has drifted."
-        told = (
-            f"The cloud and the cluster were asked: {found}"
+            return el("p", "Stages of the document. Read the state to see what exists.", cls="note", role="status")
+        drifted = sum(bool(resource.drift) for stage in known.stages for resource in stage.resources)
+        drift = f"{pluralize(drifted, 'resource')} drifted." if drifted else "no drift found."
+        summary = (
+            f"Compared with the cloud and the cluster: {drift}"
             if known.drift
-            else "Read from Terraform's state; drift was not looked for."
+            else "Read from the Terraform state; drift detection was not run."
         )
-        return el("p", f"{known.read_at:%H:%M:%S}: {told}", cls="note", role="status")
+        return el("p", f"{known.read_at:%H:%M:%S}: {summary}", cls="note", role="status")
 
 
-def _facts(known: Known) -> Node:
+def _facts(known: EnvironmentState) -> Node:
     spec = known.environment.spec
-    found = costs(spec)
-    hourly = [each.hourly for each in found if each.hourly is not None]
-    without = ", ".join(each.name for each in found if each.hourly is None)
-    price = f"{dollars(sum(hourly))} an hour, {dollars(sum(hourly) * HOURS_OF_A_MONTH)} a month, pools at their least"
-    price += f"; without {without}, whose price is not known" if without else ""
-    pools = [f"{each.name} ({each.count} × {each.what})" for each in found]
+    costs = estimate_costs(spec)
+    hourly = [item.hourly for item in costs if item.hourly is not None]
+    without = ", ".join(pool.name for pool in costs if pool.hourly is None)
+    price = f"{format_usd(sum(hourly))} per hour, {format_usd(sum(hourly) * HOURS_PER_MONTH)} per month, with pools at minimum size"
+    price += f"; excludes {without} (unknown price)" if without else ""
+    pools = [f"{pool.name} ({pool.count} × {pool.what})" for pool in costs]
     pairs: tuple[tuple[str, Child], ...] = (
         ("Project", spec.project),
         ("Region", f"{spec.region}{', ' + ', '.join(spec.zones) if spec.zones else ''}"),
         ("Cluster", f"{spec.cluster.name or known.name}, {spec.cluster.mode}"),
         ("Pools", ", ".join(pools)),
         ("Teams", ", ".join(spec.teams)),
-        ("List price", price if hourly else None),
+        ("On-demand price", price if hourly else None),
     )
     return facts(pairs)
 
 
-def _stage(known: Known, stage: StageView, picked: str) -> Node:
+def _stage(known: EnvironmentState, stage: StageView, picked: str) -> Node:
     read = known.read_at is not None
-    count = f"{len(stage.things):,} resources" if read else "not read yet"
+    count = f"{len(stage.resources):,} resources" if read else "not read yet"
     words = (
         el("b", stage.name),
         el("span", stage.title, cls="quiet"),
@@ -150,23 +153,23 @@ def _stage(known: Known, stage: StageView, picked: str) -> Node:
 
 
 def _details(stage: StageView) -> Node:
-    things = sorted(stage.things, key=lambda each: (not each.drift, each.kind, each.name))
+    resources = sorted(stage.resources, key=lambda resource: (not resource.drift, resource.kind, resource.name))
     rows = [
         (
-            each.address,
-            (each.kind, each.name, state(each.drift, "bad") if each.drift else "–", el("code", each.address, cls="breaks")),
+            item.address,
+            (item.kind, item.name, state(item.drift, "bad") if item.drift else "–", el("code", item.address, cls="breaks")),
         )
-        for each in things[:_MOST]
+        for item in resources[:_MAX_RESOURCES]
     ]
-    more = el("p", f"and {len(things) - _MOST:,} more", cls="note") if len(things) > _MOST else None
-    made = table(("Kind", "Name", "Drift", "Address"), rows, caption=f"Resources of {stage.name}") if rows else None
+    more = el("p", f"and {len(resources) - _MAX_RESOURCES:,} more", cls="note") if len(resources) > _MAX_RESOURCES else None
+    resource_table = table(("Kind", "Name", "Drift", "Address"), rows, caption=f"Resources of {stage.name}") if rows else None
     outputs = facts((name, el("code", value, cls="breaks")) for name, value in stage.outputs) if stage.outputs else None
     return el(
         "div",
-        el("h3", f"What {stage.name} has made"),
-        made or el("p", "Nothing.", cls="note"),
+        el("h3", f"Resources of {stage.name}"),
+        resource_table or el("p", "None.", cls="note"),
         more,
-        el("h3", "What it gives to others") if outputs else None,
+        el("h3", "Outputs") if outputs else None,
         outputs,
         cls="object",
         key="details",

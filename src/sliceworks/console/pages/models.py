@@ -1,4 +1,4 @@
-"""Model services, drawn: what is served on what, how it stands, and how fast it answers just now."""
+"""The models page: model services with their status and latency."""
 
 from __future__ import annotations
 
@@ -7,93 +7,91 @@ from typing import TYPE_CHECKING
 from nicegui import ui
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.console import knowing
-from sliceworks.console.model_looks import LOOK_EVERY, Models
-from sliceworks.console.nodes import el, empty, heading, link, panel, state, table, warning
-from sliceworks.console.registry import page_of
-from sliceworks.console.tree import Tree
-from sliceworks.console.views.times import ago, dollars
-from sliceworks.loadtest.report.words import time
+from sliceworks.console import cluster_cache
+from sliceworks.console.components import el, empty, format_usd, heading, link, panel, state, table, time_ago, warning
+from sliceworks.console.model_loader import POLL_INTERVAL, ModelLoader
+from sliceworks.console.page import Tree, register_page
+from sliceworks.loadtest.report.formatter import format_seconds
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sliceworks.console.here import Here
-    from sliceworks.console.nodes import Child, Node
-    from sliceworks.console.views.latencies import Latency
-    from sliceworks.console.views.models import Service
+    from sliceworks.console.components import Child, Node
+    from sliceworks.console.page import PageContext
+    from sliceworks.console.views.latency_view import Latency
+    from sliceworks.console.views.model_view import Service
 
 _COLUMNS = (
     "Service",
     "Namespace",
     "Engine",
     "Models",
-    "On",
+    "Accelerator",
     "Ready",
     "State",
     "Requests/s",
-    "First token p50",
+    "TTFT p50",
     "p99",
     "USD/h",
     "Age",
 )
 
 
-@page_of("models", title="Models", icon="psychology", key="m")
-def models_page(here: Here) -> None:
-    """All services."""
-    known = here.world.once(Models)
+@register_page("models", title="Models", icon="psychology", key="m")
+def models_page(here: PageContext) -> None:
+    """The models page."""
+    loader = here.world.compute(ModelLoader)
     tree = Tree()
     trouble = ""
 
     def draw() -> list[Node]:
         head = heading("Models")
-        told = [warning(each) for each in [*([trouble] if trouble else []), *known.broken]]
-        if known.services is None:
-            return [head, empty(trouble or "Reading model services …", icon_name="psychology")]
-        if not known.services:
+        warnings = [warning(item) for item in [*([trouble] if trouble else []), *loader.broken]]
+        if loader.services is None:
+            return [head, empty(trouble or "Loading model services …", icon_name="psychology")]
+        if not loader.services:
             hint = ["Deploy one: ", el("code", "sliceworks models deploy -f model.yaml")]
-            return [head, *told, empty("No model is served here.", hint, icon_name="psychology")]
-        return [head, *told, panel("Services", _services(known, here.world.now()), note="latency of the last ten seconds")]
+            return [head, *warnings, empty("No model services found.", hint, icon_name="psychology")]
+        return [head, *warnings, panel("Services", _services(loader, here.world.now()), note="latency over the last ten seconds")]
 
-    async def look() -> None:
+    async def refresh() -> None:
         nonlocal trouble
         try:
-            await known.look()
+            await loader.refresh()
             trouble = ""
         except SliceworksError as error:
-            trouble = knowing.said(error)
+            trouble = cluster_cache.format_error(error)
         tree.show(draw())
 
     tree.show(draw())
-    ui.timer(LOOK_EVERY, look)
+    ui.timer(POLL_INTERVAL, refresh)
 
 
-def _services(known: Models, now: datetime) -> Node:
-    rows = [(f"{each.namespace}/{each.name}", _row(each, known, now)) for each in known.services or ()]
+def _services(loader: ModelLoader, now: datetime) -> Node:
+    rows = [(f"{service.namespace}/{service.name}", _row(service, loader, now)) for service in loader.services or ()]
     return table(_COLUMNS, rows, numbers=(5, 7, 8, 9, 10, 11), caption="Model services")
 
 
-def _row(each: Service, known: Models, now: datetime) -> tuple[Child, ...]:
-    gateway = known.gateways.get((each.namespace, each.gateway))
-    measured = [found for model in each.models if gateway and (found := gateway.latency(model))]
-    busiest = max(measured, key=lambda found: found.rate, default=None)
+def _row(service: Service, loader: ModelLoader, now: datetime) -> tuple[Child, ...]:
+    gateway = loader.gateways.get((service.namespace, service.gateway))
+    measured = [latency for model in service.models if gateway and (latency := gateway.latency(model))]
+    busiest = max(measured, key=lambda latency: latency.rate, default=None)
     return (
-        link(each.name, f"/models/{each.namespace}/{each.name}"),
-        each.namespace,
-        each.engine,
-        ", ".join(each.models),
-        each.on,
-        f"{each.ready} of {each.wanted}",
-        state(each.state, each.tone),
-        f"{sum(found.rate for found in measured):.3g}" if measured else "–",
-        *times(busiest),
-        dollars(each.usd) if each.usd is not None else "–",
-        ago(each.created, now),
+        link(service.name, f"/models/{service.namespace}/{service.name}"),
+        service.namespace,
+        service.engine,
+        ", ".join(service.models),
+        service.on,
+        f"{service.ready} of {service.desired}",
+        state(service.state, service.tone),
+        f"{sum(latency.rate for latency in measured):.3g}" if measured else "–",
+        *format_latency(busiest),
+        format_usd(service.usd) if service.usd is not None else "–",
+        time_ago(service.created, now),
     )
 
 
-def times(found: Latency | None) -> tuple[str, str]:
-    """The first token at p50 and p99; of answers that come whole, the whole."""
-    spread = (found.first or found.whole) if found else None
-    return (time(spread[0]), time(spread[1])) if spread else ("–", "–")
+def format_latency(latency: Latency | None) -> tuple[str, str]:
+    """Time to first token at p50 and p99; end-to-end latency for responses that do not stream."""
+    spread = (latency.first or latency.whole) if latency else None
+    return (format_seconds(spread[0]), format_seconds(spread[1])) if spread else ("–", "–")

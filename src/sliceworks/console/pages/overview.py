@@ -1,17 +1,18 @@
-"""The first page, drawn."""
+"""The overview page: chips, queues, cost and recent incidents."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from sliceworks.base.words import counted
-from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, NODES
-from sliceworks.console.nodes import (
-    amount_of,
+from sliceworks.base.names import pluralize
+from sliceworks.console.components import (
     columns,
+    drawing,
     el,
     empty,
+    format_amount,
+    format_usd,
     heading,
     legend,
     link,
@@ -21,129 +22,155 @@ from sliceworks.console.nodes import (
     state,
     stats,
     table,
+    time_ago,
     warning,
 )
-from sliceworks.console.registry import page_of
-from sliceworks.console.views.overview import KINDS, overview
-from sliceworks.console.views.times import ago, dollars
+from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, NODES
+from sliceworks.console.page import register_page
+from sliceworks.console.views.cluster_summary import KINDS, build_overview
+from sliceworks.console.views.team_usage import SHOWN_TEAMS, current_usage, usage_svg
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from sliceworks.console.here import Here
-    from sliceworks.console.nodes import Child, Node
-    from sliceworks.console.views.overview import Overview, Use
+    from sliceworks.console.components import Child, Node
+    from sliceworks.console.page import PageContext
+    from sliceworks.console.views.cluster_summary import ChipUsage, Overview
+    from sliceworks.console.views.team_usage import UsageView
     from sliceworks.kube.resources import Resource
 
 
-@page_of("overview", title="Overview", icon="dashboard", key="o")
-def overview_page(here: Here) -> None:
-    """Chips, queues, cost and trouble."""
+@register_page("overview", title="Overview", icon="dashboard", key="o")
+def overview_page(here: PageContext) -> None:
+    """The overview page."""
     world = here.world
 
-    def draw() -> list[Node]:
-        found = world.once(overview, *KINDS)
-        return [heading("Overview"), *map(warning, world.troubles(*KINDS)), *nodes(found, world.now(), world.knows)]
+    def draw() -> list[Child]:
+        overview = world.compute(build_overview, *KINDS)
+        usage = usage_panel(current_usage(world)) if world.knows(JOBSETS) else None
+        panels = overview_panels(overview, world.now(), world.knows)
+        return [heading("Overview"), *map(warning, world.troubles(*KINDS)), *panels, usage]
 
     here.show(draw, *KINDS)
 
 
-def nodes(found: Overview, now: datetime, knows: Callable[..., bool]) -> list[Node]:
-    """The page without its heading. `knows` tells which kinds could be read: nothing of what could not be is not none."""
+def overview_panels(overview: Overview, now: datetime, knows: Callable[..., bool]) -> list[Node]:
+    """The page below its heading. Kinds that `knows` denies are shown as unknown, not as zero."""
     colours = legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))
     return [
-        _numbers(found, knows),
+        _stats(overview, knows),
         columns(
             [
-                panel("Chips by team", _uses(found.teams, "team", knows(JOBSETS)), colours if found.teams else None),
-                panel("Queues", _queues(found, now, knows(CLUSTER_QUEUES)), note=link("All queues", "/queues")),
+                panel("Chips by team", _usage(overview.teams, "team", knows(JOBSETS)), colours if overview.teams else None),
+                panel("Queues", _queues(overview, now, knows(CLUSTER_QUEUES)), note=link("All queues", "/queues")),
             ],
             [
-                panel("Chips by type", _uses(found.types, "type", knows(JOBSETS))),
-                panel("What went wrong lately", _troubles(found, now, knows(JOBSETS, NODES, EVENTS)), note="the last two hours"),
+                panel("Chips by type", _usage(overview.types, "type", knows(JOBSETS))),
+                panel("Recent incidents", _incidents(overview, now, knows(JOBSETS, NODES, EVENTS)), note="last two hours"),
             ],
         ),
     ]
 
 
-def _numbers(found: Overview, knows: Callable[..., bool]) -> Node:
-    share = f"{100 * found.used // found.quota:.0f} % of {amount_of(found.quota)}" if found.quota else "no quota"
-    priced = found.running - found.unpriced
-    cost = "list prices" if not found.unpriced else f"without {counted(found.unpriced, 'job')} of unknown price"
-    hosts = ["of ", amount_of(found.hosts), " · ", link("Slices", "/slices")]
-    each: list[tuple[Resource, str, str, Child]] = [
-        (JOBSETS, "Chips in use", amount_of(found.used), share if knows(CLUSTER_QUEUES) else None),
-        (JOBSETS, "Jobs that run", amount_of(found.running), link("Show them", "/jobs")),
-        (JOBSETS, "Jobs that wait", amount_of(found.waiting), link("Show them", "/jobs?state=queued")),
-        (JOBSETS, "Cost of an hour", dollars(found.usd) if priced or not found.running else "–", cost),
-        (NODES, "Hosts ready", amount_of(found.hosts_ready), hosts),
+def usage_panel(view: UsageView) -> Node | None:
+    """Chips and cost of each team over time; None if no job has run."""
+    if not view.totals:
+        return None
+    rows = [
+        (
+            total.team,
+            (
+                [el("i", cls=f"swatch team-{min(number, SHOWN_TEAMS)}", aria_hidden="true"), " ", total.team],
+                format_amount(round(total.chip_hours, 1)),
+                format_usd(total.usd),
+                format_usd(total.usd_per_hour),
+            ),
+        )
+        for number, total in enumerate(view.totals)
     ]
-    return stats(stat(name, value, note) if knows(kind) else stat(name, "–", "not known") for kind, name, value, note in each)
+    shown = table(("Team", "Chip hours", "Cost so far", "Cost per hour now"), rows, numbers=(1, 2, 3), caption="Usage by team")
+    chart = drawing(usage_svg(view), cls="strip")
+    return panel("Usage by team over time", chart, shown, note=f"since {view.start:%d %b %H:%M}", key="usage")
 
 
-def _uses(uses: tuple[Use, ...], what: str, known: bool) -> Node | list[Node]:
+def _stats(overview: Overview, knows: Callable[..., bool]) -> Node:
+    share = f"{100 * overview.used // overview.quota:.0f} % of {format_amount(overview.quota)}" if overview.quota else "no quota"
+    priced = overview.running - overview.unpriced
+    cost = "on-demand price" if not overview.unpriced else f"excludes {pluralize(overview.unpriced, 'job')} of unknown price"
+    hosts = ["of ", format_amount(overview.hosts), " · ", link("Slices", "/slices")]
+    entries: list[tuple[Resource, str, str, Child]] = [
+        (JOBSETS, "Chips in use", format_amount(overview.used), share if knows(CLUSTER_QUEUES) else None),
+        (JOBSETS, "Running jobs", format_amount(overview.running), link("Show", "/jobs")),
+        (JOBSETS, "Pending jobs", format_amount(overview.waiting), link("Show", "/jobs?state=queued")),
+        (JOBSETS, "Cost per hour", format_usd(overview.usd) if priced or not overview.running else "–", cost),
+        (NODES, "Ready hosts", format_amount(overview.hosts_ready), hosts),
+    ]
+    return stats(stat(name, value, note) if knows(kind) else stat(name, "–", "unknown") for kind, name, value, note in entries)
+
+
+def _usage(uses: tuple[ChipUsage, ...], what: str, known: bool) -> Node | list[Node]:
     if not known:
         return _unknown()
     if not uses:
-        return empty(f"No {what} has chips or waits for some.", icon_name="memory")
+        return empty(f"No {what} uses chips or has pending jobs.", icon_name="memory")
     return [
-        meter(_named(each.name, what), each.used, each.quota, borrowed=each.borrowed, key=each.name, note=_note(each))
-        for each in uses
+        meter(_usage_link(use.name, what), use.used, use.quota, borrowed=use.borrowed, key=use.name, note=_note(use))
+        for use in uses
     ]
 
 
-def _named(name: str, what: str) -> Node:
-    """A team leads to its jobs, a type to its slices."""
+def _usage_link(name: str, what: str) -> Node:
+    """A team links to its jobs, a type to its slices."""
     page = "jobs" if what == "team" else "slices"
     return link(name, f"/{page}?{urlencode({what: name})}")
 
 
-def _note(each: Use) -> str:
+def _note(use: ChipUsage) -> str:
     parts = []
-    if each.waiting:
-        parts.append(f"{amount_of(each.waiting)} waiting")
-    if each.usd:
-        parts.append(f"{dollars(each.usd)}/h")
+    if use.waiting:
+        parts.append(f"{format_amount(use.waiting)} pending")
+    if use.usd:
+        parts.append(f"{format_usd(use.usd)}/h")
     return f"· {' · '.join(parts)}" if parts else ""
 
 
 def _unknown() -> Node:
-    return empty("Not known.", icon_name="visibility_off")
+    return empty("Unknown.", icon_name="visibility_off")
 
 
-def _queues(found: Overview, now: datetime, known: bool) -> Node:
+def _queues(overview: Overview, now: datetime, known: bool) -> Node:
     if not known:
         return _unknown()
-    if not found.queues:
+    if not overview.queues:
         return empty("This cluster has no queues.", el("code", "sliceworks queues apply"), icon_name="reorder")
     rows = [
         (
-            each.name,
+            queue.name,
             (
                 [
-                    link(each.name, f"/queues#{each.name}"),
-                    *([" ", state(f"stopped: {each.stopped}", "wait")] if each.stopped else []),
+                    link(queue.name, f"/queues#{queue.name}"),
+                    *([" ", state(f"stopped: {queue.stopped}", "wait")] if queue.stopped else []),
                 ],
-                amount_of(each.admitted),
-                amount_of(each.waiting),
-                ago(each.since, now),
+                format_amount(queue.admitted),
+                format_amount(queue.waiting),
+                time_ago(queue.since, now),
             ),
         )
-        for each in found.queues
+        for queue in overview.queues
     ]
-    return table(("Queue", "Admitted", "Waiting", "First waits for"), rows, numbers=(1, 2, 3), caption="Queues")
+    return table(("Queue", "Admitted", "Pending", "Longest wait"), rows, numbers=(1, 2, 3), caption="Queues")
 
 
-def _troubles(found: Overview, now: datetime, known: bool) -> Node:
-    if not found.troubles and not known:
+def _incidents(overview: Overview, now: datetime, known: bool) -> Node:
+    if not overview.incidents and not known:
         return _unknown()
-    if not found.troubles:
-        return empty("Nothing.", "No job failed, no host was lost, nothing was preempted.", icon_name="task_alt")
-    steps = []
-    for each in found.troubles:
-        what = link(each.what, each.to) if each.to else each.what
-        said = el("div", each.said, cls="said") if each.said else None
-        when = el("span", ago(each.at, now), " ago", cls="when")
-        steps.append(el("li", el("span", what, cls="what"), when, said, cls=each.tone, key=f"{each.what}{each.at}"))
-    return el("ol", steps, cls="line")
+    if not overview.incidents:
+        return empty("No incidents.", "No failed jobs, lost hosts or preemptions.", icon_name="task_alt")
+    items = []
+    for incident in overview.incidents:
+        what = link(incident.what, incident.to) if incident.to else incident.what
+        message = el("div", incident.message, cls="message") if incident.message else None
+        when = el("span", time_ago(incident.at, now), " ago", cls="when")
+        items.append(el("li", el("span", what, cls="what"), when, message, cls=incident.tone, key=f"{incident.what}{incident.at}"))
+    return el("ol", items, cls="line")

@@ -1,98 +1,117 @@
-"""The queues, drawn."""
+"""The queues page: quota and pending workloads."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.console.components import (
+    el,
+    empty,
+    format_amount,
+    heading,
+    legend,
+    link,
+    meter,
+    panel,
+    prose,
+    state,
+    table,
+    time_ago,
+    warning,
+)
 from sliceworks.console.kinds import CLUSTER_QUEUES
-from sliceworks.console.nodes import amount_of, el, empty, heading, legend, link, meter, panel, prose, state, table, warning
-from sliceworks.console.registry import page_of
-from sliceworks.console.views import whys
-from sliceworks.console.views.queues import KINDS, current
-from sliceworks.console.views.times import ago
+from sliceworks.console.page import register_page
+from sliceworks.console.views import queue_reason
+from sliceworks.console.views.queue_view import KINDS, current_queues
+from sliceworks.console.views.start_forecast import StartForecasts
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from sliceworks.console.here import Here
-    from sliceworks.console.nodes import Node
-    from sliceworks.console.views.queues import Queue, Quota
+    from sliceworks.console.components import Node
+    from sliceworks.console.page import PageContext
+    from sliceworks.console.views.queue_view import Queue, Quota
+    from sliceworks.console.views.start_forecast import Starts
 
 _GIBI = 2**30
-_LEGEND = (("", "used, of its own"), ("borrowed", "borrowed from the cohort"), ("lent", "lent to others"), ("free", "free"))
+_LEGEND = (("", "used from own quota"), ("borrowed", "borrowed from the cohort"), ("lent", "lent to others"), ("free", "free"))
 
 
-@page_of("queues", title="Queues", icon="reorder", key="q")
-def queues_page(here: Here) -> None:
-    """Quota and waiting, a panel for each queue."""
+@register_page("queues", title="Queues", icon="reorder", key="q")
+def queues_page(here: PageContext) -> None:
+    """The queues page."""
     world = here.world
 
     def draw() -> list[Node]:
         known = world.table(CLUSTER_QUEUES)
         if not world.knows(CLUSTER_QUEUES):
-            hint = "Queues are Kueue's: install it, or look at a twin." if known.state == "missing" else None
+            hint = "Queues need Kueue: install it, or connect to a twin." if known.state == "missing" else None
             return [heading("Queues"), empty(known.trouble, hint, icon_name="reorder")]
-        return [heading("Queues"), *map(warning, world.troubles(*KINDS)), *nodes(current(world), world.now())]
+        starts = world.kept(StartForecasts).starts()
+        return [heading("Queues"), *map(warning, world.troubles(*KINDS)), *queue_panels(current_queues(world), world.now(), starts)]
 
-    here.show(draw, *KINDS, *whys.KINDS)
-
-
-def nodes(found: tuple[Queue, ...], now: datetime) -> list[Node]:
-    """The page without its heading."""
-    if not found:
-        return [empty("There are no queues yet.", el("code", "sliceworks queues apply -f environment.yaml"), icon_name="reorder")]
-    return [el("div", legend(*_LEGEND), [_queue(each, now) for each in found], cls="stack", key="queues")]
+    here.show(draw, *KINDS, *queue_reason.KINDS)
 
 
-def _queue(queue: Queue, now: datetime) -> Node:
-    note = [f"cohort {queue.cohort} · " if queue.cohort else "", f"{amount_of(queue.admitted)} admitted"]
+def queue_panels(queues: tuple[Queue, ...], now: datetime, starts: Starts) -> list[Node]:
+    """The page below its heading; `starts` are the predicted starts of pending jobs."""
+    if not queues:
+        return [empty("No queues yet.", el("code", "sliceworks queues apply -f environment.yaml"), icon_name="reorder")]
+    return [el("div", legend(*_LEGEND), [_queue(item, now, starts) for item in queues], cls="stack", key="queues")]
+
+
+def _queue(queue: Queue, now: datetime, starts: Starts) -> Node:
+    note = [f"cohort {queue.cohort} · " if queue.cohort else "", f"{format_amount(queue.admitted)} admitted"]
     stopped = state(f"stopped: {queue.stopped}", "wait") if queue.stopped else None
     teams = el("span", f"for {', '.join(queue.teams)}", cls="beside") if queue.teams not in ((), (queue.name,)) else None
-    shown = [each for each in queue.chips if each.nominal or each.used or each.lent]
-    others = [each.flavor for each in queue.chips if each not in shown]
-    made = panel(
+    shown = [chip for chip in queue.chips if chip.nominal or chip.used or chip.lent]
+    others = [item.flavor for item in queue.chips if item not in shown]
+    node = panel(
         queue.name,
-        [_quota(each) for each in shown] or (None if others else empty("It counts no chips.", icon_name="memory")),
-        el("p", f"none of its own of {', '.join(others)}", cls="note") if others else None,
+        [_quota(quota) for quota in shown] or (None if others else empty("This queue has no chip quota.", icon_name="memory")),
+        el("p", f"no quota of {', '.join(others)}", cls="note") if others else None,
         el("p", "also ", ", ".join(map(_other, queue.others)), cls="note") if queue.others else None,
-        _waiting(queue, now),
+        _pending(queue, now, starts),
         note="".join(note),
         tools=[stopped, teams],
         key=queue.name,
     )
-    made[1]["id"] = queue.name  # type: ignore[index]
-    return made
+    node[1]["id"] = queue.name  # type: ignore[index]
+    return node
 
 
-def _quota(each: Quota) -> Node:
-    return meter(each.flavor, each.used, each.nominal, borrowed=each.borrowed, lent=each.lent, unit="chips", key=each.flavor)
+def _quota(quota: Quota) -> Node:
+    return meter(quota.flavor, quota.used, quota.nominal, borrowed=quota.borrowed, lent=quota.lent, unit="chips", key=quota.flavor)
 
 
-def _other(each: Quota) -> str:
-    """CPU and memory in a few words."""
-    if each.resource == "memory":
-        return f"memory {each.used / _GIBI:,.0f} of {each.nominal / _GIBI:,.0f} GiB"
-    return f"{each.resource} {amount_of(each.used)} of {amount_of(each.nominal)}"
+def _other(quota: Quota) -> str:
+    """Usage of a resource other than chips."""
+    if quota.resource == "memory":
+        return f"memory {quota.used / _GIBI:,.0f} of {quota.nominal / _GIBI:,.0f} GiB"
+    return f"{quota.resource} {format_amount(quota.used)} of {format_amount(quota.nominal)}"
 
 
-def _waiting(queue: Queue, now: datetime) -> Node:
+def _pending(queue: Queue, now: datetime, starts: Starts) -> Node:
     if not queue.waiting:
-        return el("p", "Nobody waits.", cls="note", key="nobody")
+        return el("p", "No pending workloads.", cls="note", key="none")
     rows = [
         (
-            f"{each.namespace}/{each.name}",
+            f"{item.namespace}/{item.name}",
             (
-                str(each.place),
-                link(each.name, f"/jobs/{each.namespace}/{each.name}"),
-                each.team,
-                str(each.priority),
-                ago(each.since, now),
-                el("span", prose(each.why), cls="breaks"),
+                str(item.place),
+                link(item.name, f"/jobs/{item.namespace}/{item.name}"),
+                item.team,
+                item.priority,
+                time_ago(item.since, now),
+                starts.get((item.namespace, item.name), "–"),
+                el("span", prose(item.why), cls="breaks"),
             ),
         )
-        for each in queue.first
+        for item in queue.first
     ]
     rest = queue.waiting - len(queue.first)
-    more = el("p", link(f"and {amount_of(rest)} more", "/jobs?state=queued"), cls="note") if rest else None
-    shown = table(("#", "Job", "Team", "Priority", "Waits for", "Why"), rows, numbers=(3,), caption=f"Who waits in {queue.name}")
-    return el("div", el("h3", f"{amount_of(queue.waiting)} waiting"), shown, more, cls="waiting", key="waiting")
+    more = el("p", link(f"and {format_amount(rest)} more", "/jobs?state=queued"), cls="note") if rest else None
+    shown = table(
+        ("#", "Job", "Team", "Priority", "Waiting", "Starts", "Reason"), rows, caption=f"Pending workloads of {queue.name}"
+    )
+    return el("div", el("h3", f"{format_amount(queue.waiting)} pending"), shown, more, cls="waiting", key="waiting")

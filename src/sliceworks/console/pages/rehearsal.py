@@ -1,4 +1,4 @@
-"""The rehearsal: a twin's time with play, pause, speed and steps, its day, and buttons that make things go wrong."""
+"""The rehearsal page: a twin's clock, timeline and fault injection."""
 
 from __future__ import annotations
 
@@ -9,135 +9,279 @@ from nicegui import ui
 
 from sliceworks.base import clock, duration
 from sliceworks.base.errors import SliceworksError
-from sliceworks.console.day_looks import Day, planned
-from sliceworks.console.fleet import fleet_of
-from sliceworks.console.pages import rehearsal_nodes as nodes
-from sliceworks.console.registry import page_of
-from sliceworks.console.tree import Tree
-from sliceworks.console.views import faults
+from sliceworks.base.names import pluralize
+from sliceworks.console.components import choice, drawing, el, empty, heading, icon, link, panel, state
+from sliceworks.console.page import Tree, register_page
+from sliceworks.console.pages.overview import usage_panel
+from sliceworks.console.recorder import TimelineRecorder, list_scenarios
+from sliceworks.console.slice_cache import get_slice_cache
+from sliceworks.console.views import faults, timeline
+from sliceworks.console.views.faults import FAULTS
 from sliceworks.console.views.hosts import HostState
-from sliceworks.rehearsal import documents, injection
+from sliceworks.console.views.team_usage import current_usage
+from sliceworks.platform import loader, twin_clock
 
 if TYPE_CHECKING:
-    from sliceworks.console.day_looks import Planned
-    from sliceworks.console.here import Here
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+
+    from sliceworks.console.components import Node
+    from sliceworks.console.page import PageContext
+    from sliceworks.console.recorder import ScenarioFile
     from sliceworks.console.views.faults import Fault
+    from sliceworks.console.views.slice_view import SliceView
+    from sliceworks.console.views.timeline import Timeline, TimelineEvent
+    from sliceworks.platform.twin_clock import ClockStatus
 
-_REDRAW_EVERY, _DAY_EVERY = 0.5, 2.0
-_MOMENTS = 60
+_SPEEDS = (1.0, 10.0, 60.0, 600.0, 3600.0)
+_STEPS = ((60, "+1 min"), (600, "+10 min"), (3600, "+1 h"), (21600, "+6 h"))
+_DURATIONS = ((0, "default"), (60, "1 min"), (300, "5 min"), (600, "10 min"), (1800, "30 min"), (3600, "1 h"))
+_WINDOWS = ((0, "everything"), (1, "last hour"), (6, "last 6 hours"), (24, "last day"))
+_SLICES = 300
+_READ_ONLY_HINT = "Start the console with --allow-changes"
 
 
-@page_of("rehearsal", title="Rehearsal", icon="theaters", key="h")
-def rehearsal_page(here: Here) -> None:
-    """A twin's day."""
-    _Rehearsal(here).draw()
+def rehearsal_header(is_twin: bool | None, pace: ClockStatus | None) -> list[Node]:
+    """The heading, or a hint if the cluster is not a twin."""
+    if is_twin is None:
+        return [heading("Rehearsal"), el("p", "Checking whether this cluster is a twin …", cls="lead")]
+    if not is_twin or pace is None:
+        start, connect = el("code", "sliceworks twin start --speed 60"), el("code", "sliceworks console --twin")
+        hint = ["Faults and clock changes need a twin. Start one: ", start, ", then ", connect]
+        return [heading("Rehearsal"), empty("This cluster is not a twin.", hint, icon_name="theaters")]
+    return [heading("Rehearsal", state("paused", "wait") if pace.paused else state("running", "good"))]
 
 
-class _Rehearsal:
-    """One browser's look at the day, and its hands on it."""
+def clock_panel(pace: ClockStatus, now: datetime, moving: str, *, allowed: bool) -> Node:
+    """The twin's clock and its controls."""
+    real_time = pace.speed is None
+    off = real_time or not allowed or bool(moving)
+    act = ("Play", "play", "play_arrow", "main") if pace.paused else ("Pause", "pause", "pause", "")
+    speeds = sorted({*_SPEEDS, pace.speed or 1.0})
+    pick = choice("Speed", "speed", [(f"{speed:g}", f"{speed:g} ×") for speed in speeds], f"{pace.speed or 1:g}")
+    note = "this twin runs in real time; start it with --speed to control its clock" if real_time else None
+    return panel(
+        "Twin clock",
+        el(
+            "div",
+            el("div", f"{now:%H:%M:%S}", el("small", f"{now:%a %d %b %Y}"), cls="clock", role="timer", key="clock"),
+            _press(act[0], act[1], act[2], act[3], off=off),
+            el("span", f"{pace.speed or 1:g} ×", cls="note") if real_time or not allowed else pick,
+            [_press(words, f"step:{seconds}", off=off) for seconds, words in _STEPS],
+            el("span", moving, cls="note", role="status"),
+            cls="tools transport",
+        ),
+        note=note if allowed else "read-only: start the console with --allow-changes to control the clock",
+        key="time",
+    )
 
-    def __init__(self, here: Here) -> None:
+
+def _press(words: str, act: str, icon_name: str = "", kind: str = "", *, off: bool = False) -> Node:
+    shown = icon(icon_name) if icon_name else None
+    return el("button", shown, words, cls=f"plain-button {kind}".rstrip(), type="button", data_act=act, disabled=off, key=act)
+
+
+def timeline_panel(recorded: Timeline, now: datetime, chosen: str) -> Node:
+    """The timeline."""
+    shown = timeline.time_window(recorded, now, float(chosen))
+    colours = (("busy", "chips in use"), ("all", "all chips"), ("bad", "incident"))
+    keys = [el("span", el("i", cls=f"swatch {cls}"), words) for cls, words in colours]
+    return panel(
+        "Timeline",
+        drawing(timeline.timeline_svg(recorded, shown), cls="strip"),
+        el("div", keys, cls="signs", aria_hidden="true"),
+        tools=choice("Show", "window", [(str(hours), words) for hours, words in _WINDOWS], chosen),
+        key="day",
+    )
+
+
+def fault_panel(
+    slices: Sequence[SliceView], scenarios: Sequence[ScenarioFile], fields: Mapping[str, str], *, allowed: bool
+) -> Node:
+    """The faults and scenarios to inject."""
+    where = [("", "any running host"), *((item.name, f"{item.name} ({item.type_name})") for item in slices[:_SLICES])]
+    tools = el(
+        "div",
+        choice("Where", "slice", where, fields["slice"]),
+        choice("For", "duration", [(str(seconds), words) for seconds, words in _DURATIONS], fields["duration"]),
+        cls="tools",
+        key="tools",
+    )
+    cards = [
+        el(
+            "button",
+            icon(fault.icon),
+            el("b", fault.title),
+            el("span", fault.about, cls="quiet"),
+            cls="fault",
+            type="button",
+            key=fault.name,
+            data_act=f"fault:{fault.name}",
+            disabled=not allowed,
+            title=None if allowed else _READ_ONLY_HINT,
+        )
+        for fault in FAULTS
+    ]
+    listed = [
+        el("h3", "Scenarios in this folder"),
+        el("ul", [_scenario(scenario, allowed=allowed) for scenario in scenarios], cls="plain"),
+    ]
+    note = None if allowed else "needs --allow-changes"
+    return panel(
+        "Inject a fault",
+        tools,
+        el("div", cards, cls="faults", key="cards"),
+        listed if scenarios else None,
+        note=note,
+        key="faults",
+    )
+
+
+def _scenario(scenario: ScenarioFile, *, allowed: bool) -> Node:
+    about = el("span", f" {scenario.file.name}, {pluralize(scenario.events, 'event')} ", cls="quiet")
+    return el(
+        "li", el("b", scenario.name), about, _press("Inject", f"scenario:{scenario.name}", off=not allowed), key=scenario.name
+    )
+
+
+def event_list(recorded: Timeline, events: Sequence[TimelineEvent], lane: str) -> Node:
+    """The latest events, newest first."""
+    lanes = [("", "everything"), *((name, name) for name in timeline.LANES)]
+    shown = el("ol", [_event(item) for item in events], cls="line moments", tabindex="0", aria_label="Events")
+    nothing = empty("No events yet.", icon_name="history")
+    return panel(
+        "Events",
+        shown if events else nothing,
+        tools=choice("Show", "lane", lanes, lane),
+        note=f"{len(recorded.events):,} so far",
+        key="moments",
+    )
+
+
+def _event(event: TimelineEvent) -> Node:
+    what = link(event.subject, event.link) if event.link else event.subject
+    when = el("time", event.at[11:19], cls="when", datetime=event.at, title=event.at)
+    message = el("div", event.message, cls="message") if event.message else None
+    words = el("span", what, " ", event.what, cls="what")
+    return el("li", words, when, message, cls=event.tone, key=f"{event.at}{event.subject}{event.what}")
+
+
+_REDRAW_INTERVAL, _TIMELINE_INTERVAL = 0.5, 2.0
+_MAX_EVENTS = 60
+
+
+@register_page("rehearsal", title="Rehearsal", icon="theaters", key="h")
+def rehearsal_page(here: PageContext) -> None:
+    """The rehearsal page."""
+    _RehearsalPage(here).draw()
+
+
+class _RehearsalPage:
+    """The rehearsal page in one browser."""
+
+    def __init__(self, here: PageContext) -> None:
         self._here, self._world = here, here.world
-        self._day = here.world.once(Day)
-        self._fields = {"window": "0", "slice": "", "lasting": "0", "lane": ""}
-        self._scenarios: list[Planned] = []
+        self._recorder = here.world.compute(TimelineRecorder)
+        self._fields = {"window": "0", "slice": "", "duration": "0", "lane": ""}
+        self._scenarios: list[ScenarioFile] = []
         self._moving = ""
 
     def draw(self) -> None:
-        """Now, and twice a second, each part for itself: what has not changed is not sent."""
+        """Draw the page and redraw its parts periodically; only changed parts are sent."""
         self._head = self._part()
         with ui.element("div").classes("stack"):
-            self._time, self._line = self._part(), self._part()
+            self._time, self._timeline, self._usage = self._part(), self._part(), self._part()
             with ui.element("div").classes("beside even"):
-                self._hands, self._moments = self._part(), self._part()
+                self._faults, self._events = self._part(), self._part()
         self._show()
-        ui.timer(_REDRAW_EVERY, self._show)
-        ui.timer(_DAY_EVERY, self._show_day)
+        ui.timer(_REDRAW_INTERVAL, self._show)
+        ui.timer(_TIMELINE_INTERVAL, self._show_timeline)
 
     def _part(self) -> Tree:
         return Tree(on_act=self._act, on_field=self._field)
 
     def _show(self) -> None:
-        day, allowed = self._day, self._here.allow_changes
-        self._head.show(nodes.top(day.is_twin, day.pace))
-        twin = day.pace if day.is_twin else None
-        self._time.show(nodes.time(twin, self._day.now(), self._moving, allowed=allowed) if twin else None)
-        slices = fleet_of(self._world).all()
-        self._hands.show(nodes.hands(slices, self._scenarios, self._fields, allowed=allowed) if twin else None)
+        recorder, allowed = self._recorder, self._here.allow_changes
+        self._head.show(rehearsal_header(recorder.is_twin, recorder.pace))
+        twin = recorder.pace if recorder.is_twin else None
+        self._time.show(clock_panel(twin, self._recorder.now(), self._moving, allowed=allowed) if twin else None)
+        slices = get_slice_cache(self._world).all()
+        self._faults.show(fault_panel(slices, self._scenarios, self._fields, allowed=allowed) if twin else None)
         lane = self._fields["lane"]
-        self._moments.show(nodes.moments(day.diary, day.diary.latest(_MOMENTS, lane), lane))
+        self._events.show(event_list(recorder.timeline, recorder.timeline.latest(_MAX_EVENTS, lane), lane))
 
-    async def _show_day(self) -> None:
-        self._line.show(nodes.day(self._day.diary, self._day.now(), self._fields["window"]))
-        self._scenarios = await asyncio.to_thread(planned, self._here.console.folder)
+    async def _show_timeline(self) -> None:
+        self._timeline.show(timeline_panel(self._recorder.timeline, self._recorder.now(), self._fields["window"]))
+        self._usage.show(usage_panel(current_usage(self._world)))
+        self._scenarios = await asyncio.to_thread(list_scenarios, self._here.console.folder)
 
     async def _field(self, name: str, value: str) -> None:
         if name == "speed":
-            await self._pace(speed=float(value))
+            await self._set_clock(speed=float(value))
         elif name in self._fields:
             self._fields[name] = value
-            await self._show_day()
+            await self._show_timeline()
         self._show()
 
     async def _act(self, pressed: str) -> None:
         what, _, rest = pressed.partition(":")
         if what in ("play", "pause"):
-            await self._pace(paused=what == "pause")
+            await self._set_clock(paused=what == "pause")
         elif what == "step":
             await self._step(float(rest))
         elif what == "fault":
-            await self._strike(faults.fault(rest))
+            await self._inject_fault(faults.find_fault(rest))
         elif what == "scenario":
-            await self._play(rest)
+            await self._inject_scenario(rest)
         self._show()
 
-    # What is done to the twin: only through `change`, which refuses where this console only looks.
+    # All changes of the twin go through `change`, which rejects them in a read-only console.
 
-    async def _pace(self, *, speed: float | None = None, paused: bool | None = None) -> None:
+    async def _set_clock(self, *, speed: float | None = None, paused: bool | None = None) -> None:
         async def act() -> None:
-            await injection.set_pace(self._world.client, speed=speed, paused=paused)
-            await self._day.look()
+            await twin_clock.update(self._world.client, speed=speed, paused=paused)
+            await self._recorder.update_clock()
 
-        done = f"runs {speed:g} times as fast as the machine's" if speed else "stands still" if paused else "goes on"
-        await self._here.change(act, f"The twin's time {done}.")
+        done = f"runs at {speed:g}× speed" if speed else "is paused" if paused else "is running"
+        await self._here.change(act, f"The twin's clock {done}.")
 
     async def _step(self, seconds: float) -> None:
         async def act() -> None:
-            await injection.move_on(self._world.client, seconds)
-            await self._day.look()
+            await twin_clock.advance(self._world.client, seconds)
+            await self._recorder.update_clock()
 
-        self._moving = f"moving on by {duration.short(seconds)} …"
+        self._moving = f"advancing by {duration.short(seconds)} …"
         self._show()
-        await self._here.change(act, f"The twin has moved on by {duration.short(seconds)}.")
+        await self._here.change(act, f"Advanced the twin's clock by {duration.short(seconds)}.")
         self._moving = ""
 
-    async def _strike(self, fault: Fault) -> None:
+    async def _inject_fault(self, fault: Fault) -> None:
         async def act() -> None:
-            lasting = float(self._fields["lasting"]) or fault.lasts
-            await self._day.inject(fault.scenario(self._target(fault), lasting), self._here.console.folder)
+            seconds = float(self._fields["duration"]) or fault.seconds
+            await self._recorder.inject(fault.scenario(self._target(fault), seconds), self._here.console.folder)
 
-        await self._here.change(act, f"{fault.title}: it has begun.")
+        await self._here.change(act, f"Injected: {fault.title}.")
 
-    async def _play(self, name: str) -> None:
+    async def _inject_scenario(self, name: str) -> None:
         async def act() -> None:
-            chosen = next(each for each in self._scenarios if each.name == name)
-            scenario = documents.scenario(chosen.file)
+            chosen = next(item for item in self._scenarios if item.name == name)
+            scenario = loader.load_scenario(chosen.file)
             assert scenario is not None
-            await self._day.inject(scenario, chosen.file.parent)
+            await self._recorder.inject(scenario, chosen.file.parent)
 
-        await self._here.change(act, f"Scenario {name} has begun.")
+        await self._here.change(act, f"Injected scenario {name}.")
 
-    def _target(self, fault: Fault) -> faults.Target:
-        """Whom it strikes: a host of the slice that is chosen, else any; those at work first, for they show what comes of it."""
-        wanted = self._fields["slice"]
-        views = [each for each in fleet_of(self._world).all() if wanted in ("", each.name)]
-        machine = views[0].machine if wanted and views else ""
-        if fault.strikes == "cloud":
-            return faults.Target(machine=machine)
+    def _target(self, fault: Fault) -> faults.FaultTarget:
+        """A random host of the selected slice, or of any; running hosts are preferred since they show the effect."""
+        selected = self._fields["slice"]
+        views = [item for item in get_slice_cache(self._world).all() if selected in ("", item.name)]
+        machine = views[0].machine if selected and views else ""
+        if fault.target == "cloud":
+            return faults.FaultTarget(machine=machine)
         up = [host for view in views for host in view.hosts if host.state in (HostState.RUNNING, HostState.READY)]
         working = [host for host in up if host.state is HostState.RUNNING]
-        if not up or (fault.strikes == "pod" and not working):
-            raise SliceworksError("there is no host at work that this could strike", hint="choose another slice, or submit a job")
-        host = clock.randomness().choice(working or up)
+        if not up or (fault.target == "pod" and not working):
+            raise SliceworksError("no running host to inject this fault into", hint="select another slice, or submit a job")
+        host = clock.rng().choice(working or up)
         work = host.work
-        return faults.Target(host.name, work.pod if work else "", work.namespace if work else "", machine)
+        return faults.FaultTarget(host.name, work.pod if work else "", work.namespace if work else "", machine)

@@ -1,4 +1,4 @@
-"""Slices, drawn: all of them as tiles, and one of them large."""
+"""The slices page: all slices as tiles."""
 
 from __future__ import annotations
 
@@ -8,111 +8,118 @@ from typing import TYPE_CHECKING
 
 from nicegui import ui
 
-from sliceworks.base.words import counted
-from sliceworks.console.fleet import KINDS, LOOK_EVERY, fleet_of
+from sliceworks.base.names import pluralize
+from sliceworks.console.components import button, choice, drawing, el, empty, heading, link, search, warning
 from sliceworks.console.kinds import NAMESPACES, NODES
-from sliceworks.console.nodes import button, choice, drawing, el, empty, heading, link, search, warning
-from sliceworks.console.registry import page_of
-from sliceworks.console.views import drawings
+from sliceworks.console.page import register_page
+from sliceworks.console.slice_cache import KINDS, POLL_INTERVAL, get_slice_cache
+from sliceworks.console.views import slice_svg
 from sliceworks.console.views.hosts import HostState
-from sliceworks.console.views.slices import Wanted
+from sliceworks.console.views.slice_view import SliceFilter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sliceworks.console.here import Here
-    from sliceworks.console.nodes import Node
-    from sliceworks.console.views.slices import SliceView
+    from sliceworks.console.components import Node
+    from sliceworks.console.page import PageContext
+    from sliceworks.console.views.slice_view import SliceView
 
-PAGE = 48
-"""Tiles at a time: each is sent only when it has changed."""
+PAGE_SIZE = 48
+"""Tiles per page; only changed tiles are sent."""
+_TAIL = 6  # characters at the end of a name that are never truncated: names of one pool differ only there
 
 
 @dataclass(slots=True)
-class _Shown:
-    """What one browser looks at."""
+class _Selection:
+    """The filter and page of one browser."""
 
-    wanted: Wanted
+    filter: SliceFilter
     page: int = 0
 
 
-@page_of("slices", title="Slices", icon="view_in_ar", key="s")
-def slices_page(here: Here) -> None:
+@register_page("slices", title="Slices", icon="view_in_ar", key="s")
+def slices_page(here: PageContext) -> None:
     """All slices as tiles."""
-    fleet = fleet_of(here.world)
-    shown = _Shown(Wanted.read(here.query))
+    cache = get_slice_cache(here.world)
+    shown = _Selection(SliceFilter.read(here.query))
 
     def draw() -> list[Node]:
-        found = fleet.all()
-        picked = [each for each in found if shown.wanted(each)]
-        shown.page = min(shown.page, max(len(picked) - 1, 0) // PAGE)
+        slices = cache.all()
+        picked = [item for item in slices if shown.filter(item)]
+        shown.page = min(shown.page, max(len(picked) - 1, 0) // PAGE_SIZE)
         return [
-            heading("Slices", el("span", counted(len(found), "slice"), cls="lead") if here.world.knows(NODES) else None),
+            heading("Slices", el("span", pluralize(len(slices), "slice"), cls="lead") if here.world.knows(NODES) else None),
             *map(warning, here.world.troubles(*KINDS)),
-            *(nodes(found, picked, shown.wanted, shown.page) if found else [_nothing()] if here.world.knows(NODES) else []),
+            *(
+                slice_tiles(slices, picked, shown.filter, shown.page)
+                if slices
+                else [_no_slices()]
+                if here.world.knows(NODES)
+                else []
+            ),
         ]
 
     def act(pressed: str) -> None:
         what, _, rest = pressed.partition(":")
         if what == "state":
-            shown.wanted = replace(shown.wanted, state="" if shown.wanted.state == rest else rest)
+            shown.filter = replace(shown.filter, state="" if shown.filter.state == rest else rest)
             shown.page = 0
         elif what == "page":
             shown.page = max(int(rest), 0)
         elif what == "all":
-            shown.wanted, shown.page = Wanted(), 0
-        again()
+            shown.filter, shown.page = SliceFilter(), 0
+        redraw()
 
     def chosen(field: str, value: str) -> None:
         if field in ("type_name", "team", "text"):
-            shown.wanted, shown.page = replace(shown.wanted, **{field: value}), 0
-            again()
+            shown.filter, shown.page = replace(shown.filter, **{field: value}), 0
+            redraw()
 
-    def again() -> None:
+    def redraw() -> None:
         tree.show(draw())
-        here.remember("/slices", shown.wanted.written())
+        here.remember("/slices", shown.filter.to_params())
 
     tree = here.show(draw, *KINDS, NAMESPACES, on_act=act, on_field=chosen, ages=1.0)
-    ui.timer(LOOK_EVERY, lambda: fleet.ask(here.console.container))
+    ui.timer(POLL_INTERVAL, lambda: cache.poll(here.console.container))
 
 
-def nodes(found: list[SliceView], picked: list[SliceView], wanted: Wanted, page: int) -> list[Node]:
+def slice_tiles(slices: list[SliceView], picked: list[SliceView], selected: SliceFilter, page: int) -> list[Node]:
     """The page below its heading."""
-    part = picked[page * PAGE : (page + 1) * PAGE]
+    part = picked[page * PAGE_SIZE : (page + 1) * PAGE_SIZE]
     return [
-        drawing(drawings.patterns(), key="patterns"),
-        _states(found, wanted),
+        drawing(slice_svg.pattern_defs(), key="patterns"),
+        _states(slices, selected),
         el(
             "div",
-            choice("Type", "type_name", _options("all types", (each.type_name for each in found)), wanted.type_name),
-            choice("Team", "team", _options("all teams", (each.team for each in found if each.team)), wanted.team),
-            search("Search slices and jobs", "text", wanted.text),
-            el("span", f"{len(picked):,} of {len(found):,}", cls="count", role="status"),
+            choice("Type", "type_name", _options("all types", (view.type_name for view in slices)), selected.type_name),
+            choice("Team", "team", _options("all teams", (view.team for view in slices if view.team)), selected.team),
+            search("Search slices and jobs", "text", selected.text),
+            el("span", f"{len(picked):,} of {len(slices):,}", cls="count", role="status"),
             cls="tools",
             key="tools",
         ),
-        el("div", [_tile(each) for each in part], cls="tiles", key="tiles", role="list") if part else _none_such(),
+        el("div", [_tile(item) for item in part], cls="tiles", key="tiles", role="list") if part else _no_matches(),
         _pager(len(picked), page),
     ]
 
 
-def _states(found: list[SliceView], wanted: Wanted) -> Node:
-    """How many slices stand how: each is a button that shows those alone, and explains what their pattern means."""
-    count = Counter(each.state for each in found)
+def _states(slices: list[SliceView], selected: SliceFilter) -> Node:
+    """The number of slices in each state, as filter buttons that double as the legend."""
+    count = Counter(item.state for item in slices)
     buttons = [
         el(
             "button",
-            drawing(drawings.sign(state), cls="mark"),
+            drawing(slice_svg.state_icon(state), cls="mark"),
             el("b", f"{count[state]:,}"),
             el("span", str(state)),
             cls="standing",
             type="button",
             key=state,
             data_act=f"state:{state}",
-            aria_pressed=str(wanted.state == state).lower(),
+            aria_pressed=str(selected.state == state).lower(),
         )
         for state in HostState
-        if count[state] or wanted.state == state
+        if count[state] or selected.state == state
     ]
     return el("div", buttons, cls="standings", key="states", role="group", aria_label="Slices by state")
 
@@ -124,10 +131,10 @@ def _options(everything: str, names: Iterable[str]) -> list[tuple[str, str]]:
 def _tile(view: SliceView) -> Node:
     tile = el(
         "a",
-        drawing(drawings.tile(view), cls="picture"),
-        el("b", view.name),
+        drawing(slice_svg.tile_svg(view), cls="picture"),
+        el("b", el("span", view.name[:-_TAIL]), el("span", view.name[-_TAIL:], cls="tail"), title=view.name),
         el("span", f"{view.type_name}{f' · {view.topology}' if view.topology else ''}", cls="quiet"),
-        el("span", drawing(drawings.sign(view.state), cls="mark"), el("span", view.standing), cls="how"),
+        el("span", drawing(slice_svg.state_icon(view.state), cls="mark"), el("span", view.status), cls="how"),
         el("span", view.owner or "no job", cls="quiet whose"),
         href=f"/slices/{view.name}",
         cls=f"tile is-{view.state}",
@@ -137,17 +144,17 @@ def _tile(view: SliceView) -> Node:
 
 
 def _pager(count: int, page: int) -> Node:
-    last = max(count - 1, 0) // PAGE
+    last = max(count - 1, 0) // PAGE_SIZE
     if not last:
         return el("div", key="pager")
     return el(
         "nav",
-        el("span", f"{page * PAGE + 1:,}–{min((page + 1) * PAGE, count):,} of {count:,}"),
+        el("span", f"{page * PAGE_SIZE + 1:,}–{min((page + 1) * PAGE_SIZE, count):,} of {count:,}"),
         _turn("Previous", page - 1, last),
         _turn("Next", page + 1, last),
         cls="pager",
         key="pager",
-        aria_label="Pages of slices",
+        aria_label="Slice pages",
     )
 
 
@@ -155,21 +162,21 @@ def _turn(words: str, to: int, last: int) -> Node:
     return el("button", words, cls="plain-button", type="button", data_act=f"page:{to}", disabled=not 0 <= to <= last)
 
 
-def _nothing() -> Node:
+def _no_slices() -> Node:
     return empty(
-        "There are no slices.",
+        "No slices.",
         [
-            "Nodes with TPU chips or GPUs appear here as soon as there are some. A job asks for its own: ",
+            "Nodes with TPU chips or GPUs appear here. Submit a job to create slices: ",
             el("code", "sliceworks train submit -f job.yaml"),
         ],
         icon_name="view_in_ar",
     )
 
 
-def _none_such() -> Node:
-    return el("div", empty("No slice is like that.", button("Show all", "all"), icon_name="filter_alt_off"), key="none")
+def _no_matches() -> Node:
+    return el("div", empty("No matching slices.", button("Show all", "all"), icon_name="filter_alt_off"), key="none")
 
 
-def to_job(owner: str) -> Node | None:
-    """The job that a slice works for."""
+def job_link(owner: str) -> Node | None:
+    """A link to the job of a slice."""
     return link(owner, f"/jobs/{owner}") if owner else None

@@ -1,11 +1,11 @@
-"""What can be made to go wrong on a twin, each as the Scenario that a document would say it with. Pure."""
+"""Faults that the console can inject into a twin, each as a Scenario."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from sliceworks.specs.model import API_VERSION
+from sliceworks.specs.common import API_VERSION
 from sliceworks.specs.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ Object = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Whom a fault strikes: a host, a pod of a namespace, or machines of a type; what is empty is any."""
+class FaultTarget:
+    """The target of a fault: a host, a pod, or machines of a type; empty fields match any."""
 
     host: str = ""
     pod: str = ""
@@ -26,38 +26,38 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that can happen. `strikes` says what is to be chosen; `lasts` is how long, in seconds, unless a person says so."""
+    """A fault to inject. `target` is the kind of target, `seconds` the default duration."""
 
     name: str
     title: str
     icon: str
     about: str
-    strikes: Literal["host", "pod", "cloud"]
-    lasts: float
-    event: Callable[[Target, float], Object]
+    target: Literal["host", "pod", "cloud"]
+    seconds: float
+    event: Callable[[FaultTarget, float], Object]
 
-    def scenario(self, target: Target, seconds: float) -> Scenario:
-        """The scenario of this happening now, for so long."""
+    def scenario(self, target: FaultTarget, seconds: float) -> Scenario:
+        """A Scenario that injects this fault now."""
         spec = {"duration": seconds + 1, "events": [{"at": 0, **self.event(target, seconds)}]}
         return Scenario.model_validate(
             {"apiVersion": API_VERSION, "kind": "Scenario", "metadata": {"name": self.name}, "spec": spec}
         )
 
 
-def _host(reason: str) -> Callable[[Target, float], Object]:
+def _host(reason: str) -> Callable[[FaultTarget, float], Object]:
     return lambda target, seconds: {"failNodes": {"nodes": {"names": [target.host]}, "for": seconds, "reason": reason}}
 
 
-def _crash(target: Target, _: float) -> Object:
+def _crash(target: FaultTarget, _: float) -> Object:
     return {"failPods": {"pods": {"names": [target.pod]}, "namespace": target.namespace, "exitCode": 137, "reason": "OOMKilled"}}
 
 
-def _slow_images(target: Target, seconds: float) -> Object:
+def _slow_images(target: FaultTarget, seconds: float) -> Object:
     return {"slowPulls": {"nodes": {"names": [target.host]}, "seconds": 300, "for": seconds}}
 
 
-def _cloud(fault: str, **more: Any) -> Callable[[Target, float], Object]:
-    def event(target: Target, seconds: float) -> Object:
+def _cloud(fault: str, **more: Any) -> Callable[[FaultTarget, float], Object]:
+    def event(target: FaultTarget, seconds: float) -> Object:
         match = {"match": {"machineType": target.machine}} if target.machine else {}
         return {"cloudFault": {"fault": fault, "for": seconds, **match, **more}}
 
@@ -68,64 +68,64 @@ _MINUTE, _HOUR = 60.0, 3600.0
 FAULTS = (
     Fault(
         "host-failure",
-        "A host fails",
+        "Host failure",
         "power_off",
-        "It stops answering, and its pods are lost.",
+        "The host becomes unreachable and its pods are lost.",
         "host",
         10 * _MINUTE,
         _host("Failure"),
     ),
     Fault(
         "preemption",
-        "A spot machine is taken away",
+        "Spot preemption",
         "remove_circle_outline",
-        "It is shut down and gone; another comes in its place.",
+        "The VM is preempted and replaced.",
         "host",
         10 * _MINUTE,
         _host("SpotPreemption"),
     ),
     Fault(
         "maintenance",
-        "A host goes into maintenance",
+        "Host maintenance",
         "build",
-        "Its pods have to leave; it comes back by itself.",
+        "The host's pods are evicted until the maintenance ends.",
         "host",
         20 * _MINUTE,
         _host("Maintenance"),
     ),
-    Fault("crash", "A worker runs out of memory", "memory", "Its container is killed, with exit code 137.", "pod", 1.0, _crash),
+    Fault("crash", "Worker out of memory", "memory", "The container is killed with exit code 137.", "pod", 1.0, _crash),
     Fault(
         "stockout",
-        "The cloud has no machines left",
+        "Stockout",
         "production_quantity_limits",
-        "New slices are refused, until there are machines again.",
+        "The cloud rejects new slices for lack of capacity.",
         "cloud",
         30 * _MINUTE,
         _cloud("Stockout"),
     ),
     Fault(
         "slow-boot",
-        "Machines boot slowly",
+        "Slow boot",
         "hourglass_top",
-        "New hosts take ten minutes more.",
+        "New hosts take ten more minutes to start.",
         "cloud",
         _HOUR,
         _cloud("SlowBoot", seconds=600),
     ),
     Fault(
         "cloud-down",
-        "The cloud does not answer",
+        "Cloud API outage",
         "cloud_off",
-        "Every call to Google's APIs fails.",
+        "All calls to Google Cloud APIs fail.",
         "cloud",
         10 * _MINUTE,
         _cloud("Unavailable"),
     ),
     Fault(
         "slow-images",
-        "Images are pulled slowly",
+        "Slow image pulls",
         "downloading",
-        "Each takes five minutes on this host.",
+        "Each image pull on the host takes five minutes.",
         "host",
         30 * _MINUTE,
         _slow_images,
@@ -133,6 +133,6 @@ FAULTS = (
 )
 
 
-def fault(name: str) -> Fault:
-    """A fault by its name."""
-    return next(each for each in FAULTS if each.name == name)
+def find_fault(name: str) -> Fault:
+    """The fault of a name."""
+    return next(fault for fault in FAULTS if fault.name == name)

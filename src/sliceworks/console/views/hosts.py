@@ -1,4 +1,4 @@
-"""One machine with chips, as its node and its pods tell of it: how it stands, whose work it does, and what is wrong. Pure."""
+"""One TPU or GPU host: its state, its work and its problem, from its node and pods."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.conditions import condition
+from sliceworks.base.conditions import find_condition
 from sliceworks.catalog import labels
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _numbers = re.compile(r"(\d+)").split
 
 
 class HostState(StrEnum):
-    """How a host stands, worst first: so a slice stands as the first of these that one of its hosts is in."""
+    """The state of a host, worst first; a slice has the worst state of its hosts."""
 
     FAILED = "failed"
     PREEMPTED = "preempted"
@@ -36,12 +36,12 @@ class HostState(StrEnum):
     READY = "ready"
 
 
-WORDS = {
-    HostState.FAILED: "does not answer",
-    HostState.PREEMPTED: "is being taken away",
+STATE_LABELS = {
+    HostState.FAILED: "is unreachable",
+    HostState.PREEMPTED: "is being preempted",
     HostState.MAINTENANCE: "is in maintenance",
-    HostState.MISSING: "has no machine",
-    HostState.DRAINING: "takes no new work",
+    HostState.MISSING: "has no node",
+    HostState.DRAINING: "is draining",
     HostState.BOOTING: "is starting",
     HostState.RUNNING: "runs a job",
     HostState.READY: "is ready and free",
@@ -50,7 +50,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What has a host's chips: a pod, and the job it is of."""
+    """The pod that uses the chips of a host, and its job."""
 
     pod: str
     namespace: str
@@ -63,7 +63,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host of a slice by its number; one without a machine has no name."""
+    """A host of a slice; `name` is empty if it has no node."""
 
     number: int
     name: str
@@ -74,60 +74,60 @@ class Host:
     created: str = ""
 
     @property
-    def told(self) -> str:
-        """The host in one sentence, for those who hear the drawing or point at it."""
-        who = f"Host {self.number}{f' ({self.name})' if self.name else ''}"
-        what = f"runs {self.work}" if self.state is HostState.RUNNING and self.work else WORDS[self.state]
-        return f"{who} {what}{f': {self.message}' if self.message else ''}"
+    def summary(self) -> str:
+        """The host in one sentence, for tooltips and screen readers."""
+        name = f"Host {self.number}{f' ({self.name})' if self.name else ''}"
+        what = f"runs {self.work}" if self.state is HostState.RUNNING and self.work else STATE_LABELS[self.state]
+        return f"{name} {what}{f': {self.message}' if self.message else ''}"
 
 
 @lru_cache(maxsize=65_536)
-def in_order(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Names as people count: host-2 before host-10."""
+def natural_key(name: str) -> tuple[tuple[int, int | str], ...]:
+    """A sort key that orders host-2 before host-10."""
     return tuple((0, int(part)) if part.isdigit() else (1, part) for part in _numbers(name) if part)
 
 
 def chips(node: Object) -> int:
-    """How many TPU chips or GPUs a node has."""
+    """The number of TPU chips or GPUs of a node."""
     capacity = (node.get("status") or {}).get("capacity") or {}
-    found = str(capacity.get(labels.TPU) or capacity.get(labels.GPU) or "0")
-    return int(found) if found.isdigit() else 0
+    count = str(capacity.get(labels.TPU) or capacity.get(labels.GPU) or "0")
+    return int(count) if count.isdigit() else 0
 
 
-def at_work(pods: Iterable[Object]) -> dict[str, Work]:
-    """By the name of the node: the pod that has its chips."""
-    return dict(found for found in map(work_of, pods) if found)
+def work_by_node(pods: Iterable[Object]) -> dict[str, Work]:
+    """The pod that uses the chips of each node, by node name."""
+    return dict(pair for pair in map(work_of, pods) if pair)
 
 
 def work_of(pod: Object) -> tuple[str, Work] | None:
-    """The node whose chips a pod has, and what it does there; None where it has none."""
+    """The node whose chips a pod uses and its work there, or None."""
     node = (pod.get("spec") or {}).get("nodeName")
     phase = (pod.get("status") or {}).get("phase")
-    if not node or phase in _ENDED or not asks_for_chips(pod):
+    if not node or phase in _ENDED or not requests_chips(pod):
         return None
     return node, _work(pod, running=phase == "Running")
 
 
-def asks_for_chips(pod: Object) -> bool:
-    """Whether a pod wants TPU chips or GPUs."""
+def requests_chips(pod: Object) -> bool:
+    """Whether a pod requests TPU chips or GPUs."""
     for container in pod["spec"].get("containers") or ():
         resources = container.get("resources") or {}
-        for asked in (resources.get("limits"), resources.get("requests")):
-            if asked and (labels.TPU in asked or labels.GPU in asked):
+        for amounts in (resources.get("limits"), resources.get("requests")):
+            if amounts and (labels.TPU in amounts or labels.GPU in amounts):
                 return True
     return False
 
 
 def _work(pod: Object, *, running: bool) -> Work:
     metadata = pod["metadata"]
-    carried = metadata.get("labels") or {}
+    pod_labels = metadata.get("labels") or {}
     owner: Mapping[str, Any] = next(iter(metadata.get("ownerReferences") or ()), {})
-    job = carried.get(labels.JOBSET_NAME) or carried.get(_JOB) or owner.get("name") or metadata["name"]
+    job = pod_labels.get(labels.JOBSET_NAME) or pod_labels.get(_JOB) or owner.get("name") or metadata["name"]
     return Work(metadata["name"], metadata.get("namespace", ""), job, running)
 
 
 def host(number: int, node: Object, work: Work | None, *, drained: bool = False) -> Host:
-    """A host that has a machine."""
+    """The host of a node."""
     state, message = _state(node, work, drained=drained)
     metadata = node["metadata"]
     zone = (metadata.get("labels") or {}).get(labels.ZONE, "")
@@ -136,13 +136,13 @@ def host(number: int, node: Object, work: Work | None, *, drained: bool = False)
 
 def _state(node: Object, work: Work | None, *, drained: bool) -> tuple[HostState, str]:
     metadata, spec = node["metadata"], node.get("spec") or {}
-    ready = condition(node, "Ready")
+    ready = find_condition(node, "Ready")
     if not ready:
         return HostState.BOOTING, ""
     if ready.get("status") != "True":
-        return _unwell(node), str(ready.get("message") or "")
+        return _not_ready_state(node), str(ready.get("message") or "")
     if metadata.get("deletionTimestamp") or drained:
-        return HostState.DRAINING, "its slice is given back"
+        return HostState.DRAINING, "the slice is being released"
     if spec.get("unschedulable"):
         return HostState.DRAINING, "the node is cordoned"
     if work is not None and work.running:
@@ -150,10 +150,10 @@ def _state(node: Object, work: Work | None, *, drained: bool) -> tuple[HostState
     return HostState.READY, f"{work} is starting here" if work else ""
 
 
-def _unwell(node: Object) -> HostState:
-    """Why a node that is not ready is so: taken away, in maintenance, or nobody knows."""
-    told = (node["metadata"].get("annotations") or {}).get(_STATE)
-    if told in (HostState.PREEMPTED, HostState.MAINTENANCE):
-        return HostState(told)
-    taints = {each.get("key") for each in (node.get("spec") or {}).get("taints") or ()}
+def _not_ready_state(node: Object) -> HostState:
+    """Whether a node that is not ready was preempted, is in maintenance or has failed."""
+    state = (node["metadata"].get("annotations") or {}).get(_STATE)
+    if state in (HostState.PREEMPTED, HostState.MAINTENANCE):
+        return HostState(state)
+    taints = {taint.get("key") for taint in (node.get("spec") or {}).get("taints") or ()}
     return HostState.PREEMPTED if taints & _LEAVING else HostState.FAILED

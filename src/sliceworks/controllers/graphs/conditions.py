@@ -1,4 +1,4 @@
-"""Conditions with a root: `Ready` is true when all others are, and otherwise says what the worst of them says."""
+"""A condition set with a root: `Ready` is True when every other condition is, and otherwise repeats the worst of them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 ROOT = "Ready"
 
 
-class Conditions:
-    """The conditions of one object while it is looked at. The order is by the time of the last change, the root last."""
+class ConditionSet:
+    """The conditions of one object during a reconcile, in the order of their transition times, with the root last."""
 
     def __init__(
         self, obj: Mapping[str, Any], dependents: Sequence[str], *, only: bool = False, prunes: Sequence[str] = ()
@@ -35,54 +35,54 @@ class Conditions:
                 self.unknown(kind, "AwaitingReconciliation", f'condition "{kind}" is awaiting reconciliation')
 
     def get(self, kind: str) -> Condition | None:
-        """One condition."""
+        """The condition of a type."""
         return next((item for item in self.items if item["type"] == kind), None)
 
-    def holds(self, *kinds: str) -> bool:
-        """Whether all of these are true."""
+    def are_true(self, *kinds: str) -> bool:
+        """Whether all these conditions are True."""
         return all((item := self.get(kind)) is not None and item["status"] == "True" for kind in kinds)
 
     @property
     def ready(self) -> bool:
-        """Whether the root is true for the object as it is now."""
+        """Whether the root is True for the current generation."""
         root = self.get(ROOT)
         return root is not None and root["status"] == "True" and root.get("observedGeneration", 0) == self._generation
 
     def true(self, kind: str, reason: str, message: str) -> None:
-        """It is so."""
+        """Set a condition to True."""
         self._set(kind, "True", reason, message)
 
     def false(self, kind: str, reason: str, message: str) -> None:
-        """It is not so."""
+        """Set a condition to False."""
         self._set(kind, "False", reason, message)
 
     def unknown(self, kind: str, reason: str, message: str) -> None:
-        """It cannot be said."""
+        """Set a condition to Unknown."""
         self._set(kind, "Unknown", reason, message)
 
     def _set(self, kind: str, status: str, reason: str, message: str) -> None:
         old = self.get(kind)
-        made: Condition = {"type": kind, "status": status, "reason": reason, "message": message}
+        condition: Condition = {"type": kind, "status": status, "reason": reason, "message": message}
         if self._generation:
-            made["observedGeneration"] = self._generation
+            condition["observedGeneration"] = self._generation
         if old is None:
-            own = kind in self._dependents or kind == ROOT
-            made["lastTransitionTime"] = self._created if own and self._created else clock.timestamp()
+            is_builtin = kind in self._dependents or kind == ROOT
+            condition["lastTransitionTime"] = self._created if is_builtin and self._created else clock.timestamp()
         elif old["status"] != status:
-            made["lastTransitionTime"] = clock.timestamp()
+            condition["lastTransitionTime"] = clock.timestamp()
         elif "lastTransitionTime" in old:
-            made["lastTransitionTime"] = old["lastTransitionTime"]
-        if made == old:
+            condition["lastTransitionTime"] = old["lastTransitionTime"]
+        if condition == old:
             return
         others = [item for item in self.items if item["type"] != kind]
         if self._deleting and self._generation:
             others = [{**item, "observedGeneration": self._generation} for item in others]
-        self.items = sorted([*others, made], key=lambda item: (item["type"] == ROOT, item.get("lastTransitionTime", "")))
+        self.items = sorted([*others, condition], key=lambda item: (item["type"] == ROOT, item.get("lastTransitionTime", "")))
         if kind != ROOT:
-            self._follow()
+            self._update_root()
 
-    def _follow(self) -> None:
-        """The root says what the dependents make of it."""
+    def _update_root(self) -> None:
+        """Update the root from the dependents."""
         unhealthy = [
             item
             for item in self.items

@@ -1,4 +1,4 @@
-"""GraphRevisions: an immutable copy of each accepted version of a definition. The newest that compiles is the one that serves."""
+"""GraphRevisions: an immutable copy of each accepted version of a definition; issued, adopted and garbage-collected."""
 
 from __future__ import annotations
 
@@ -7,46 +7,56 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks.controllers.graphs import labels, names
-from sliceworks.controllers.graphs.conditions import Conditions
+from sliceworks.base.errors import AlreadyExists, NotFound
+from sliceworks.controllers.graphs import well_known
+from sliceworks.controllers.graphs.conditions import ConditionSet
 from sliceworks.kube.resources import owner_reference
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sliceworks.controllers.graphs.context import Context
+    from sliceworks.controllers.graphs.object_cache import ObjectCache
     from sliceworks.graph.model import Graph
-    from sliceworks.kube.resources import Object
+    from sliceworks.kube.controller import Outcome
+    from sliceworks.kube.resources import Key, Object
 
-_LONGEST = 253
+
+_MAX_NAME_LENGTH = 253
+
 _VERIFIED = "GraphVerified"
 
 
-def digest(spec: Object) -> str:
-    """Equal for specs that mean the same: the order of resources and of their conditions does not count."""
-    resources = [_normal(item) for item in spec.get("resources") or ()]
-    normal = {**spec, "resources": sorted(resources, key=lambda item: str(item.get("id")))}
-    return hashlib.blake2b(orjson.dumps(normal, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
+def hash_spec(spec: Object) -> str:
+    """A hash of a spec that does not depend on the order of resources and conditions."""
+    resources = [_normalize(item) for item in spec.get("resources") or ()]
+    normalized = {**spec, "resources": sorted(resources, key=lambda item: str(item.get("id")))}
+    return hashlib.blake2b(orjson.dumps(normalized, option=orjson.OPT_SORT_KEYS), digest_size=8).hexdigest()
 
 
 def revision_name(definition: str, revision: int) -> str:
-    """`<definition>-r00001`; a name that is too long is cut and told apart by a hash."""
+    """`<definition>-r00001`; a name that is too long is truncated and gets a hash."""
     suffix = f"-r{revision:05d}"
-    if len(definition) + len(suffix) <= _LONGEST:
+    if len(definition) + len(suffix) <= _MAX_NAME_LENGTH:
         return definition + suffix
     suffix += f"-{_fnv32a(definition):08x}"
-    return (definition[: _LONGEST - len(suffix)].rstrip(".-") or "gr") + suffix
+    return (definition[: _MAX_NAME_LENGTH - len(suffix)].rstrip(".-") or "gr") + suffix
 
 
-def snapshot(definition: Object, revision: int, spec_digest: str) -> Object:
-    """The GraphRevision of a definition as it stands."""
+def build_revision(definition: Object, revision: int, spec_hash: str) -> Object:
+    """The GraphRevision of a definition's current spec."""
     metadata = definition["metadata"]
     return {
-        "apiVersion": names.GRAPH_REVISION.api_version,
-        "kind": names.GRAPH_REVISION.kind,
+        "apiVersion": well_known.GRAPH_REVISION.api_version,
+        "kind": well_known.GRAPH_REVISION.kind,
         "metadata": {
             "name": revision_name(metadata["name"], revision),
-            "finalizers": [names.FINALIZER],
-            "labels": {**labels.own_labels(), names.DEFINITION_NAME: metadata["name"], names.REVISION_HASH: spec_digest},
+            "finalizers": [well_known.FINALIZER],
+            "labels": {
+                **well_known.own_labels(),
+                well_known.DEFINITION_NAME: metadata["name"],
+                well_known.REVISION_HASH: spec_hash,
+            },
             "ownerReferences": [owner(definition)],
         },
         "spec": {
@@ -57,38 +67,38 @@ def snapshot(definition: Object, revision: int, spec_digest: str) -> Object:
 
 
 def owner(definition: Object) -> Object:
-    """The reference that makes a revision go with its definition."""
+    """The owner reference of a revision."""
     return owner_reference(definition, controller=True, block=False)
 
 
 def status(revision: Object, graph: Graph) -> Object:
-    """The status of a revision that compiled."""
-    conditions = Conditions(revision, (_VERIFIED,))
+    """The status of a valid revision."""
+    conditions = ConditionSet(revision, (_VERIFIED,))
     conditions.true(_VERIFIED, "Verified", "graph revision compiled and verified")
-    made: Object = {"conditions": conditions.items, "topologicalOrder": list(graph.order)}
+    status: Object = {"conditions": conditions.items, "topologicalOrder": list(graph.order)}
     if resources := resource_information(graph):
-        made["resources"] = resources
-    return made
+        status["resources"] = resources
+    return status
 
 
 def resource_information(graph: Graph) -> list[Object]:
-    """What each resource waits for, as the status tells it."""
+    """The dependencies of each resource, in the form of `status.resources`."""
     return [
         {"id": node.id, "dependencies": [{"id": name} for name in node.dependencies]} for node in graph.nodes if node.dependencies
     ]
 
 
-def number(revision: Object) -> int:
+def revision_number(revision: Object) -> int:
     """The number of a revision."""
     return int(revision["spec"]["revision"])
 
 
-def superfluous(revisions: Sequence[Object], kept: int) -> list[Object]:
-    """The oldest ones beyond those that are kept."""
-    return sorted(revisions, key=number)[: max(0, len(revisions) - kept)] if kept > 0 else []
+def expired(revisions: Sequence[Object], limit: int) -> list[Object]:
+    """The oldest revisions beyond the history limit."""
+    return sorted(revisions, key=revision_number)[: max(0, len(revisions) - limit)] if limit > 0 else []
 
 
-def _normal(resource: Object) -> Object:
+def _normalize(resource: Object) -> Object:
     return {**resource, **{name: sorted(resource.get(name) or ()) for name in ("readyWhen", "includeWhen")}}
 
 
@@ -97,3 +107,84 @@ def _fnv32a(text: str) -> int:
     for byte in text.encode():
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
     return value
+
+
+class RevisionManager:
+    """Issues, adopts and garbage-collects the revisions of all definitions."""
+
+    def __init__(self, context: Context, cache: ObjectCache) -> None:
+        self._context, self._cache = context, cache
+
+    async def list(self, definition: Object) -> list[Object]:
+        """The revisions of a definition that are not being deleted, with it as their owner."""
+        name = definition["metadata"]["name"]
+        revisions = [record.object for record in self._cache.all() if not record.deleting]
+        return [await self._adopt(item, definition) for item in revisions if item["spec"]["snapshot"]["name"] == name]
+
+    async def issue(self, definition: Object, issued: Sequence[Object], graph: Graph, last: int) -> int:
+        """The number of the revision with this spec, which is created if necessary."""
+        spec_hash = hash_spec(definition["spec"])
+        newest = max(issued, key=revision_number, default=None)
+        if newest is None or hash_spec(newest["spec"]["snapshot"]["spec"]) != spec_hash:
+            number = max(last, revision_number(newest) if newest else 0) + 1
+            self._context.metrics.revisions_issued.inc("spec_changed" if newest else "no_revision")
+            newest = await self._create(build_revision(definition, number, spec_hash))
+        await self._write_status(newest, graph)
+        return revision_number(newest)
+
+    async def garbage_collect(self, definition: Object) -> None:
+        """Delete the oldest revisions beyond the history limit."""
+        for revision in expired(await self.list(definition), self._context.options.revision_history_limit):
+            metadata = revision["metadata"]
+            try:
+                await self._context.client.delete(well_known.GRAPH_REVISION, metadata["name"], uid=metadata["uid"])
+            except NotFound:
+                continue
+            self._context.metrics.revisions_collected.inc()
+
+    async def remove_finalizer(self, key: Key) -> Outcome:
+        """Reconcile a revision: remove the finalizer of one that is being deleted."""
+        from sliceworks.kube.controller import Done
+
+        record = self._cache.get(key.name)
+        if record is not None and record.deleting:
+            client, metadata = self._context.client, record.object["metadata"]
+            finalizer = well_known.FINALIZER
+            await client.remove_finalizer(well_known.GRAPH_REVISION, metadata, finalizer, field_manager=well_known.WRITER)
+        return Done()
+
+    async def _create(self, revision: Object) -> Object:
+        try:
+            response = await self._context.client.create(
+                revision, resource=well_known.GRAPH_REVISION, field_manager=well_known.WRITER
+            )
+        except AlreadyExists:
+            # Created just before a restart, and not in the cache yet.
+            response = await self._context.client.get(well_known.GRAPH_REVISION, revision["metadata"]["name"])
+        return self._cache.record_write(response).object
+
+    async def _write_status(self, revision: Object, graph: Graph) -> None:
+        new_status = status(revision, graph)
+        if new_status == revision.get("status"):
+            return
+        response = await self._context.client.replace(
+            {**revision, "status": new_status},
+            resource=well_known.GRAPH_REVISION,
+            subresource="status",
+            field_manager=well_known.WRITER,
+        )
+        self._cache.record_write(response)
+
+    async def _adopt(self, revision: Object, definition: Object) -> Object:
+        """The revision with this definition as its owner; the definition may have been deleted and recreated."""
+        desired = owner(definition)
+        owners = revision["metadata"].get("ownerReferences") or []
+        if any(owner["uid"] == desired["uid"] and owner.get("controller") for owner in owners):
+            return revision
+        others = [owner for owner in owners if owner["kind"] != desired["kind"] or owner["apiVersion"] != desired["apiVersion"]]
+        metadata = revision["metadata"]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": [*others, desired]}}
+        response = await self._context.client.patch(
+            well_known.GRAPH_REVISION, metadata["name"], patch, field_manager=well_known.WRITER
+        )
+        return self._cache.record_write(response).object

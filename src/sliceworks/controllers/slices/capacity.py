@@ -1,4 +1,4 @@
-"""Where and how a slice may be had, in order: zones, reservations, spot and on-demand machines."""
+"""Capacity types (reservation, spot, on-demand) and the ordered candidates (zone and capacity) for a slice."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from sliceworks.base.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from sliceworks.controllers.slices.asks import Ask
+    from sliceworks.controllers.slices.node_pool_requirements import NodePoolRequirements
     from sliceworks.controllers.slices.settings import Settings
 
-Kind = Literal["on-demand", "spot", "reservation"]
+CapacityType = Literal["on-demand", "spot", "reservation"]
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """One kind of capacity; `reservation` is a name, or a name with the project that shares it."""
+    """A capacity type; `reservation` is a name, or the path of a shared reservation."""
 
-    kind: Kind = "on-demand"
+    kind: CapacityType = "on-demand"
     reservation: str = ""
 
     def __str__(self) -> str:
@@ -29,7 +29,7 @@ class Capacity:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to have a slice."""
+    """A zone and capacity in which a slice can be created."""
 
     zone: str
     capacity: Capacity
@@ -43,40 +43,40 @@ SPOT = Capacity("spot")
 
 
 def reservation(name: str, project: str = "") -> Capacity:
-    """A reservation, of this project or shared by another."""
+    """A reservation of this project, or shared by another one."""
     return Capacity("reservation", f"projects/{project}/reservations/{name}" if project else name)
 
 
 def parse(text: str) -> tuple[Capacity, ...]:
-    """An ordered list as people write it: `reservation=NAME, spot, on-demand`. UsageError names what is none of these."""
-    found = []
+    """Parse an ordered list such as `reservation=NAME, spot, on-demand`. Raises UsageError."""
+    capacities = []
     for part in (piece.strip() for piece in text.split(",")):
         if not part:
             continue
         kind, _, name = part.partition("=")
         if kind == "spot" and not name:
-            found.append(SPOT)
+            capacities.append(SPOT)
         elif kind == "on-demand" and not name:
-            found.append(ON_DEMAND)
+            capacities.append(ON_DEMAND)
         elif kind == "reservation" and name:
-            found.append(Capacity("reservation", name))
+            capacities.append(Capacity("reservation", name))
         else:
-            raise UsageError(f"{part!r} is no kind of capacity", hint="on-demand, spot or reservation=NAME")
-    return tuple(found)
+            raise UsageError(f"unknown capacity type {part!r}", hint="use on-demand, spot or reservation=NAME")
+    return tuple(capacities)
 
 
-def candidates(ask: Ask, settings: Settings) -> tuple[Candidate, ...]:
-    """Every way to have what is asked for, best first: all zones of one kind of capacity, then those of the next."""
-    zones = ask.zones or settings.zones
-    return tuple(Candidate(zone, capacity) for capacity in _kinds(ask, settings) for zone in zones)
+def candidates(requirements: NodePoolRequirements, settings: Settings) -> tuple[Candidate, ...]:
+    """All candidates, best first: every zone of the first capacity type, then those of the next."""
+    zones = requirements.zones or settings.zones
+    return tuple(Candidate(zone, capacity) for capacity in _capacities(requirements, settings) for zone in zones)
 
 
-def _kinds(ask: Ask, settings: Settings) -> Iterable[Capacity]:
+def _capacities(requirements: NodePoolRequirements, settings: Settings) -> Iterable[Capacity]:
     if settings.force_on_demand:
         return (ON_DEMAND,)
-    # A pod that selects nodes by their capacity could not run on any other.
-    if ask.reservation:
-        return (Capacity("reservation", ask.reservation),)
-    if ask.spot:
+    # A pod that selects nodes by their capacity cannot run on other nodes.
+    if requirements.reservation:
+        return (Capacity("reservation", requirements.reservation),)
+    if requirements.spot:
         return (SPOT,)
-    return ask.capacity or settings.capacity
+    return requirements.capacity or settings.capacity

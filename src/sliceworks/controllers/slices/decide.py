@@ -1,83 +1,92 @@
-"""Everything that is to be done now, from everything as it stands: pure, and the same for the same world.
+"""Computes every action from one snapshot. Pure and level-based.
 
-It goes by level: whatever happened before, and wherever the controller died, the same actions follow from what is.
+The actions depend only on the snapshot, not on earlier reconciles, so a restarted controller continues where the last one stopped.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.controllers.slices import admission, gathering, swapped, words
-from sliceworks.controllers.slices.demands import demands
-from sliceworks.controllers.slices.releasing import release
-from sliceworks.controllers.slices.steps import Standing, Steps
-from sliceworks.controllers.slices.world import Create, Decision, Delete, Tell
+from sliceworks.controllers.slices import jobset_progress, slice_requests, well_known
+from sliceworks.controllers.slices.garbage_collection import delete_unused
+from sliceworks.controllers.slices.model import CreateNodePool, Decision, DeleteNodePool, SetCondition
+from sliceworks.controllers.slices.provisioner import Provisioner, SliceState
+from sliceworks.controllers.slices.slice_requests import list_requests
 
 if TYPE_CHECKING:
-    from sliceworks.controllers.slices.demands import Demand
+    from sliceworks.controllers.slices.model import Action, NamespacedName, Snapshot
     from sliceworks.controllers.slices.settings import Settings
-    from sliceworks.controllers.slices.views import Ref
-    from sliceworks.controllers.slices.world import Action, World
+    from sliceworks.controllers.slices.slice_requests import SliceRequest
 
 
-def decide(world: World, settings: Settings) -> Decision:
-    """What to do now, and when to look again."""
+def decide(snapshot: Snapshot, settings: Settings) -> Decision:
+    """The actions for a snapshot, and the time of the next reconcile."""
     decision = Decision()
-    wanted = demands(world, settings)
-    if world.trouble is not None:
-        _tell_trouble(wanted, world, decision)
+    requests = list_requests(snapshot, settings)
+    if snapshot.cloud_error is not None:
+        _report_cloud_error(requests, snapshot, decision)
         return decision
-    # 1. Give back what nobody needs.
-    going = release(world, settings, decision)
-    steps = Steps(world, settings, decision, going)
-    # 2. JobSets that could not have all their slices in time wait without any.
-    waiting: dict[Ref, list[Demand]] = {}
-    for demand in wanted:
-        pool = steps.pool_of(demand)
-        if demand.workload is None and (pool is None or pool.status not in ("RUNNING", "RECONCILING")):
-            waiting.setdefault(demand.jobset.ref, []).append(demand)
-    held = gathering.hold(waiting, world, settings, decision)
-    gathering.resume(world, decision)
-    # 3. One step towards every slice that is wanted.
-    standings: dict[Ref, list[Standing]] = {}
-    for demand in wanted:
-        if demand.jobset.ref not in held:
-            standings.setdefault(demand.jobset.ref, []).append(steps.step(demand))
-    for demand in swapped.exchanges([each for each in wanted if each.jobset.ref not in held], world, decision):
-        standings[demand.jobset.ref].append(steps.step(demand))
-    steps.remembered()
-    # 4. Say how it stands.
-    admission.answer(wanted, standings, world, settings, decision)
-    _report(wanted, standings, world, decision)
+    # 1. Delete unused node pools.
+    deleting = delete_unused(snapshot, settings, decision)
+    provisioner = Provisioner(snapshot, settings, decision, deleting)
+    # 2. Suspend JobSets that did not get all their slices in time.
+    pending: dict[NamespacedName, list[SliceRequest]] = {}
+    for request in requests:
+        pool = provisioner.pool_of(request)
+        if request.workload is None and (pool is None or not pool.is_running):
+            pending.setdefault(request.jobset.ref, []).append(request)
+    suspended = jobset_progress.suspend_late(pending, snapshot, settings, decision)
+    jobset_progress.resume_due(snapshot, decision)
+    # 3. Take the next step for every slice request.
+    slice_states: dict[NamespacedName, list[SliceState]] = {}
+    for request in requests:
+        if request.jobset.ref not in suspended:
+            slice_states.setdefault(request.jobset.ref, []).append(provisioner.step(request))
+    for request in slice_requests.replacement_requests(
+        [request for request in requests if request.jobset.ref not in suspended], snapshot, decision
+    ):
+        slice_states[request.jobset.ref].append(provisioner.step(request))
+    provisioner.record_attempts()
+    # 4. Report progress.
+    jobset_progress.update_checks(requests, slice_states, snapshot, settings, decision)
+    _report_progress(requests, slice_states, snapshot, decision)
     decision.actions.sort(key=_urgency)
     return decision
 
 
 def _urgency(action: Action) -> int:
-    """What frees room in the cloud comes first, then what asks for it; words come last."""
-    return 0 if isinstance(action, Delete) else 1 if isinstance(action, Create) else 2
+    """Deletions come first, because they free capacity, then creations, then reports."""
+    return 0 if isinstance(action, DeleteNodePool) else 1 if isinstance(action, CreateNodePool) else 2
 
 
-def _report(wanted: list[Demand], standings: dict[Ref, list[Standing]], world: World, decision: Decision) -> None:
-    for ref, slices in gathering.slices_of(wanted, world).items():
-        jobset = world.jobsets.get(ref)
-        if jobset is None or jobset.suspended:
+def _report_progress(
+    requests: list[SliceRequest], slice_states: dict[NamespacedName, list[SliceState]], snapshot: Snapshot, decision: Decision
+) -> None:
+    counts = jobset_progress.count_slices(requests, snapshot)
+    for view in snapshot.jobsets.values():
+        released = jobset_progress.released_condition(view, counts.get(view.ref))
+        if released is not None and not view.deleting:
+            decision.actions.append(released)
+    for ref, slices in counts.items():
+        jobset = snapshot.jobsets.get(ref)
+        if jobset is None or jobset.suspended or (jobset.condition.status == "True" and not slices.ready):
             continue
-        found = gathering.report(jobset, standings.get(ref, []), slices)
-        if found is not None:
-            decision.actions.append(found)
+        condition = jobset_progress.jobset_condition(jobset, slice_states.get(ref, []), slices)
+        if condition is not None:
+            decision.actions.append(condition)
 
 
-def _tell_trouble(wanted: list[Demand], world: World, decision: Decision) -> None:
-    """Nothing is known about the cloud, so nothing is done; whoever waits is told why: aloud once, and as a condition."""
-    trouble = world.trouble
-    assert trouble is not None
-    said, why = decision.actions, (trouble.reason, trouble.message)
-    for demand in wanted:
-        if demand.workload is None and demand.told.reason != trouble.reason:
-            said.append(Tell(demand.about, words.POD_CONDITION, "False", *why, event=True, since=demand.told.since))
-    for jobset in {each.jobset.ref: each.jobset for each in wanted if each.workload is None}.values():
-        if jobset.told.reason != trouble.reason:
-            since = jobset.told.since if jobset.told.status == "False" else None
-            said.append(Tell(jobset.subject, words.JOBSET_CONDITION, "False", *why, since=since))
-    admission.tell_trouble(trouble, world, decision)
+def _report_cloud_error(requests: list[SliceRequest], snapshot: Snapshot, decision: Decision) -> None:
+    """Report that node pools cannot be listed: conditions on pods and JobSets, and an event per pod. Nothing else is done."""
+    cloud_error = snapshot.cloud_error
+    assert cloud_error is not None
+    actions, problem = decision.actions, (cloud_error.reason, cloud_error.message)
+    for request in requests:
+        if request.workload is None and request.condition.reason != cloud_error.reason:
+            since = request.condition.since
+            actions.append(SetCondition(request.regarding, well_known.POD_CONDITION, "False", *problem, event=True, since=since))
+    for jobset in {request.jobset.ref: request.jobset for request in requests if request.workload is None}.values():
+        if jobset.condition.reason != cloud_error.reason:
+            since = jobset.condition.since if jobset.condition.status == "False" else None
+            actions.append(SetCondition(jobset.subject, well_known.JOBSET_CONDITION, "False", *problem, since=since))
+    jobset_progress.report_cloud_error(cloud_error, snapshot, decision)

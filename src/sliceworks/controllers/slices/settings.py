@@ -1,4 +1,4 @@
-"""The controller's settings: a file, over it the environment (with the Go provisioner's names), over it flags."""
+"""Settings of the slices controller: file, environment variables (the TPU provisioner's names), flags; the last wins."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import duration
 from sliceworks.base.errors import UsageError
-from sliceworks.base.words import closest
+from sliceworks.base.names import suggest_name
 from sliceworks.controllers.slices.capacity import ON_DEMAND, Capacity, parse
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Times are seconds. Each field's metadata names its variable in the environment."""
+    """Settings; times are in seconds. The metadata of each field names its environment variable."""
 
     project: str = field(default="", metadata={"env": "GCP_PROJECT_ID"})
     location: str = field(default="", metadata={"env": "GCP_CLUSTER_LOCATION"})
@@ -38,6 +38,7 @@ class Settings:
 
     capacity: tuple[Capacity, ...] = field(default=(ON_DEMAND,), metadata={"env": "SLICES_CAPACITY"})
     suspended_grace: float = field(default=300.0, metadata={"env": "SLICES_SUSPENDED_GRACE"})
+    unused_grace: float = field(default=300.0, metadata={"env": "SLICES_UNUSED_GRACE"})
     time_limit: float = field(default=1800.0, metadata={"env": "SLICES_TIME_LIMIT"})
     retry_first: float = field(default=30.0, metadata={"env": "SLICES_RETRY_FIRST"})
     retry_cap: float = field(default=600.0, metadata={"env": "SLICES_RETRY_CAP"})
@@ -51,28 +52,27 @@ class Settings:
 
     @property
     def max_pods_per_node(self) -> int:
-        """Few, so that large clusters do not run out of addresses: an accelerator's node runs one pod and the system's."""
+        """A small number saves Pod IP addresses: an accelerator node runs one workload pod and system pods."""
         return 15
 
 
 def read(
     environment: Mapping[str, str], file: Mapping[str, Any] | None = None, flags: Mapping[str, Any] | None = None, place: str = ""
 ) -> Settings:
-    """The settings of a run. UsageError names the setting that cannot be read, and where it was given."""
-    found = Settings()
+    """Merge file, environment and flags. Raises UsageError with the name and source of an invalid setting."""
+    settings = Settings()
     for name, value in (file or {}).items():
-        known = _BY_NAME.get(_snake(name))
-        if known is None:
-            raise UsageError(f"{place or 'the settings'}: there is no setting {name!r}", hint=closest(_snake(name), _BY_NAME))
-        found = _with(found, known, value, f"{place}: {name}" if place else name)
-    for name in _BY_NAME:
-        variable = _variable(name)
+        setting = _snake(name)
+        if setting not in _SETTINGS:
+            raise UsageError(f"{place or 'settings'}: unknown setting {name!r}", hint=suggest_name(_snake(name), _SETTINGS))
+        settings = _with(settings, setting, value, f"{place}: {name}" if place else name)
+    for name, variable in _SETTINGS.items():
         if (value := environment.get(variable, "")) != "":
-            found = _with(found, name, value, variable)
+            settings = _with(settings, name, value, variable)
     for name, value in (flags or {}).items():
         if value is not None and value != ():
-            found = _with(found, name, value, f"--{name.replace('_', '-')}")
-    return found
+            settings = _with(settings, name, value, f"--{name.replace('_', '-')}")
+    return settings
 
 
 def _with(settings: Settings, name: str, value: Any, where: str) -> Settings:
@@ -84,66 +84,67 @@ def _with(settings: Settings, name: str, value: Any, where: str) -> Settings:
     except UsageError as error:
         raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{where}: {value!r} cannot be used: {error}") from error
+        raise UsageError(f"{where}: {error}, got {value!r}") from error
 
 
-def _text(value: Any) -> str:
+def _string(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError("a text is wanted")
+        raise TypeError("must be a string")
     return value.strip()
 
 
 def _list(value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else list(value)
-    return tuple(text for part in parts if (text := _text(part)))
+    return tuple(item for part in parts if (item := _string(part)))
 
 
 def _capacities(value: Any) -> tuple[Capacity, ...]:
-    found = parse(",".join(_list(value)))
-    if not found:
-        raise ValueError("at least one kind of capacity is wanted")
-    return found
+    capacities = parse(",".join(_list(value)))
+    if not capacities:
+        raise ValueError("must have at least one capacity type")
+    return capacities
 
 
-def _truth(value: Any) -> bool:
+def _boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    # What Go's strconv.ParseBool takes: the old settings were read by it.
+    # The values of Go's strconv.ParseBool, which the TPU provisioner uses.
     if value in ("1", "t", "T", "TRUE", "true", "True"):
         return True
     if value in ("0", "f", "F", "FALSE", "false", "False"):
         return False
-    raise ValueError("true or false is wanted")
+    raise ValueError("must be true or false")
 
 
 def _seconds(value: Any) -> float:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    seconds = float(value) if plain else duration.parse(_text(value))
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    try:
+        seconds = float(value) if is_number else duration.parse(_string(value))
+    except ValueError as error:
+        raise ValueError("must be a duration such as 90s or 1h30m") from error
     if seconds < 0:
-        raise ValueError("it is less than nothing")
+        raise ValueError("must not be negative")
     return seconds
 
 
 def _count(value: Any) -> int:
-    number = int(value)
+    try:
+        number = int(value)
+    except ValueError as error:
+        raise ValueError("must be an integer") from error
     if number < 1:
-        raise ValueError("at least 1 is wanted")
+        raise ValueError("must be at least 1")
     return number
 
 
-_READERS: dict[type, Callable[[Any], Any]] = {str: _text, tuple: _list, bool: _truth, float: _seconds, int: _count}
-_BY_NAME = {each.name: each.name for each in fields(Settings)}
-_ENVIRONMENT = {each.name: str(each.metadata["env"]) for each in fields(Settings)}
-
-
-def _variable(name: str) -> str:
-    return _ENVIRONMENT[name]
+_READERS: dict[type, Callable[[Any], Any]] = {str: _string, tuple: _list, bool: _boolean, float: _seconds, int: _count}
+_SETTINGS = {setting.name: str(setting.metadata["env"]) for setting in fields(Settings)}
 
 
 def variables() -> dict[str, str]:
-    """Every setting and its variable in the environment."""
-    return dict(_ENVIRONMENT)
+    """The environment variable of each setting."""
+    return dict(_SETTINGS)
 
 
 def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+    return "".join(f"_{character.lower()}" if character.isupper() else character for character in name).lstrip("_")

@@ -1,13 +1,14 @@
-"""What end users of an environment get: Config Connector at work in their namespace, and the published graphs. Pure."""
+"""Self-service: Config Connector, published graphs, and the roles that these graphs need. Pure."""
 
 from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.infra.cluster.objects import Identity
-from sliceworks.infra.cluster.steps import Holds, Served, Step, available
-from sliceworks.infra.names import Names
+from sliceworks.base.errors import InvalidDocument
+from sliceworks.graph.rbac import group_of, list_objects
+from sliceworks.infra.cluster.inventory import ConditionTrue, KindsServed, ObjectReference, Step, availability_waits
+from sliceworks.infra.stages import Names
 from sliceworks.schemas import config_connector
 
 if TYPE_CHECKING:
@@ -17,12 +18,92 @@ if TYPE_CHECKING:
     from sliceworks.specs.environment.services import SelfService
 
 Object = dict[str, Any]
+
+STATEFUL_KINDS: dict[str, tuple[str, ...]] = {
+    "ArtifactRegistryRepository": ("roles/artifactregistry.admin",),
+    "ContainerCluster": ("roles/container.clusterAdmin", "roles/iam.serviceAccountUser"),
+    "ContainerNodePool": ("roles/container.clusterAdmin", "roles/iam.serviceAccountUser"),
+    "IAMServiceAccount": ("roles/iam.serviceAccountAdmin",),
+    "PubSubTopic": ("roles/pubsub.editor",),
+    "StorageBucket": ("roles/storage.admin",),
+}
+"""Project roles that Config Connector needs to manage a resource, by kind."""
+
+GRANTS: dict[str, tuple[str, ...]] = {
+    "ArtifactRegistryRepository": ("roles/artifactregistry.admin",),
+    "IAMServiceAccount": ("roles/iam.serviceAccountAdmin",),
+    "Project": ("roles/resourcemanager.projectIamAdmin",),
+    "PubSubTopic": ("roles/pubsub.admin",),
+    "StorageBucket": ("roles/storage.admin",),
+}
+"""Project roles needed to change the IAM policy of a resource, by kind of the resource."""
+
+READ_ROLES = ("roles/browser",)
+"""Read-only roles in the project."""
+
+_POLICIES = ("IAMPolicyMember", "IAMPartialPolicy")
+
+
+def config_connector_roles(definitions: Iterable[Object]) -> list[str]:
+    """The roles that Config Connector needs in the project for these graphs."""
+    roles: set[str] = set()
+    for definition in definitions:
+        for name, obj, external in list_objects(definition):
+            if group_of(obj).endswith(config_connector.GROUPS):
+                roles.update(_roles_for(f"{definition['metadata']['name']}, {name}", obj, external))
+    return sorted(roles)
+
+
+def granted_roles(definitions: Iterable[Object]) -> list[str]:
+    """Project roles that these graphs grant; raises InvalidDocument for a role that is an expression."""
+    roles: set[str] = set()
+    for definition in definitions:
+        for name, obj, _external in list_objects(definition):
+            spec = obj.get("spec") or {}
+            if obj["kind"] in _POLICIES and (spec.get("resourceRef") or {}).get("kind") == "Project":
+                given = [spec.get("role"), *(binding.get("role") for binding in spec.get("bindings") or ())]
+                roles.update(_literal_role(f"{definition['metadata']['name']}, {name}", role) for role in given if role)
+    return sorted(roles)
+
+
+def _literal_role(place: str, role: Any) -> str:
+    if "${" in str(role):
+        raise InvalidDocument(
+            f"the role {role} is not known in advance, and Config Connector may grant only known roles",
+            place=place,
+            hint="write a literal role; a graph that chooses between roles needs one object per role",
+        )
+    return str(role)
+
+
+def _roles_for(place: str, obj: Object, external: bool) -> tuple[str, ...]:
+    kind = str(obj["kind"])
+    if external:
+        return READ_ROLES
+    if kind in STATEFUL_KINDS:
+        return STATEFUL_KINDS[kind]
+    target = str(((obj.get("spec") or {}).get("resourceRef") or {}).get("kind", ""))
+    if kind in _POLICIES and target in GRANTS:
+        return GRANTS[target]
+    what = f"{kind} about {target or 'an unknown kind'}" if kind in _POLICIES else kind
+    hint = (
+        "roles of a folder or an organization must be granted manually: refer to the project with externalRef"
+        if kind == "Project"
+        else ""
+    )
+    raise InvalidDocument(
+        f"no role is known for Config Connector to manage a {what}",
+        place=place,
+        hint=hint or f"kinds: {', '.join(sorted(STATEFUL_KINDS))}; policies about {', '.join(sorted(GRANTS))}",
+    )
+
+
 _CORE = f"{config_connector.CORE}/v1beta1"
 _PROJECT = ("resourcemanager.cnrm.cloud.google.com/v1beta1", "Project")
 
 
-def operator(environment: Environment, release: Sequence[Object], emails: Mapping[str, str]) -> tuple[Step, Step]:
-    """Config Connector: its operator, and the object by which the operator sets it up."""
+def config_connector_step(environment: Environment, release: Sequence[Object], emails: Mapping[str, str]) -> tuple[Step, Step]:
+    """Config Connector: its operator, and the ConfigConnector object that configures it."""
     service = _of(environment)
     name = service.config_connector.service_account
     connector: Object = {
@@ -35,44 +116,46 @@ def operator(environment: Environment, release: Sequence[Object], emails: Mappin
             "stateIntoSpec": "Absent",
         },
     }
-    healthy = Holds(_CORE, "ConfigConnector", "", connector["metadata"]["name"], field="healthy")
+    healthy = ConditionTrue(_CORE, "ConfigConnector", "", connector["metadata"]["name"], field="healthy")
     return (
-        Step("config-connector", tuple(release), (*available(release), Served(((_CORE, "ConfigConnector"),))), "Warn"),
-        Step("config-connector-settings", (connector,), (healthy, Served((_PROJECT,)))),
+        Step(
+            "config-connector", tuple(release), (*availability_waits(release), KindsServed(((_CORE, "ConfigConnector"),))), "Warn"
+        ),
+        Step("config-connector-settings", (connector,), (healthy, KindsServed((_PROJECT,)))),
     )
 
 
-def namespace(environment: Environment) -> Step:
-    """What the graphs refer to: the Project object and the credentials of model registries."""
+def namespace_objects(environment: Environment) -> Step:
+    """The Project object that graphs refer to."""
     service = _of(environment)
     if service.project is None:
         return Step("self-service")
-    ready = Holds(*_PROJECT, service.namespace, service.project.name)
+    ready = ConditionTrue(*_PROJECT, service.namespace, service.project.name)
     return Step("self-service", (_project(environment, service),), (ready,))
 
 
-def secrets(environment: Environment, values: Mapping[str, Mapping[str, str]]) -> Step:
-    """The credentials of model registries, by the Secret's name; they are known here for as long as they are applied."""
-    place, wanted = _of(environment).namespace, [each.secret for each in _of(environment).model_registries]
-    found = [_secret(place, name, values[name]) for name in wanted if name in values]
-    kept = [Identity("v1", "Secret", place, name) for name in wanted if name not in values]
-    return Step("secrets", tuple(found), keeps=tuple(kept))
+def secret_objects(environment: Environment, values: Mapping[str, Mapping[str, str]]) -> Step:
+    """Secrets with credentials of model registries; Secrets without values are kept unchanged."""
+    namespace, secret_names = _of(environment).namespace, [registry.secret for registry in _of(environment).model_registries]
+    secrets = [_secret(namespace, name, values[name]) for name in secret_names if name in values]
+    unchanged = [ObjectReference("v1", "Secret", namespace, name) for name in secret_names if name not in values]
+    return Step("secrets", tuple(secrets), keeps=tuple(unchanged))
 
 
-def definitions(graphs: Iterable[Object]) -> Step:
+def graphs_step(graphs: Iterable[Object]) -> Step:
     """The published graphs."""
-    found = tuple(graphs)
-    ready = tuple(Holds(each["apiVersion"], each["kind"], "", each["metadata"]["name"]) for each in found)
-    return Step("definitions", found, ready)
+    definitions = tuple(graphs)
+    ready = tuple(ConditionTrue(item["apiVersion"], item["kind"], "", item["metadata"]["name"]) for item in definitions)
+    return Step("definitions", definitions, ready)
 
 
-def belonging(environment: Environment) -> dict[str, str]:
-    """What says to which project the namespace's objects belong."""
+def project_annotations(environment: Environment) -> dict[str, str]:
+    """Annotations that bind the Config Connector objects of a namespace to the project."""
     return {f"{config_connector.PREFIX}project-id": environment.spec.project}
 
 
 def _project(environment: Environment, service: SelfService) -> Object:
-    """The project as it is: it is taken over, never made, and let go of when the object is deleted."""
+    """A Project object that acquires the existing project and abandons it on deletion."""
     project = service.project
     assert project is not None
     parent = (

@@ -1,1 +1,7 @@
-"""Senders that are pods of a cluster: what is made for them, what runs in them, and how their rows come back."""
+"""Load tests whose workers are pods of a cluster.
+
+cluster_runner  creates the worker pods, follows them and deletes everything
+worker_job      the Job of the workers, and the objects around it
+agent           runs in each worker pod
+collector       collects the request log of one pod
+"""

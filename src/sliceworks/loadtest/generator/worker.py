@@ -1,66 +1,117 @@
-"""One worker's part of a test: its share of the schedule, its users, and a row for each request."""
+"""One worker: its share of the schedule (open loop), its users (closed loop), and a record of each request."""
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import gevent
 from gevent.event import Event
 
-from sliceworks.loadtest.generator.apis import api_of
-from sliceworks.loadtest.generator.pacing import FAR, Pacer, undisturbed
-from sliceworks.loadtest.generator.tally import Tally
-from sliceworks.loadtest.generator.wire import Wire
-from sliceworks.loadtest.prompts import NUDGE
-from sliceworks.loadtest.rows import USERS_FROM, Failure, Record
+from sliceworks.loadtest.generator.api import create_api
+from sliceworks.loadtest.generator.http_client import HttpClient
+from sliceworks.loadtest.generator.pacer import NEVER_DUE, Pacer, low_jitter
+from sliceworks.loadtest.prompts import CONTINUE_PROMPT
+from sliceworks.loadtest.request_log import NEVER, USER_REQUESTS_FROM, Failure, RequestRecord
+
+_MAX_LATENCIES = 250
+"""Maximum latencies per progress line: enough for a display, small enough never to block on the pipe."""
+
+
+class Tally:
+    """Counts of all requests, and latencies since the last progress line."""
+
+    def __init__(self) -> None:
+        self.due, self.sent, self.ended, self.failed = 0, 0, 0, 0
+        self._failures: Counter[str] = Counter()
+        self._times: deque[float] = deque(maxlen=_MAX_LATENCIES)
+        self._first: deque[float] = deque(maxlen=_MAX_LATENCIES)
+        self._delay = 0.0
+
+    def end(self, record: RequestRecord) -> None:
+        """Records a finished request."""
+        self.ended += 1
+        if record.failure is not Failure.NONE:
+            self.failed += 1
+            self._failures[f"status {record.status}" if record.failure is Failure.STATUS else record.failure.name.lower()] += 1
+        else:
+            self._times.append((record.ended - record.intended) / 1e9)
+            if record.first_token != NEVER:
+                self._first.append((record.first_token - record.intended) / 1e9)
+        if record.sent != NEVER:
+            self._delay = max(self._delay, (record.sent - record.intended) / 1e9)
+
+    def report(self) -> dict[str, Any]:
+        """The totals so far; resets the latencies."""
+        totals = {
+            "due": self.due,
+            "sent": self.sent,
+            "ended": self.ended,
+            "failed": self.failed,
+            "failures": dict(self._failures),
+            "times": list(self._times),
+            "first": list(self._first),
+            "delay": self._delay,
+        }
+        self._times.clear()
+        self._first.clear()
+        self._delay = 0.0
+        return totals
+
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sliceworks.loadtest.arrivals import Phase
-    from sliceworks.loadtest.generator.answers import Answer
-    from sliceworks.loadtest.generator.pacing import Watch
-    from sliceworks.loadtest.plans import Plan
+    from sliceworks.loadtest.generator.pacer import RunClock
+    from sliceworks.loadtest.generator.response_reader import ResponseReader
+    from sliceworks.loadtest.load_plan import Phase, Plan
     from sliceworks.loadtest.prompts import Prompt
-    from sliceworks.loadtest.rows import Writer
+    from sliceworks.loadtest.request_log import RecordWriter
 
-    Heard = Callable[[Record, Answer], None]
-    Ended = Callable[[Answer], None]
+    OnFinished = Callable[[RequestRecord, ResponseReader], None]
+    Ended = Callable[[ResponseReader], None]
 
 _BLOCK = 4_096
-"""So much of the schedule is turned into numbers of Python's at a time: all of it would take forty bytes for each request."""
+"""Size of the blocks in which the schedule becomes Python integers: all at once would take 40 bytes per request."""
 
 
 class Worker:
-    """Sends its share. `heard` is told of each request that has ended."""
+    """Sends its share of the requests; calls `on_finished` for each finished one."""
 
     def __init__(
-        self, plan: Plan, writer: Writer, watch: Watch, *, index: int = 0, workers: int = 1, heard: Heard | None = None
+        self,
+        plan: Plan,
+        writer: RecordWriter,
+        run_clock: RunClock,
+        *,
+        index: int = 0,
+        workers: int = 1,
+        on_finished: OnFinished | None = None,
     ) -> None:
         spec = plan.spec
         self._spec, self._schedule, self._prompts = spec, plan.schedule, plan.prompts
-        self._api = api_of(spec, plan.url, plan.key)
-        self._pacer = Pacer(watch.now, self._send_next)
-        self._wire = Wire(plan.url, spec.times, watch.now, spec.target.authority, self._let_go_first)
-        self._writer, self._watch = writer, watch
-        self._index, self._workers, self._heard = index, workers, heard
-        self._share = self._mine()
-        self._next: tuple[Answer, bytes] | None = None
-        self._open: dict[int, tuple[Record, Ended]] = {}
+        self._api = create_api(spec, plan.url, plan.key)
+        self._pacer = Pacer(run_clock.now, self._send_next)
+        self._client = HttpClient(plan.url, spec.times, run_clock.now, spec.target.authority, self._send_due_first)
+        self._writer, self._clock = writer, run_clock
+        self._index, self._workers, self._on_finished = index, workers, on_finished
+        self._share = self._own_requests()
+        self._next: tuple[ResponseReader, bytes] | None = None
+        self._open: dict[int, tuple[RequestRecord, Ended]] = {}
         self._all_ended = Event()
         self._users = 0
         self.tally = Tally()
         self.stopped = False
 
     def run(self) -> None:
-        """Send everything, wait for all answers, write all rows."""
+        """Sends all requests, waits for all responses and writes the log."""
         try:
-            with undisturbed():
-                users = [gevent.spawn(self._closed, phase) for phase in self._schedule.phases if phase.users]
+            with low_jitter():
+                users = [gevent.spawn(self._run_closed_phase, phase) for phase in self._schedule.phases if phase.users]
                 first = self._prepare()
-                if first != FAR and not self.stopped:
-                    self._wire.keep_ready()
+                if first != NEVER_DUE and not self.stopped:
+                    self._client.keep_ready()
                     self._pacer.begin(first)
                     self._pacer.done.wait()
                 if self._pacer.problem is not None:
@@ -68,104 +119,104 @@ class Worker:
                 gevent.joinall(users)
                 self._wait_for_all()
         finally:
-            self._wire.close()
+            self._client.close()
 
     def stop(self, grace: float) -> None:
-        """Send nothing more; what has not been answered after the grace counts as interrupted."""
+        """Stops sending; requests without a response after the grace period count as interrupted."""
         self.stopped = True
         self._pacer.stop()
         self._wait_for_all(grace)
-        self._wire.close()
+        self._client.close()
         for record, ended in list(self._open.values()):
-            record.failure, record.ended = Failure.INTERRUPTED, self._watch.now()
-            ended(self._api.answer(record))
+            record.failure, record.ended = Failure.INTERRUPTED, self._clock.now()
+            ended(self._api.reader(record))
 
     def _wait_for_all(self, seconds: float | None = None) -> None:
         if self._open:
             self._all_ended.clear()
             self._all_ended.wait(seconds)
 
-    def _mine(self) -> Iterator[tuple[int, int, int]]:
-        """Number, moment and phase of each request that is this worker's to send."""
-        moments, phases = self._schedule.moments, self._schedule.of_phase
-        for block in range(self._index, len(moments), _BLOCK * self._workers):
+    def _own_requests(self) -> Iterator[tuple[int, int, int]]:
+        """Number, due time and phase of each of this worker's requests."""
+        due_times, phases = self._schedule.due_times, self._schedule.of_phase
+        for block in range(self._index, len(due_times), _BLOCK * self._workers):
             part = slice(block, block + _BLOCK * self._workers, self._workers)
-            numbers = range(len(moments))[part]
-            yield from zip(numbers, moments[part].tolist(), phases[part].tolist(), strict=True)
+            numbers = range(len(due_times))[part]
+            yield from zip(numbers, due_times[part].tolist(), phases[part].tolist(), strict=True)
 
     def _prepare(self) -> int:
-        """Have the next request ready before it is due; its moment."""
+        """Prepares the next request; returns its due time."""
         self._next = None
         for number, intended, phase in self._share:
-            record = Record(number, intended, phase, self._prompts.index(number))
-            self._next = self._api.answer(record), self._api.request(self._prompts.all[record.prompt], number)
+            record = RequestRecord(number, intended, phase, self._prompts.index(number))
+            self._next = self._api.reader(record), self._api.request(self._prompts.all[record.prompt], number)
             return intended
-        return FAR
+        return NEVER_DUE
 
     def _send_next(self) -> int:
-        """The pacer's step: send what is ready; when the one after it is due."""
+        """The pacer's step: sends the prepared request; returns the next due time."""
         if self._next is None:
-            return FAR
+            return NEVER_DUE
         self._send(*self._next, self._end)
         return self._prepare()
 
-    def _let_go_first(self, now: int) -> None:
-        """What is due leaves before what has come is looked at."""
+    def _send_due_first(self, now: int) -> None:
+        """Sends due requests before responses are parsed."""
         if now >= self._pacer.due:
             self._pacer.catch_up()
 
-    def _send(self, answer: Answer, request: bytes, ended: Ended) -> None:
+    def _send(self, answer: ResponseReader, request: bytes, ended: Ended) -> None:
         self.tally.due += 1
         self.tally.sent += 1
         self._open[id(answer.record)] = answer.record, ended
-        self._wire.send(request, answer, ended)
+        self._client.send(request, answer, ended)
 
-    def _end(self, answer: Answer) -> None:
+    def _end(self, answer: ResponseReader) -> None:
         record = answer.record
         del self._open[id(record)]
         self._writer.add(record)
         self.tally.end(record)
-        if self._heard is not None:
-            self._heard(record, answer)
+        if self._on_finished is not None:
+            self._on_finished(record, answer)
         if not self._open:
             self._all_ended.set()
 
-    def _closed(self, phase: Phase) -> None:
-        if not self._watch.wait(int(phase.begins * 1e9), lambda: self.stopped):
+    def _run_closed_phase(self, phase: Phase) -> None:
+        if not self._clock.wait(int(phase.begins * 1e9), lambda: self.stopped):
             return
         count = self._schedule.users(phase, self._index, self._workers)
         gevent.joinall([gevent.spawn(self._user, phase) for _ in range(count)])
 
     def _user(self, phase: Phase) -> None:
-        """One conversation after the other, until the phase ends."""
+        """Runs conversations until the phase ends."""
         turns = self._spec.prompts.turns if self._spec.prompts else 1
         ends = int(phase.ends * 1e9)
-        while not self.stopped and self._watch.now() < ends:
+        while not self.stopped and self._clock.now() < ends:
             number = self._next_number()
             index = self._prompts.index(number)
             prompt = self._prompts.all[index]
             for turn in range(turns):
-                if self.stopped or self._watch.now() >= ends:
+                if self.stopped or self._clock.now() >= ends:
                     return
-                record = Record(number + USERS_FROM, self._watch.now(), phase.number, index, turn)
-                answer = self._asked(record, prompt)
+                record = RequestRecord(number + USER_REQUESTS_FROM, self._clock.now(), phase.number, index, turn)
+                answer = self._send_and_wait(record, prompt)
                 if record.failure is not Failure.NONE:
-                    gevent.sleep(0.01)  # a server that refuses at once must not be asked as fast as a loop turns
+                    gevent.sleep(0.01)  # do not busy-loop against a server that rejects at once
                     break
                 if turn + 1 < turns:
-                    prompt = _go_on(prompt, answer.text)
+                    prompt = _continue_conversation(prompt, answer.text)
                     gevent.sleep(self._spec.prompts.think if self._spec.prompts else 0)
 
-    def _asked(self, record: Record, prompt: Prompt) -> Answer:
-        """The answer to a request of a user, who waits for it."""
-        answer, came = self._api.answer(record), Event()
+    def _send_and_wait(self, record: RequestRecord, prompt: Prompt) -> ResponseReader:
+        """Sends a user's request and waits for the response."""
+        answer, finished = self._api.reader(record), Event()
 
-        def ended(answer: Answer) -> None:
+        def ended(answer: ResponseReader) -> None:
             self._end(answer)
-            came.set()
+            finished.set()
 
         self._send(answer, self._api.request(prompt, record.number), ended)
-        came.wait()
+        finished.wait()
         return answer
 
     def _next_number(self) -> int:
@@ -174,7 +225,7 @@ class Worker:
         return number
 
 
-def _go_on(prompt: Prompt, said: str) -> Prompt:
-    """The next turn of a conversation: all that was said, and a nudge."""
-    more: tuple[dict[str, Any], ...] = ({"role": "assistant", "content": said}, {"role": "user", "content": NUDGE})
-    return replace(prompt, messages=(*prompt.chat(), *more))
+def _continue_conversation(prompt: Prompt, response: str) -> Prompt:
+    """The next turn of a conversation: all messages so far and a follow-up."""
+    turn: tuple[dict[str, Any], ...] = ({"role": "assistant", "content": response}, {"role": "user", "content": CONTINUE_PROMPT})
+    return replace(prompt, messages=(*prompt.chat(), *turn))

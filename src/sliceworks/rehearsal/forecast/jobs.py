@@ -1,5 +1,4 @@
-"""Workloads as a forecast sees them: what they ask for, how they stand, what kind of work they are, and what is known of how long
-they run. Pure."""
+"""Workloads as a forecast sees them: requests, state, kind of work, run time estimate; and the fields that a snapshot keeps."""
 
 from __future__ import annotations
 
@@ -8,27 +7,97 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import clock
+from sliceworks.base import clock, quantity
 from sliceworks.catalog.labels import RUN_SECONDS
-from sliceworks.rehearsal.forecast.trimming import CHECKPOINTS
-from sliceworks.specs.training import SLICE
-from sliceworks.twin.workloads.kueue import conditions, reading
-from sliceworks.twin.workloads.kueue.keys import ADMITTED, FINISHED, READY, RESERVED
-from sliceworks.twin.workloads.kueue.ledger import owner_of
+from sliceworks.specs.training import SLICE_JOB
+from sliceworks.twin.controllers.kueue import model_builder, workload_status
+from sliceworks.twin.controllers.kueue.cache import owner_of
+from sliceworks.twin.controllers.kueue.kueue_api import ADMITTED, FINISHED, PODS_READY, QUOTA_RESERVED
 
 if TYPE_CHECKING:
-    from sliceworks.twin.workloads.kueue.core.model import Item, Key
+    from sliceworks.twin.controllers.kueue.core.model import WorkloadInfo, WorkloadKey
 
 Object = dict[str, Any]
+
+CHECKPOINT_VARIABLE = "CHECKPOINT_DIR"
+"""Environment variable of programs that resume from checkpoints."""
+
+_SCHEDULING_FIELDS = ("nodeSelector", "affinity", "tolerations", "overhead", "resources", "priorityClassName")
+
+_STATUS_FIELDS = (
+    "conditions",
+    "admission",
+    "requeueState",
+    "reclaimablePods",
+    "admissionChecks",
+    "accumulatedPastExecutionTimeSeconds",
+)
+
+_SPEC_FIELDS = ("queueName", "priority", "priorityClassRef", "active", "maximumExecutionTimeSeconds")
+_CONDITION_FIELDS = ("type", "status", "reason", "message", "lastTransitionTime")
+
+
+def trim(kind: str, obj: Object) -> Object:
+    """The fields of an object that affect quota. Raises KeyError, TypeError or ValueError if a field is missing."""
+    if kind == "Workload":
+        return _workload(obj)
+    metadata = _pick(obj["metadata"], ("name", "namespace", "labels", "deletionTimestamp"))
+    return {"metadata": metadata, **_pick(obj, ("spec", "value", "status") if kind == "AdmissionCheck" else ("spec", "value"))}
+
+
+def _workload(obj: Object) -> Object:
+    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+    datetime.fromisoformat(metadata["creationTimestamp"])
+    owners = [_pick(reference, ("kind", "name", "controller")) for reference in metadata.get("ownerReferences") or ()]
+    trimmed_metadata = {**_pick(metadata, ("name", "namespace", "uid", "creationTimestamp")), "ownerReferences": owners}
+    trimmed_status = _pick(status, _STATUS_FIELDS)
+    if "conditions" in trimmed_status:
+        trimmed_status["conditions"] = [_pick(condition, _CONDITION_FIELDS) for condition in trimmed_status["conditions"]]
+    return {
+        "metadata": trimmed_metadata,
+        "spec": {**_pick(spec, _SPEC_FIELDS), "podSets": [_pod_set(pod_set) for pod_set in spec["podSets"]]},
+        "status": trimmed_status,
+    }
+
+
+def _pod_set(pods: Object) -> Object:
+    template = pods["template"]
+    metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
+    annotations = _pick(metadata.get("annotations") or {}, (RUN_SECONDS,))
+    trimmed_spec = _pick(spec, _SCHEDULING_FIELDS)
+    for kind in ("containers", "initContainers"):
+        if spec.get(kind):
+            trimmed_spec[kind] = [_container(item) for item in spec[kind]]
+    return {
+        **_pick(pods, ("name", "count", "minCount")),
+        "template": {**({"metadata": {"annotations": annotations}} if annotations else {}), "spec": trimmed_spec},
+    }
+
+
+def _container(container: Object) -> Object:
+    trimmed = _pick(container, ("name", "image", "resources", "restartPolicy"))
+    for amounts in (container.get("resources") or {}).values():
+        for amount in amounts.values() if isinstance(amounts, dict) else ():
+            quantity.parse(amount)
+    # The value is dropped; its presence means that the job resumes from a checkpoint.
+    if any(item.get("name") == CHECKPOINT_VARIABLE for item in container.get("env") or ()):
+        trimmed["env"] = [{"name": CHECKPOINT_VARIABLE}]
+    return trimmed
+
+
+def _pick(obj: Object, fields: tuple[str, ...]) -> Object:
+    return {name: obj[name] for name in fields if name in obj}
+
+
 QUEUED, RUNNING, HELD = "queued", "running", "held"
-_BEFORE = "accumulatedPastExecutionTimeSeconds"
-_ENDS = ("Succeeded", "Failed", "JobFinished")
-_NUMBERS = re.compile(r"([-_.]?(\d+|[0-9a-f]*\d[0-9a-f]{4,}))+$")
+_PAST_EXECUTION_TIME = "accumulatedPastExecutionTimeSeconds"
+_FINISH_REASONS = ("Succeeded", "Failed", "JobFinished")
+_TRAILING_NUMBERS = re.compile(r"([-_.]?(\d+|[0-9a-f]*\d[0-9a-f]{4,}))+$")
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What tells work of one kind from other work: whose it is, what it is called but for numbers, its images and its size."""
+    """Identifies similar jobs: namespace, name without numbers, images and size."""
 
     namespace: str
     stem: str
@@ -38,57 +107,59 @@ class Kind:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One piece of work. Times are seconds from the snapshot, so that the past is negative."""
+    """A job. Times are seconds relative to the snapshot; the past is negative."""
 
-    key: Key
+    key: WorkloadKey
     name: str
     kind: Kind
     state: str
-    item: Item
-    """As it waits, or would wait."""
-    came: float
+    item: WorkloadInfo
+    """The workload as it is queued."""
+    arrived: float
     estimate: float | None = None
-    holds: Item | None = None
-    """As it runs, with the flavors that it has."""
-    began: float = 0.0
-    before: float = 0.0
-    """How long it ran before it was stopped, where it goes on from there."""
-    waits_until: float = 0.0
-    keeps: bool = False
-    longest: float | None = None
+    admitted_item: WorkloadInfo | None = None
+    """The workload as it runs, with its flavors."""
+    started: float = 0.0
+    previous_run_time: float = 0.0
+    """Run time before the last preemption, if the job resumes from a checkpoint."""
+    requeue_at: float = 0.0
+    resumes: bool = False
+    time_limit: float | None = None
     problem: str = ""
 
     @property
     def elapsed(self) -> float:
-        """How long it has been running in all."""
-        return self.before + (max(0.0, -self.began) if self.state == RUNNING else 0.0)
+        """Total run time so far."""
+        return self.previous_run_time + (max(0.0, -self.started) if self.state == RUNNING else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
-    """Work that has ended: how long it held its quota, and how long it took to get ready."""
+class FinishedJob:
+    """A finished job: how long it held quota, and how long its pods took to become ready."""
 
     kind: Kind
-    came: float
+    arrived: float
     seconds: float
     estimate: float | None
-    readied: float | None
+    startup_seconds: float | None
     job: Job
 
 
 def job_of(workload: Object, taken: datetime) -> Job:
-    """A Workload that has not ended; `taken` is when it was seen."""
+    """The job of an unfinished Workload; `taken` is the time of the snapshot."""
     owner, status = owner_of(workload), workload.get("status") or {}
     name = owner[2] if owner else workload["metadata"]["name"]
     item = _item({**workload, "status": {key: value for key, value in status.items() if key != "admission"}}, taken)
-    state, began, holds, problem = QUEUED, 0.0, None, ""
+    state, started, admitted_item, problem = QUEUED, 0.0, None, ""
     if status.get("admission"):
-        admitted = conditions.find(workload, ADMITTED) or conditions.find(workload, RESERVED) or {}
-        state, began, holds = RUNNING, _seconds(admitted.get("lastTransitionTime", ""), taken), _item(workload, taken)
-    elif not conditions.active(workload):
+        admitted = (
+            workload_status.find_condition(workload, ADMITTED) or workload_status.find_condition(workload, QUOTA_RESERVED) or {}
+        )
+        state, started, admitted_item = RUNNING, _seconds(admitted.get("lastTransitionTime", ""), taken), _item(workload, taken)
+    elif not workload_status.is_active(workload):
         state, problem = HELD, "it is deactivated (spec.active of its Workload is false)"
-    until = (status.get("requeueState") or {}).get("requeueAt") if item.waits else ""
-    item.waits, keeps = False, _keeps(workload)
+    requeue_at = (status.get("requeueState") or {}).get("requeueAt") if item.in_backoff else ""
+    item.in_backoff, resumes = False, _resumes_from_checkpoint(workload)
     return Job(
         item.key,
         name,
@@ -97,83 +168,83 @@ def job_of(workload: Object, taken: datetime) -> Job:
         item,
         item.time,
         estimate_of(workload),
-        holds,
-        began,
-        float(status.get(_BEFORE) or 0) if keeps else 0.0,
-        max(0.0, _seconds(until or "", taken)),
-        keeps,
+        admitted_item,
+        started,
+        float(status.get(_PAST_EXECUTION_TIME) or 0) if resumes else 0.0,
+        max(0.0, _seconds(requeue_at or "", taken)),
+        resumes,
         workload["spec"].get("maximumExecutionTimeSeconds"),
         problem,
     )
 
 
-def _item(workload: Object, taken: datetime) -> Item:
-    """What Kueue's core works with; its times are numbers here."""
-    found = reading.item(workload, clock.rfc3339(taken))
-    found.time = _seconds(found.time, taken)
-    found.reserved_at = _seconds(found.reserved_at, taken) if found.cluster_queue else None
-    return found
+def _item(workload: Object, taken: datetime) -> WorkloadInfo:
+    """The workload for Kueue's core, with times as numbers."""
+    result = model_builder.build_workload(workload, clock.rfc3339(taken))
+    result.time = _seconds(result.time, taken)
+    result.reserved_at = _seconds(result.reserved_at, taken) if result.cluster_queue else None
+    return result
 
 
-def past_of(workload: Object, taken: datetime) -> Past | None:
-    """A Workload that has ended; None when it never ran, or was thrown away."""
-    ended, admitted = conditions.find(workload, FINISHED), conditions.find(workload, ADMITTED)
-    if ended is None or ended["status"] != "True" or ended["reason"] not in _ENDS or admitted is None:
+def finished_job_of(workload: Object, taken: datetime) -> FinishedJob | None:
+    """A finished Workload; None if it never ran or was deleted."""
+    ended, admitted = workload_status.find_condition(workload, FINISHED), workload_status.find_condition(workload, ADMITTED)
+    if ended is None or ended["status"] != "True" or ended["reason"] not in _FINISH_REASONS or admitted is None:
         return None
     if admitted["status"] != "True":
         return None
-    began = _seconds(admitted["lastTransitionTime"], taken)
-    job = job_of({**workload, "status": {_BEFORE: (workload.get("status") or {}).get(_BEFORE)}}, taken)
-    seconds = _seconds(ended["lastTransitionTime"], taken) - began + job.before
-    ready = conditions.find(workload, READY)
-    readied = _seconds(ready["lastTransitionTime"], taken) - began if ready and ready["reason"] == "PodsReady" else None
-    return Past(job.kind, job.came, max(seconds, 0.0), job.estimate, readied, job)
+    started = _seconds(admitted["lastTransitionTime"], taken)
+    job = job_of({**workload, "status": {_PAST_EXECUTION_TIME: (workload.get("status") or {}).get(_PAST_EXECUTION_TIME)}}, taken)
+    seconds = _seconds(ended["lastTransitionTime"], taken) - started + job.previous_run_time
+    ready = workload_status.find_condition(workload, PODS_READY)
+    startup_seconds = _seconds(ready["lastTransitionTime"], taken) - started if ready and ready["reason"] == "PodsReady" else None
+    return FinishedJob(job.kind, job.arrived, max(seconds, 0.0), job.estimate, startup_seconds, job)
 
 
 def kind_of(workload: Object, name: str) -> Kind:
-    """What kind of work a Workload is."""
+    """The kind of a Workload."""
     images: dict[str, None] = {}
     sizes = []
     for pods in workload["spec"]["podSets"]:
         spec = pods["template"].get("spec") or {}
-        images.update(dict.fromkeys(str(each.get("image", "")) for each in spec.get("containers") or ()))
-        limits = [(each.get("resources") or {}).get("requests") or {} for each in spec.get("containers") or ()]
-        sizes.append((pods["count"], [sorted(each.items()) for each in limits], sorted((spec.get("nodeSelector") or {}).items())))
-    return Kind(workload["metadata"]["namespace"], stem(name), tuple(images), repr(sizes))
+        images.update(dict.fromkeys(str(item.get("image", "")) for item in spec.get("containers") or ()))
+        limits = [(container.get("resources") or {}).get("requests") or {} for container in spec.get("containers") or ()]
+        sizes.append((pods["count"], [sorted(limit.items()) for limit in limits], sorted((spec.get("nodeSelector") or {}).items())))
+    return Kind(workload["metadata"]["namespace"], name_stem(name), tuple(images), repr(sizes))
 
 
-def stem(name: str) -> str:
-    """A name without the numbers and hashes at its end: work that comes again and again is called alike."""
-    return _NUMBERS.sub("", name) or name
+def name_stem(name: str) -> str:
+    """A name without trailing numbers and hashes; recurring jobs share it."""
+    return _TRAILING_NUMBERS.sub("", name) or name
 
 
 def estimate_of(workload: Object) -> float | None:
-    """How long it is expected to run, as its pods say. Steps of a TrainingJob follow one another; other pods run side by side."""
+    """Run time estimate from pod annotations: the sum for steps of a TrainingJob, else the maximum."""
     sets = workload["spec"]["podSets"]
-    texts = [((pods["template"].get("metadata") or {}).get("annotations") or {}).get(RUN_SECONDS) for pods in sets]
-    found = [seconds for text in texts if (seconds := _number(text)) > 0]
-    if any(pods["name"] == SLICE for pods in sets):
-        return sum(found) if found else None
-    return max(found, default=None)
+    annotations = [((pods["template"].get("metadata") or {}).get("annotations") or {}).get(RUN_SECONDS) for pods in sets]
+    estimates = [seconds for value in annotations if (seconds := _number(value)) > 0]
+    if any(pods["name"] == SLICE_JOB for pods in sets):
+        return sum(estimates) if estimates else None
+    return max(estimates, default=None)
 
 
-def _number(text: Any) -> float:
+def _number(value: Any) -> float:
     try:
-        return float(text or 0)
+        return float(value or 0)
     except ValueError:
         return 0.0
 
 
-def _keeps(workload: Object) -> bool:
-    """Whether it goes on where it stopped when it is stopped."""
+def _resumes_from_checkpoint(workload: Object) -> bool:
+    """Whether the job resumes from a checkpoint after preemption."""
     return any(
-        each.get("name") == CHECKPOINTS
+        item.get("name") == CHECKPOINT_VARIABLE
         for pods in workload["spec"]["podSets"]
         for container in (pods["template"].get("spec") or {}).get("containers") or ()
-        for each in container.get("env") or ()
+        for item in container.get("env") or ()
     )
 
 
-def _seconds(text: str, taken: datetime) -> float:
-    """When something was, from the snapshot on."""
-    return (datetime.fromisoformat(text) - taken).total_seconds() if text else 0.0
+def _seconds(timestamp: str, taken: datetime) -> float:
+    """A timestamp as seconds relative to the snapshot."""
+    return (datetime.fromisoformat(timestamp) - taken).total_seconds() if timestamp else 0.0

@@ -1,6 +1,6 @@
-"""The state of all queues at one moment: read from a cluster, or from a file that was saved before.
+"""The state of all queues at one time: read from a cluster or from a file.
 
-Only what decides about quota is kept: no environment variables, no commands, no managed fields. A file can be given to others.
+Only fields that affect quota are kept: no environment variables, commands or managed fields, so that a file can be shared.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Forbidden, InvalidDocument, NotFound, SliceworksError
-from sliceworks.kube.resources import Resource
-from sliceworks.kube.well_known import NAMESPACE
-from sliceworks.rehearsal.forecast.jobs import job_of, past_of
-from sliceworks.rehearsal.forecast.trimming import trimmed
-from sliceworks.twin.workloads.kueue import reading
+from sliceworks.kube.resources import NAMESPACE, Resource
+from sliceworks.rehearsal.forecast.jobs import finished_job_of, job_of, trim
+from sliceworks.twin.controllers.kueue import model_builder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,19 +42,19 @@ RESOURCES = (
     _kueue("LocalQueue", "localqueues", namespaced=True),
     _kueue("Workload", "workloads", namespaced=True),
 )
-"""What is read, in the order in which a twin learns of it."""
+"""Resources to read, in the order in which they are loaded."""
 _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 _KINDS = {resource.kind for resource in RESOURCES}
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """When it was taken, and the objects of each kind."""
+    """Objects by kind at a time."""
 
     taken: datetime
     objects: dict[str, list[Object]]
 
-    def of(self, kind: str) -> list[Object]:
+    def list(self, kind: str) -> list[Object]:
         """The objects of one kind."""
         return self.objects.get(kind, [])
 
@@ -70,8 +68,8 @@ class Snapshot:
 
 
 async def take(client: Client) -> Snapshot:
-    """The state of a cluster now."""
-    found: dict[str, list[Object]] = {}
+    """Read the current state of a cluster."""
+    objects: dict[str, list[Object]] = {}
     for resource in RESOURCES:
         try:
             listed = await client.list_all(resource)
@@ -79,66 +77,66 @@ async def take(client: Client) -> Snapshot:
             raise SliceworksError("Kueue is not installed in this cluster", hint="install it, or use --twin") from error
         except Forbidden as error:
             remedy = "ask an administrator for a file: sliceworks train forecast --save FILE, then --snapshot FILE"
-            raise SliceworksError(f"a forecast reads {resource.plural} of all teams, and you may not", hint=remedy) from error
-        found[resource.kind] = [trimmed(resource.kind, each) for each in listed.items]
-    return Snapshot(clock.now(), found)
+            raise SliceworksError(f"a forecast requires permission to list {resource.plural} of all teams", hint=remedy) from error
+        objects[resource.kind] = [trim(resource.kind, item) for item in listed.items]
+    return Snapshot(clock.now(), objects)
 
 
 def load(path: Path) -> Snapshot:
-    """A snapshot from its file; InvalidDocument says what is wrong with it."""
+    """Load a snapshot from a file; raises InvalidDocument."""
     try:
         body = orjson.loads(path.read_bytes())
     except OSError as error:
         raise InvalidDocument((error.strerror or "cannot be read").lower(), place=str(path)) from error
     except orjson.JSONDecodeError as error:
-        raise InvalidDocument(f"is no JSON: {error.msg}", place=f"{path}:{error.lineno}", hint=_REMEDY) from error
+        raise InvalidDocument(f"not valid JSON: {error.msg}", place=f"{path}:{error.lineno}", hint=_HINT) from error
     if not isinstance(body, dict) or (body.get("apiVersion"), body.get("kind")) != (_API_VERSION, _KIND):
-        raise InvalidDocument(f"is no {_KIND} of {_API_VERSION}", place=str(path), hint=_REMEDY)
-    return Snapshot(_moment(body.get("taken"), path), _checked(body.get("objects"), path))
+        raise InvalidDocument(f"not a {_KIND} of {_API_VERSION}", place=str(path), hint=_HINT)
+    return Snapshot(_parse_time(body.get("taken"), path), _check_objects(body.get("objects"), path))
 
 
-_REMEDY = "make one with: sliceworks train forecast --save FILE"
+_HINT = "create one with: sliceworks train forecast --save FILE"
 
 
-def _moment(text: Any, path: Path) -> datetime:
+def _parse_time(value: Any, path: Path) -> datetime:
     try:
-        found = datetime.fromisoformat(text)
+        result = datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        found = None
-    if found is None or found.tzinfo is None:
-        raise InvalidDocument(f"taken: must be a time such as 2026-11-16T08:00:00Z, found {text!r}", place=str(path), hint=_REMEDY)
-    return found
+        result = None
+    if result is None or result.tzinfo is None:
+        raise InvalidDocument(f"taken: must be a time such as 2026-11-16T08:00:00Z, found {value!r}", place=str(path), hint=_HINT)
+    return result
 
 
-def _checked(objects: Any, path: Path) -> dict[str, list[Object]]:
+def _check_objects(objects: Any, path: Path) -> dict[str, list[Object]]:
     if not isinstance(objects, dict):
-        raise InvalidDocument("objects: must be lists by kind", place=str(path), hint=_REMEDY)
+        raise InvalidDocument("objects: must be lists by kind", place=str(path), hint=_HINT)
     unknown = sorted(set(objects) - _KINDS)
     if unknown:
-        raise InvalidDocument(f"objects: unknown kind {unknown[0]}", place=str(path), hint=_REMEDY)
+        raise InvalidDocument(f"objects: unknown kind {unknown[0]}", place=str(path), hint=_HINT)
     for kind, listed in objects.items():
-        for number, each in enumerate(listed if isinstance(listed, list) else [None]):
-            if not _whole(kind, each):
-                raise InvalidDocument(f"objects.{kind}[{number}] is not a whole {kind}", place=str(path), hint=_REMEDY)
+        for number, obj in enumerate(listed if isinstance(listed, list) else [None]):
+            if not _is_complete(kind, obj):
+                raise InvalidDocument(f"objects.{kind}[{number}] is not a complete {kind}", place=str(path), hint=_HINT)
     return {kind: objects.get(kind, []) for kind in sorted(_KINDS)}
 
 
-def _whole(kind: str, obj: Any) -> bool:
-    """Whether an object can be worked with: everything that a forecast reads of it is read once."""
+def _is_complete(kind: str, obj: Any) -> bool:
+    """Whether an object has all fields that a forecast reads."""
     try:
-        kept = trimmed(kind, obj)
-        if kind in _READ:
-            _READ[kind](kept)
-        return isinstance(kept["metadata"]["name"], str)
+        trimmed = trim(kind, obj)
+        if kind in _CHECKS:
+            _CHECKS[kind](trimmed)
+        return isinstance(trimmed["metadata"]["name"], str)
     except (AttributeError, KeyError, TypeError, ValueError):
         return False
 
 
-_READ: dict[str, Callable[[Object], object]] = {
-    "ResourceFlavor": reading.flavor,
-    "Cohort": lambda obj: reading.quotas(obj.get("spec") or {}),
-    "ClusterQueue": lambda obj: (reading.cluster_queue(obj), obj["spec"]),
+_CHECKS: dict[str, Callable[[Object], object]] = {
+    "ResourceFlavor": model_builder.build_flavor,
+    "Cohort": lambda obj: model_builder.build_quotas(obj.get("spec") or {}),
+    "ClusterQueue": lambda obj: (model_builder.build_cluster_queue(obj), obj["spec"]),
     "LocalQueue": lambda obj: (obj["metadata"]["namespace"], obj["spec"]["clusterQueue"]),
     "WorkloadPriorityClass": lambda obj: int(obj["value"]),
-    "Workload": lambda obj: (job_of(obj, _ANY_TIME), past_of(obj, _ANY_TIME), index(obj["spec"].get("priority") or 0)),
+    "Workload": lambda obj: (job_of(obj, _ANY_TIME), finished_job_of(obj, _ANY_TIME), index(obj["spec"].get("priority") or 0)),
 }

@@ -1,4 +1,4 @@
-"""What if: a Scenario's changes of quota, priorities and capacity and its submissions, as things that happen in a run."""
+"""What if: quota, priority, capacity and submission events of a Scenario, applied in every trial."""
 
 from __future__ import annotations
 
@@ -8,163 +8,165 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import yamls
+from sliceworks.base import yaml_documents
 from sliceworks.base.errors import InvalidDocument
-from sliceworks.base.words import closest
+from sliceworks.base.names import suggest_name
 from sliceworks.catalog.labels import RESERVATION_NAME
-from sliceworks.rehearsal.forecast import newcomers
-from sliceworks.rehearsal.queue_steps import quotas, spoken
-from sliceworks.rehearsal.scenarios import renumbered
+from sliceworks.platform.loader import substitute_document_index
+from sliceworks.rehearsal.event_actions import describe_queue_action, flavor_quotas
+from sliceworks.rehearsal.forecast import arrivals
 from sliceworks.specs import documents
 from sliceworks.specs.scenario import EndReservation, Scenario, SetPriority, SetQuota, Submit, Target
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sliceworks.base.yamls import Document
-    from sliceworks.rehearsal.forecast.course import Course
+    from sliceworks.base.yaml_documents import Document
+    from sliceworks.rehearsal.forecast.forecaster import Forecaster, RunTimes, TrialEvent
     from sliceworks.rehearsal.forecast.jobs import Job
-    from sliceworks.rehearsal.forecast.outlook import Happens, Lasts, Outlook
+    from sliceworks.rehearsal.forecast.trial import Trial
     from sliceworks.specs.scenario import Event
 
 
 @dataclass(slots=True)
 class WhatIf:
-    """Jobs that come beside those there are, what happens, and all of it in words."""
+    """Additional jobs, events, and descriptions of both."""
 
-    more: list[Job] = field(default_factory=list)
-    happens: list[Happens] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
+    extra_jobs: list[Job] = field(default_factory=list)
+    events: list[TrialEvent] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
 
-def read(file: Path, outlook: Outlook) -> WhatIf:
-    """The Scenario of a file, checked against the queues that there are."""
-    document = yamls.load_one(file, "Scenario")
+def read(file: Path, forecaster: Forecaster) -> WhatIf:
+    """Read a Scenario and validate it against the snapshot's queues."""
+    document = yaml_documents.load_one(file, "Scenario")
     scenario = documents.read_as(document, Scenario)
-    reader = _Reader(document, yamls.folder_of(file), outlook, scenario)
+    parser = _Parser(document, yaml_documents.base_directory(file), forecaster, scenario)
     for number, event in enumerate(scenario.spec.events):
-        reader.take(number, event)
-    return reader.found
+        parser.add(number, event)
+    return parser.result
 
 
-class _Reader:
+class _Parser:
     """Reads one scenario."""
 
-    def __init__(self, document: Document, folder: Path, outlook: Outlook, scenario: Scenario) -> None:
-        self._document, self._folder, self._outlook = document, folder, outlook
-        start, taken = scenario.spec.start, outlook.snapshot.taken
+    def __init__(self, document: Document, folder: Path, forecaster: Forecaster, scenario: Scenario) -> None:
+        self._document, self._folder, self._forecaster = document, folder, forecaster
+        start, taken = scenario.spec.start, forecaster.snapshot.taken
         self._start = (start - taken).total_seconds() if start else 0.0
         self._random = Random(scenario.spec.seed)
-        self._queues = {each["metadata"]["name"]: each for each in outlook.snapshot.of("ClusterQueue")}
-        self.found = WhatIf()
+        self._queues = {item["metadata"]["name"]: item for item in forecaster.snapshot.list("ClusterQueue")}
+        self.result = WhatIf()
 
-    def take(self, number: int, event: Event) -> None:
-        """One event."""
+    def add(self, number: int, event: Event) -> None:
+        """Add one event."""
         name, action = event.action
         at, path = self._start + event.at, ("spec", "events", number)
         if isinstance(action, SetQuota):
-            self._quota(at, action, path)
+            self._add_quota(at, action, path)
         elif isinstance(action, SetPriority):
-            self._priority(at, action, path)
+            self._add_priority(at, action, path)
         elif isinstance(action, EndReservation):
-            self._reservation(at, action, path)
+            self._add_reservation(at, action, path)
         elif isinstance(action, Submit):
-            self._submissions(at, action)
+            self._add_submissions(at, action)
         elif name == "delete" and isinstance(action, Target):
-            self._cancel(at, action, path)
+            self._add_cancellation(at, action, path)
         else:
             alias = str(type(event).model_fields[name].alias)
-            remedy = "it knows setQuota, setPriority, endReservation, submit and delete"
+            remedy = "supported events: setQuota, setPriority, endReservation, submit, delete"
             raise InvalidDocument(
-                f"a forecast has no {alias}: there are queues in it, but no machines",
+                f"{alias}: not supported in a forecast, which has queues but no machines",
                 place=self._document.place(*path),
                 hint=remedy,
             )
 
-    def _happens(self, at: float, words: str, act: Happens) -> None:
-        self.found.words.append(words)
-        self.found.happens.append(lambda course, lasts: course.at(at, lambda: act(course, lasts)))
+    def _add_event(self, at: float, description: str, action: TrialEvent) -> None:
+        self.result.messages.append(description)
+        self.result.events.append(lambda trial, run_times: trial.at(at, lambda: action(trial, run_times)))
 
-    def _quota(self, at: float, action: SetQuota, path: tuple[str | int, ...]) -> None:
-        name = self._known("ClusterQueue", action.cluster_queue, self._queues, path)
-        if not list(quotas(self._queues[name], action.flavor, action.resource)):
+    def _add_quota(self, at: float, action: SetQuota, path: tuple[str | int, ...]) -> None:
+        name = self._check_known("ClusterQueue", action.cluster_queue, self._queues, path)
+        if not list(flavor_quotas(self._queues[name], action.flavor, action.resource)):
             place = self._document.place(*path)
             raise InvalidDocument(
                 f"{name} has no {action.resource} of flavor {action.flavor}", place=place, hint=f"sliceworks queues show {name}"
             )
 
-        def act(course: Course, _lasts: Lasts) -> None:
-            queue = copy.deepcopy(course.ledger.queues[name])
-            for quota in quotas(queue, action.flavor, action.resource):
+        def act(trial: Trial, _run_times: RunTimes) -> None:
+            queue = copy.deepcopy(trial.cache.cluster_queues[name])
+            for quota in flavor_quotas(queue, action.flavor, action.resource):
                 quota["nominalQuota"] = action.after(str(quota["nominalQuota"]))
-            course.change_queue(queue)
+            trial.update_queue(queue)
 
-        self._happens(at, spoken(action), act)
+        self._add_event(at, describe_queue_action(action), act)
 
-    def _priority(self, at: float, action: SetPriority, path: tuple[str | int, ...]) -> None:
-        classes = {each["metadata"]["name"]: each for each in self._outlook.snapshot.of("WorkloadPriorityClass")}
-        value = int(classes[self._known("priority", action.priority, classes, path)]["value"])
+    def _add_priority(self, at: float, action: SetPriority, path: tuple[str | int, ...]) -> None:
+        classes = {item["metadata"]["name"]: item for item in self._forecaster.snapshot.list("WorkloadPriorityClass")}
+        value = int(classes[self._check_known("priority", action.priority, classes, path)]["value"])
         job = self._job(action.job, action.namespace, path)
-        self._happens(at, spoken(action), lambda course, _lasts: course.prefer(job.key, value))
+        self._add_event(at, describe_queue_action(action), lambda trial, _run_times: trial.set_priority(job.key, value))
 
-    def _cancel(self, at: float, action: Target, path: tuple[str | int, ...]) -> None:
+    def _add_cancellation(self, at: float, action: Target, path: tuple[str | int, ...]) -> None:
         job = self._job(action.name, action.namespace, path)
-        self._happens(at, f"{job.name} is cancelled", lambda course, _lasts: course.drop(job.key))
+        self._add_event(at, f"{job.name} is cancelled", lambda trial, _run_times: trial.delete_job(job.key))
 
-    def _reservation(self, at: float, action: EndReservation, path: tuple[str | int, ...]) -> None:
-        held: dict[str, set[str]] = {}
-        for flavor in self._outlook.snapshot.of("ResourceFlavor"):
+    def _add_reservation(self, at: float, action: EndReservation, path: tuple[str | int, ...]) -> None:
+        flavors_by_reservation: dict[str, set[str]] = {}
+        for flavor in self._forecaster.snapshot.list("ResourceFlavor"):
             name = ((flavor.get("spec") or {}).get("nodeLabels") or {}).get(RESERVATION_NAME)
             if name:
-                held.setdefault(name, set()).add(flavor["metadata"]["name"])
-        flavors = held[self._known("reservation", action.reservation, held, path)]
+                flavors_by_reservation.setdefault(name, set()).add(flavor["metadata"]["name"])
+        flavors = flavors_by_reservation[self._check_known("reservation", action.reservation, flavors_by_reservation, path)]
 
-        def act(course: Course, _lasts: Lasts) -> None:
-            for name in list(course.ledger.queues):
-                queue = copy.deepcopy(course.ledger.queues[name])
+        def act(trial: Trial, _run_times: RunTimes) -> None:
+            for name in list(trial.cache.cluster_queues):
+                queue = copy.deepcopy(trial.cache.cluster_queues[name])
                 for flavor in flavors:
-                    for quota in quotas(queue, flavor):
+                    for quota in flavor_quotas(queue, flavor):
                         quota["nominalQuota"] = "0"
-                course.change_queue(queue)
-            course.evict(lambda item: any(flavor in flavors for flavor, _ in item.usage))
+                trial.update_queue(queue)
+            trial.evict(lambda item: any(flavor in flavors for flavor, _ in item.usage))
 
-        self._happens(at, spoken(action), act)
+        self._add_event(at, describe_queue_action(action), act)
 
-    def _submissions(self, at: float, action: Submit) -> None:
-        taken, moment = self._outlook.snapshot.taken, at
-        loaded = yamls.load_path(self._folder / action.file)
+    def _add_submissions(self, at: float, action: Submit) -> None:
+        taken, arrival = self._forecaster.snapshot.taken, at
+        loaded = yaml_documents.load_path(self._folder / action.file)
         for number in range(1, action.count + 1):
             for document in loaded:
-                one = renumbered(document, number)
-                when = taken + timedelta(seconds=max(moment, 0.0))
-                self.found.more.append(
-                    newcomers.job(one, self._folder, self._outlook.snapshot, namespace=action.namespace, at=when)
+                indexed = substitute_document_index(document, number)
+                submitted_at = taken + timedelta(seconds=max(arrival, 0.0))
+                self.result.extra_jobs.append(
+                    arrivals.job_from_document(
+                        indexed, self._folder, self._forecaster.snapshot, namespace=action.namespace, at=submitted_at
+                    )
                 )
-            moment += action.every or (self._random.expovariate(action.rate / 3600) if action.rate else 0.0)
-        self.found.words.append(f"{action.count * len(loaded)} more jobs come from {action.file}")
+            arrival += action.every or (self._random.expovariate(action.rate / 3600) if action.rate else 0.0)
+        self.result.messages.append(f"{action.count * len(loaded)} more jobs are submitted from {action.file}")
 
     def _job(self, name: str, namespace: str, path: tuple[str | int, ...]) -> Job:
-        found = find(self._outlook, name, namespace)
-        if len(found) == 1:
-            return found[0]
+        jobs = find(self._forecaster, name, namespace)
+        if len(jobs) == 1:
+            return jobs[0]
         place = self._document.place(*path)
-        if found:
-            where = ", ".join(sorted(each.key[0] for each in found))
-            raise InvalidDocument(f"there are {len(found)} jobs {name}", place=place, hint=f"name its namespace: {where}")
-        raise InvalidDocument(f"there is no job {name!r} that runs or waits", place=place, hint=closest_job(self._outlook, name))
+        if jobs:
+            namespaces = ", ".join(sorted(item.key[0] for item in jobs))
+            raise InvalidDocument(f"{len(jobs)} jobs are named {name}", place=place, hint=f"set the namespace: {namespaces}")
+        raise InvalidDocument(f"job {name!r} is neither running nor pending", place=place, hint=closest_job(self._forecaster, name))
 
-    def _known(self, what: str, name: str, known: dict[str, Any], path: tuple[str | int, ...]) -> str:
+    def _check_known(self, what: str, name: str, known: dict[str, Any], path: tuple[str | int, ...]) -> str:
         if name in known:
             return name
-        remedy = closest(name, known) or f"there are: {', '.join(sorted(known)) or 'none'}"
-        raise InvalidDocument(f"there is no {what} {name!r}", place=self._document.place(*path), hint=remedy)
+        remedy = suggest_name(name, known) or f"known: {', '.join(sorted(known)) or 'none'}"
+        raise InvalidDocument(f"{what} {name!r} not found", place=self._document.place(*path), hint=remedy)
 
 
-def find(outlook: Outlook, name: str, namespace: str = "") -> list[Job]:
-    """The jobs of a name that run or wait."""
-    return [job for job in outlook.jobs.values() if job.name == name and namespace in ("", job.key[0])]
+def find(forecaster: Forecaster, name: str, namespace: str = "") -> list[Job]:
+    """Running and pending jobs with a name."""
+    return [job for job in forecaster.jobs.values() if job.name == name and namespace in ("", job.key[0])]
 
 
-def closest_job(outlook: Outlook, name: str) -> str:
-    """The job that may have been meant."""
-    return closest(name, (job.name for job in outlook.jobs.values())) or "sliceworks train list -A"
+def closest_job(forecaster: Forecaster, name: str) -> str:
+    """Hint with the most similar job name."""
+    return suggest_name(name, (job.name for job in forecaster.jobs.values())) or "sliceworks train list -A"

@@ -1,28 +1,58 @@
-"""The gateway's other port: numbers, state and changes, for whoever has the admin key. Probes need none."""
+"""The admin listener: metrics, status, reload, drain, and publication of Sax models."""
 
 from __future__ import annotations
 
 import hmac
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 
 import orjson
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.base.http.messages import JSON
-from sliceworks.base.http.refusals import Refusal
-from sliceworks.base.http.server import Application
-from sliceworks.serving.gateway import shapes
-from sliceworks.serving.gateway.keys import digest_of, sent_key
-from sliceworks.serving.gateway.publishing import PUBLISHING, publishing
-from sliceworks.serving.gateway.refusals import draining, no_key, no_route, wrong_method
+from sliceworks.base.http.flow_control import FairApplication
+from sliceworks.base.http.messages import JSON_CONTENT, HttpError, bad_request
+from sliceworks.base.http.server import Limits
+from sliceworks.serving.gateway import errors
+from sliceworks.serving.gateway.errors import draining, invalid_api_key, method_not_allowed, route_not_found
+from sliceworks.serving.gateway.payload import parse_object
+from sliceworks.serving.gateway.state import hash_key, read_key
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from sliceworks.base.http.messages import Request
-    from sliceworks.base.http.reply import Reply
-    from sliceworks.serving.gateway.program import Program
+    from sliceworks.base.http.response_writer import ResponseWriter
+    from sliceworks.serving.gateway.app import Application
+    from sliceworks.serving.gateway.load_balancer import Upstream
+    from sliceworks.serving.gateway.sax_client import SaxExecutor
 
+PUBLICATION_PATHS = frozenset({"/publish", "/update", "/unpublish"})
+_PUBLICATION_FIELDS = {"model_id": str, "model_path": str, "checkpoint": str, "replicas": int}
+
+
+async def change_publication(executor: SaxExecutor, request: Request) -> dict[str, Any]:
+    """Publish, update or unpublish a Sax model; returns what was changed."""
+    if request.path == "/unpublish":
+        model: Any = parse_qs(request.query).get("model_id", [""])[0]
+        if not model and request.body:
+            model = parse_object(request.body).get("model_id")
+        if not isinstance(model, str) or not model:
+            raise bad_request("model_id: required field is missing", param="model_id")
+        await executor.call(lambda client: client.unpublish(model))
+        return {"model": model}
+    data = parse_object(request.body)
+    for name, kind in _PUBLICATION_FIELDS.items():
+        if not isinstance(data.get(name), kind) or isinstance(data.get(name), bool):
+            raise bad_request(f"{name}: required, must be {'a string' if kind is str else 'an integer'}", param=name)
+    model, path, checkpoint, replicas = (data[name] for name in _PUBLICATION_FIELDS)
+    if request.path == "/publish":
+        await executor.call(lambda client: client.publish(model, path, checkpoint, replicas))
+    else:
+        await executor.call(lambda client: client.update(model, path, checkpoint, replicas))
+    return {"model": model, "path": path, "checkpoint": checkpoint, "replicas": replicas}
+
+
+LIMITS = Limits(body=64 * 1024, connections=256)
 _PROBES = frozenset({"/healthz", "/readyz"})
 _ROUTES = {
     "/healthz": "GET",
@@ -35,78 +65,86 @@ _ROUTES = {
     "/update": "PUT",
     "/unpublish": "POST",
 }
-_NUMBERS = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+_METRICS_CONTENT = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 
 
-class Admin(Application):
-    """What the admin port serves."""
+class AdminApplication(FairApplication):
+    """Serves the admin port. `reload` reloads the document; `read_problem` returns the error of the last reload."""
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    unlimited = _PROBES
 
-    def screen(self, method: str, path: str, headers: Mapping[str, str]) -> object:
-        """Only who has the admin key goes on."""
-        state = self._program.application.state
-        open_metrics = state.spec.admin is not None and state.spec.admin.open_metrics
-        if path not in _PROBES and not (path == "/metrics" and open_metrics):
-            known = state.admin_key
-            if known is None or not hmac.compare_digest(known, digest_of(sent_key(headers))):
-                raise no_key()
+    def __init__(self, application: Application, reload: Callable[[], Awaitable[bool]], read_problem: Callable[[], str]) -> None:
+        super().__init__()
+        self._application, self._router = application, application.router
+        self._reload_document, self._read_problem = reload, read_problem
+
+    def authenticate(self, method: str, path: str, headers: Mapping[str, str], peer: object = None) -> object:
+        """Require the admin key, except for probes and public metrics; match the route."""
+        state = self._router.state
+        has_public_metrics = state.spec.admin is not None and state.spec.admin.public_metrics
+        if path not in _PROBES and not (path == "/metrics" and has_public_metrics):
+            key = state.admin_key
+            if key is None or not hmac.compare_digest(key, hash_key(read_key(headers))):
+                raise invalid_api_key()
         if path not in _ROUTES:
-            raise no_route(method, path)
+            raise route_not_found(method, path)
         if method != _ROUTES[path] and (method, _ROUTES[path]) != ("HEAD", "GET"):
-            raise wrong_method(method, path, _ROUTES[path])
+            raise method_not_allowed(method, path, _ROUTES[path])
         return None
 
-    async def handle(self, request: Request, reply: Reply) -> None:
-        """Answer."""
-        program, path = self._program, request.path
+    async def respond(self, request: Request, response: ResponseWriter) -> None:
+        """Respond to a request."""
+        path = request.path
         if path == "/metrics":
-            reply.send(200, [_NUMBERS], program.application.measures.registry.text().encode())
+            response.send(200, [_METRICS_CONTENT], self._router.metrics.registry.render().encode())
         elif path == "/admin/status":
-            reply.send(200, [JSON], orjson.dumps(self._status()))
+            response.send(200, [JSON_CONTENT], orjson.dumps(self._status()))
         elif path == "/admin/reload":
-            await self._reload(reply)
-        elif path in PUBLISHING:
-            reply.send(200, [JSON], orjson.dumps(await publishing(program.application.saxes, request)))
+            await self._reload(response)
+        elif path in PUBLICATION_PATHS:
+            response.send(200, [JSON_CONTENT], orjson.dumps(await change_publication(self._router.sax_executor, request)))
         elif path == "/admin/drain":
-            program.application.draining = True
-            reply.send(202, [JSON], b'{"draining":true}')
-        elif path == "/readyz" and not program.application.ready():
+            self._application.draining = True
+            response.send(202, [JSON_CONTENT], b'{"draining":true}')
+        elif path == "/readyz" and self._application.draining:
             raise draining()
         else:
-            reply.send(200, [])
+            response.send(200, [])
 
-    async def _reload(self, reply: Reply) -> None:
+    async def _reload(self, response: ResponseWriter) -> None:
         try:
-            changed = await self._program.reload()
+            is_changed = await self._reload_document()
         except SliceworksError as error:
-            raise Refusal(422, "invalid_document", f"the document was not taken, the old one goes on: {error.message}") from error
-        reply.send(200, [JSON], orjson.dumps({"changed": changed}))
+            message = f"config reload failed; keeping the previous configuration: {error.message}"
+            raise HttpError(422, "invalid_document", message) from error
+        response.send(200, [JSON_CONTENT], orjson.dumps({"changed": is_changed}))
 
     def _status(self) -> dict[str, Any]:
-        application = self._program.application
-        models = [
-            {
-                "name": served.name,
-                "kind": served.model.kind,
-                "waiting": served.group.waiting,
-                "backends": [
-                    {
-                        "url": server.name,
-                        "well": server.well,
-                        "circuitOpen": server.circuit_open,
-                        "outstanding": server.outstanding,
-                        "connections": server.pool.open,
-                    }
-                    for server in served.group.servers
-                ],
-            }
-            for served in application.state.models.values()
-        ]
-        told = {"draining": application.draining, "underWay": application.relay.under_way, "problem": self._program.problem}
-        return {**told, "models": models}
+        return {
+            "draining": self._application.draining,
+            "inFlight": self._router.in_flight,
+            "problem": self._read_problem(),
+            "models": [
+                {
+                    "name": served.name,
+                    "kind": served.model.kind,
+                    "waiting": served.balancer.waiting,
+                    "backends": [_backend_status(upstream) for upstream in served.balancer.upstreams],
+                }
+                for served in self._router.state.models.values()
+            ],
+        }
 
-    def refuse(self, path: str, refusal: Refusal, reply: Reply) -> None:
-        """In the words of the path."""
-        shapes.send(path, refusal, reply)
+    def write_error(self, path: str, error: HttpError, response: ResponseWriter) -> None:
+        """Respond with an error in the format of the path's API."""
+        errors.send(path, error, response)
+
+
+def _backend_status(upstream: Upstream) -> dict[str, Any]:
+    return {
+        "url": upstream.name,
+        "healthy": upstream.healthy,
+        "circuitOpen": upstream.circuit_open,
+        "outstanding": upstream.outstanding,
+        "connections": upstream.pool.open_connections,
+    }

@@ -1,4 +1,4 @@
-"""The Environment document itself, and what its parts ask of each other."""
+"""The Environment document, and validation across its parts."""
 
 from __future__ import annotations
 
@@ -6,28 +6,23 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.environment.foundations import Automation, Cluster, Network, State
-from sliceworks.specs.environment.pools import Pools
+from sliceworks.specs.common import Metadata, Name, Spec
+from sliceworks.specs.environment.cluster import Automation, Cluster, Network, Pools, State
+from sliceworks.specs.environment.field_types import BucketName, Labels, Project, Region, ResourceName, Zone
 from sliceworks.specs.environment.services import Bucket, Identities, LoadMetrics, Registry, SelfService, TensorBoard
 from sliceworks.specs.environment.teams import Addons, Queues, Team
-from sliceworks.specs.environment.values import BucketName, Labels, Project, Region, ResourceName, Zone
-from sliceworks.specs.model import Metadata, Name, Spec
 
 
 class EnvironmentSpec(Spec):
-    """Everything that a platform stands on."""
+    """Spec of an Environment."""
 
     project: Project
     region: Region
-    zones: list[Zone] = Field(default_factory=list, description="Where nodes may be; the region's own choice when left out.")
-    prefix: ResourceName | None = Field(
-        default=None, description="Begins the names that are not given; the document's name when left out."
-    )
-    labels: Labels = Field(default_factory=dict, description="On every resource that takes labels.")
-    deletion_protection: bool = Field(
-        default=True, description="The cluster and the tables cannot be destroyed before this is false."
-    )
-    force_destroy: bool = Field(default=False, description="Buckets and datasets are destroyed with what is in them.")
+    zones: list[Zone] = Field(default_factory=list, description="Zones of nodes. Default: chosen by GKE.")
+    prefix: ResourceName | None = Field(default=None, description="Prefix of generated names. Default: the document's name.")
+    labels: Labels = Field(default_factory=dict, description="Labels of every resource that supports them.")
+    deletion_protection: bool = Field(default=True, description="Protects the cluster and the tables from deletion.")
+    force_destroy: bool = Field(default=False, description="Deletes buckets and datasets that are not empty.")
     state: State = State()
     automation: Automation
     network: Network = Network()
@@ -45,17 +40,17 @@ class EnvironmentSpec(Spec):
 
     @model_validator(mode="after")
     def _zones_in_region(self) -> Self:
-        strays = [zone for zone in self.zones if not zone.startswith(f"{self.region}-")]
-        if strays:
-            raise ValueError(f"zones must be of region {self.region}, found {', '.join(strays)}")
+        outside = [zone for zone in self.zones if not zone.startswith(f"{self.region}-")]
+        if outside:
+            raise ValueError(f"zones must be in region {self.region}, found {', '.join(outside)}")
         if self.cluster.zonal and not self.zones:
-            raise ValueError("a zonal cluster needs its zone: give zones")
+            raise ValueError("cluster.zonal requires zones")
         return self
 
     @model_validator(mode="after")
     def _autopilot_has_no_pools(self) -> Self:
         if self.cluster.mode == "autopilot" and (self.pools.cpu or self.pools.tpu or self.pools.gpu):
-            raise ValueError("an Autopilot cluster makes its own nodes: leave pools out")
+            raise ValueError("pools must be empty: an Autopilot cluster manages its own nodes")
         return self
 
     @model_validator(mode="after")
@@ -65,12 +60,12 @@ class EnvironmentSpec(Spec):
         used += [team.identity for team in self.teams.values() if team.identity]
         missing = sorted({name for name in used if name not in known})
         if missing:
-            raise ValueError(f"identities.workloads has no {', '.join(missing)}")
+            raise ValueError(f"not found in identities.workloads: {', '.join(missing)}")
         return self
 
 
 class Environment(Spec):
-    """The document."""
+    """An environment: everything that Terraform provisions and `env apply` installs."""
 
     api_version: Literal["sliceworks.dev/v1alpha1"]
     kind: Literal["Environment"]

@@ -1,4 +1,4 @@
-"""What stands around a cluster: identities, buckets, registry, TensorBoard, load metrics, mesh and self-service."""
+"""Resources around the cluster: identities, buckets, registry, TensorBoard, load metrics and self-service."""
 
 from __future__ import annotations
 
@@ -6,39 +6,34 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.environment.values import AccountName, DatasetName, ResourceName, Role
-from sliceworks.specs.model import Name, Spec
+from sliceworks.specs.common import Name, Spec
+from sliceworks.specs.environment.field_types import AccountName, DatasetName, ResourceName, Role
 
 
 class NodeIdentity(Spec):
-    """The account that nodes run as."""
+    """The service account of nodes."""
 
     name: AccountName = "gke-nodes"
-    existing: str = Field(default="", description="The e-mail address of an account that is there already.")
+    existing: str = Field(default="", description="Email address of an existing account.")
     roles: list[Role] = Field(
         default_factory=lambda: [
             "roles/artifactregistry.reader",
-            "roles/logging.logWriter",
-            "roles/monitoring.metricWriter",
-            "roles/monitoring.viewer",
-            "roles/storage.objectAdmin",
+            "roles/container.defaultNodeServiceAccount",
         ]
     )
 
 
 class WorkloadIdentity(Spec):
-    """A Google service account that pods act as: those of one Kubernetes service account."""
+    """A Google service account, bound to a Kubernetes service account by Workload Identity."""
 
-    existing: str = Field(default="", description="The e-mail address of an account that is there already.")
-    roles: list[Role] = Field(default_factory=lambda: ["roles/logging.logWriter", "roles/storage.objectAdmin"])
+    existing: str = Field(default="", description="Email address of an existing account.")
+    roles: list[Role] = Field(default_factory=lambda: ["roles/logging.logWriter"])
     namespace: Name
-    service_account: Name | None = Field(
-        default=None, description="The Kubernetes service account; the identity's name when left out."
-    )
+    service_account: Name | None = Field(default=None, description="The Kubernetes service account. Default: the identity's name.")
 
 
 class Identities(Spec):
-    """Who acts in this environment."""
+    """Service accounts of nodes and workloads."""
 
     nodes: NodeIdentity = NodeIdentity()
     workloads: dict[AccountName, WorkloadIdentity] = Field(default_factory=dict)
@@ -47,52 +42,54 @@ class Identities(Spec):
 class Bucket(Spec):
     """A bucket for data, checkpoints or models."""
 
-    location: str = Field(default="", description="The environment's region when left out.")
+    location: str = Field(default="", description="Default: the environment's region.")
     storage_class: Literal["STANDARD", "NEARLINE", "COLDLINE", "ARCHIVE"] = "STANDARD"
     versioning: bool = False
-    readers: list[AccountName] = Field(default_factory=list, description="Workload identities that may list and read it.")
-    writers: list[AccountName] = Field(default_factory=list, description="Workload identities that may change it.")
+    readers: list[AccountName] = Field(default_factory=list, description="Workload identities that may list and read objects.")
+    writers: list[AccountName] = Field(default_factory=list, description="Workload identities that may write objects.")
     delete_after_days: int | None = Field(default=None, ge=1)
 
 
 class Registry(Spec):
-    """Container images."""
+    """The Artifact Registry repository of container images."""
 
-    name: ResourceName | None = Field(default=None, description="`PREFIX-images` when left out.")
-    location: str = Field(default="", description="The environment's region when left out.")
-    existing: str = Field(default="", description="`LOCATION-docker.pkg.dev/PROJECT/NAME` of one that is there already.")
+    name: ResourceName | None = Field(default=None, description="Default: `PREFIX-images`.")
+    location: str = Field(default="", description="Default: the environment's region.")
+    existing: str = Field(default="", description="`LOCATION-docker.pkg.dev/PROJECT/NAME` of an existing repository.")
     build: list[Literal["gateway", "converter", "load-worker", "controllers"]] = Field(
-        default_factory=list, description="Our images that are built into it."
+        default_factory=list, description="Sliceworks images to build and push."
     )
 
 
 class TensorBoard(Spec):
     """A Vertex AI TensorBoard."""
 
-    name: str = Field(default="", description="`PREFIX-tensorboard` when left out.")
+    name: str = Field(default="", description="Default: `PREFIX-tensorboard`.")
 
 
 class LoadMetrics(Spec):
-    """Where load tests keep their records: a Pub/Sub topic with a schema, written into a BigQuery table."""
+    """Destination of load test records: a Pub/Sub topic with a schema, exported to a BigQuery table."""
 
-    topic: ResourceName | None = None
-    dataset: DatasetName | None = None
+    topic: ResourceName | None = Field(default=None, description="Default: `PREFIX-load-records`.")
+    schema_name: ResourceName | None = Field(default=None, description="Pub/Sub schema of the topic. Default: `TOPIC-schema`.")
+    subscription: ResourceName | None = Field(default=None, description="Default: `TOPIC-to-bigquery`.")
+    dataset: DatasetName | None = Field(default=None, description="Default: `PREFIX_load`.")
     table: DatasetName = "requests"
-    location: str = Field(default="", description="The environment's region when left out.")
+    location: str = Field(default="", description="Default: the environment's region.")
 
 
 class ConfigConnector(Spec):
-    """Google Cloud's resources as objects of the cluster, for self-service graphs."""
+    """Config Connector, for self-service graphs."""
 
     service_account: AccountName = "config-connector"
-    roles: list[Role] = Field(default_factory=list, description="Beside those that the published graphs need.")
+    roles: list[Role] = Field(default_factory=list, description="Additional roles; those that the published graphs need are added.")
     grants: list[Role] | None = Field(
-        default=None, description="Roles in the project that it may give to others, beside those that the published graphs give."
+        default=None, description="Additional project roles that it may grant; those that the published graphs grant are added."
     )
 
 
 class ProjectObject(Spec):
-    """The Project object that graphs refer to, under its folder or organisation."""
+    """The Project object that graphs refer to."""
 
     name: Name = "acquire-namespace-project"
     folder: str = ""
@@ -101,19 +98,19 @@ class ProjectObject(Spec):
     @model_validator(mode="after")
     def _one_parent(self) -> Self:
         if bool(self.folder) == bool(self.organization):
-            raise ValueError("give the folder or the organization that the project is under")
+            raise ValueError("exactly one of folder and organization is required")
         return self
 
 
 class ModelRegistry(Spec):
-    """Credentials of a model registry, read from a file on this machine when the environment is applied, never stored in it."""
+    """Credentials of a model registry, read from a local file on apply and never stored in the environment."""
 
     secret: Name = "kaggle-secret"
-    file: str = Field(description="A JSON file of names and values, such as kaggle.json.")
+    file: str = Field(description="A JSON file of keys and values, such as kaggle.json.")
 
 
 class SelfService(Spec):
-    """What end users get: a namespace, the published graphs, and what these need."""
+    """Self-service for end users: a namespace, the published graphs and their prerequisites."""
 
     namespace: Name = "config-connector"
     config_connector: ConfigConnector = ConfigConnector()

@@ -1,4 +1,4 @@
-"""Teams and queues: who shares the slices, how much each may count on, and what goes first."""
+"""Teams, quotas, queues, priorities and add-ons."""
 
 from __future__ import annotations
 
@@ -6,54 +6,55 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.environment.values import AccountName, Checksum, Duration, Member, Natural
-from sliceworks.specs.model import Name, Spec
+from sliceworks.specs.common import Name, Spec
+from sliceworks.specs.environment.field_types import AccountName, Checksum, Duration, Member, Natural
 
 PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
 
 
 class Share(Spec):
-    """How much of one accelerator type a team can count on, in chips."""
+    """A team's quota of one accelerator type, in chips."""
 
     chips: Natural
-    borrow: Natural | None = Field(default=None, description="How many more it may borrow; any number when left out.")
-    lend: Natural | None = Field(default=None, description="How many it lends when idle; all when left out.")
+    borrow: Natural | None = Field(default=None, description="Borrowing limit. Default: unlimited.")
+    lend: Natural | None = Field(default=None, description="Lending limit. Default: all idle chips.")
 
 
 class Team(Spec):
-    """People who submit work."""
+    """A team: its namespace, members and quota."""
 
-    namespace: Name | None = Field(default=None, description="The team's name when left out.")
+    namespace: Name | None = Field(default=None, description="Default: the team's name.")
     queue: Name = "queue"
     members: list[Member] = Field(default_factory=list)
-    service_account: Name | None = Field(default=None, description="The Kubernetes service account of its jobs.")
-    identity: AccountName | None = Field(default=None, description="The workload identity that its jobs act as.")
+    service_account: Name | None = Field(default=None, description="Kubernetes service account of its jobs.")
+    identity: AccountName | None = Field(default=None, description="Workload identity of its jobs.")
     shares: dict[str, Share] = Field(
-        default_factory=dict, description="By accelerator type, `v4-16` or `v4-16-spot`; only with a cohort."
+        default_factory=dict, description="Quota by accelerator type, `v4-16` or `v4-16-spot`; requires `sharing: cohort`."
     )
-    most_jobs: Natural | None = Field(default=None, description="How many JobSets the namespace may hold.")
+    max_jobs: Natural | None = Field(default=None, description="Maximum number of JobSets in the namespace.")
 
 
 class Queues(Spec):
-    """How work is ordered and admitted."""
+    """How workloads are ordered and admitted."""
 
     sharing: Literal["one-queue", "cohort"] = Field(
-        default="one-queue", description="One queue for all teams, or one for each, lending to each other."
+        default="one-queue", description="One ClusterQueue for all teams, or one per team in a cohort."
     )
     name: Name = "slices"
     strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
-    preemption: bool = Field(default=True, description="Work of higher priority takes the place of lower.")
-    reclaim: bool = Field(default=True, description="What was lent is taken back when it is needed.")
+    preemption: bool = Field(default=True, description="Workloads of higher priority preempt lower ones.")
+    reclaim: bool = Field(default=True, description="Teams reclaim lent quota by preemption.")
     priorities: dict[Name, int] = Field(default_factory=lambda: dict(PRIORITIES))
-    cpu: str = Field(default="", description="Quota of CPU; what the CPU pools can hold when left out.")
-    memory: str = Field(default="", description="Quota of memory; what the CPU pools can hold when left out.")
+    cpu: str = Field(default="", description="CPU quota. Default: the capacity of the CPU pools.")
+    memory: str = Field(default="", description="Memory quota. Default: the capacity of the CPU pools.")
     ready_within: Duration = Field(
-        default="", description="Admitted work whose pods are not ready in this time goes back, such as 10m; never when left out."
+        default="",
+        description="Requeues admitted workloads whose pods are not ready in time, such as 10m. Default: off.",
     )
 
 
 class Versions(Spec):
-    """Versions of what is installed in the cluster."""
+    """Versions of the add-ons."""
 
     jobset: str = "v0.12.0"
     kueue: str = "v0.15.0"
@@ -61,32 +62,39 @@ class Versions(Spec):
 
 
 class Checksums(Spec):
-    """SHA-256 of release files: what was fetched and is another file is refused."""
+    """SHA-256 checksums of release files; a file with another checksum is refused."""
 
-    jobset: Checksum = Field(default="", description="Of `manifests.yaml`; that of the file fetched first when left out.")
-    kueue: Checksum = Field(default="", description="Of `manifests.yaml`; that of the file fetched first when left out.")
-    config_connector: Checksum = Field(
-        default="", description="Of `release-bundle.tar.gz`; that of the file fetched first when left out."
-    )
+    jobset: Checksum = Field(default="", description="Of `manifests.yaml`. Default: that of the first download.")
+    kueue: Checksum = Field(default="", description="Of `manifests.yaml`. Default: that of the first download.")
+    config_connector: Checksum = Field(default="", description="Of `release-bundle.tar.gz`. Default: that of the first download.")
 
 
 class Addons(Spec):
-    """What is installed in the cluster beside the workloads."""
+    """Add-ons of the cluster."""
 
     jobset: bool = True
     kueue: bool = True
-    slices: bool = Field(default=False, description="The controller that makes node pools for waiting jobs.")
-    graphs: bool = Field(default=False, description="The controller of self-service graphs.")
-    image: str = Field(default="", description="The image of our controllers; `REGISTRY/controllers:VERSION` when left out.")
-    gateway: bool = Field(
-        default=False, description="Gateways in front of model servers: their image is built, and the Gateway API is on."
+    slices: bool = Field(default=False, description="The slices controller, which creates node pools for pending jobs.")
+    graphs: bool = Field(default=False, description="The graphs controller.")
+    image: str = Field(default="", description="Image of the controllers. Default: `REGISTRY/controllers:VERSION`.")
+    gateway: bool = Field(default=False, description="Gateways for model servers: builds their image and enables the Gateway API.")
+    mesh: bool = Field(
+        default=False,
+        description="Fleet membership, managed service mesh, injection labels on namespaces of identities, an ingress gateway.",
     )
-    mesh: bool = Field(default=False, description="Fleet membership and managed service mesh.")
+    mesh_channel: Literal["", "rapid", "regular", "stable"] = Field(
+        default="", description="Release channel of the mesh. Default: it follows the channel of the cluster."
+    )
+    ingress_namespace: str = Field(
+        default="", description="Namespace of the mesh's ingress gateway. Default: that of the first workload identity."
+    )
     versions: Versions = Versions()
     checksums: Checksums = Checksums()
 
     @model_validator(mode="after")
     def _kueue_needs_jobset(self) -> Self:
         if self.slices and not self.jobset:
-            raise ValueError("slices need jobset")
+            raise ValueError("slices requires jobset")
+        if not self.mesh and (self.mesh_channel or self.ingress_namespace):
+            raise ValueError("meshChannel and ingressNamespace require mesh")
         return self

@@ -1,1 +1,8 @@
-"""The controllers without which an API is no cluster: garbage, namespaces, service accounts, quotas, roles, storage."""
+"""The twin's controllers.
+
+- `runtime`: what all controllers share (work loop, cluster access, writes, events, conditions, indexes, revisions).
+- `builtin`: the controllers of kube-controller-manager.
+- `jobset`, `kueue`, `config_connector`: the controllers of these projects.
+- `installation`: the components that run workloads, and what each installs in the cluster.
+- `manager`: starts, stops and restarts the components of one cluster.
+"""

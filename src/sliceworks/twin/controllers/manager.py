@@ -1,100 +1,175 @@
-"""Runs all controllers of one cluster."""
+"""The controller manager: runs the components of one cluster's control plane.
+
+Each component can be killed and restarted on its own, like the process it stands for.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.controllers.accounts import RootCertificates, ServiceAccounts
-from sliceworks.twin.controllers.garbage import GarbageCollector
-from sliceworks.twin.controllers.namespaces import Namespaces
-from sliceworks.twin.controllers.programs import Program
-from sliceworks.twin.controllers.protection import StorageProtection
-from sliceworks.twin.controllers.quotas import Quotas
-from sliceworks.twin.controllers.roles import AggregatedRoles
-from sliceworks.twin.controllers.world import World, tell
+from sliceworks.twin.controllers.builtin.clusterrole_aggregation import ClusterRoleAggregationController
+from sliceworks.twin.controllers.builtin.garbage_collector import GarbageCollector
+from sliceworks.twin.controllers.builtin.namespace_controller import NamespaceController
+from sliceworks.twin.controllers.builtin.resource_quota_controller import ResourceQuotaController
+from sliceworks.twin.controllers.builtin.serviceaccount_controller import RootCAPublisher, ServiceAccountController
+from sliceworks.twin.controllers.builtin.storage_protection import StorageProtectionController
+from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, notify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from sliceworks.twin.api.pages import Page
-    from sliceworks.twin.api.resources import Registry
-    from sliceworks.twin.controllers.loop import Change, Controller
-    from sliceworks.twin.controllers.programs import Make
-    from sliceworks.twin.controllers.world import Handle
+    from sliceworks.twin.apiserver.registry.resources import AggregatedApi, Registry
+    from sliceworks.twin.controllers.runtime.controller import Change, Controller
+    from sliceworks.twin.controllers.runtime.controller_context import Handle, Index
     from sliceworks.twin.store.store import Store
 
+    ControllerFactory = Callable[[ControllerContext], tuple[Controller[Any], ...]]
 
-class Controllers:
-    """Start them once the store is open; `handle` answers a request as a user, and `authority` is the cluster's CA certificate."""
+log = logging.getLogger(__name__)
+current_component: ContextVar[str] = ContextVar("current_component", default="")
+"""The name of the component that the current task belongs to."""
+
+
+@contextmanager
+def run_as_component(name: str) -> Iterator[None]:
+    """Tasks created in this context belong to the named component."""
+    token = current_component.set(name)
+    try:
+        yield
+    finally:
+        current_component.reset(token)
+
+
+class Component:
+    """The controllers that run in one process on a real cluster, under that process' name."""
+
+    def __init__(self, name: str, context: ControllerContext, create: ControllerFactory) -> None:
+        self.name = name
+        self._context, self._create = context, create
+        self._tasks: list[asyncio.Task[None]] = []
+        self._indexes: tuple[type[Index], ...] = ()
+        self.controllers: tuple[Controller[Any], ...] = ()
+        self.reset()
+
+    def reset(self) -> None:
+        """Replace the controllers and their indexes by new, empty ones."""
+        self._context.drop_indexes(self._indexes)
+        others = self._context.indexes
+        self.controllers = self._create(self._context)
+        self._indexes = tuple(kind for kind in self._context.indexes if kind not in others)
+
+    def observe(self, change: Change) -> None:
+        """Pass a change to this component only."""
+        for kind in self._indexes:
+            index = self._context.shared_index(kind)
+            if change.resource in index.watches:
+                notify(index, change)
+        for controller in self.controllers:
+            if controller.watches is None or change.resource in controller.watches:
+                notify(controller, change)
+
+    def start(self) -> None:
+        """Run the controllers in tasks of the running loop."""
+        with run_as_component(self.name):
+            self._tasks = [asyncio.create_task(controller.run(), name=type(controller).__name__) for controller in self.controllers]
+        for task in self._tasks:
+            task.add_done_callback(_log_exit)
+
+    async def kill(self) -> None:
+        """Cancel the controllers at whatever point they have reached; a restart finishes their work."""
+        for controller in self.controllers:
+            controller.queue.shut_down()
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _log_exit(task: asyncio.Task[None]) -> None:
+    """Log a controller that ended without being cancelled."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("controller %s exited", task.get_name(), exc_info=error)
+
+
+class ControllerManager:
+    """Runs all components of a cluster; start it once the store is open.
+
+    `handle` responds to a request of a user, `authority` is the cluster's CA certificate, and `workloads` selects the components
+    that run workloads.
+    """
 
     def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str, workloads: bool = True) -> None:
-        world = World(store, registry, handle)
-        self._store, self._world = store, world
-        self.programs = tuple(Program(name, world, make) for name, make in _programs(authority, workloads=workloads))
-        """In the order in which they are told of a change."""
-        self.pages: dict[str, Page] = _pages(world) if workloads else {}
+        context = ControllerContext(store, registry, handle)
+        self._store, self._context = store, context
+        self.components = tuple(Component(name, context, create) for name, create in _factories(authority, workloads=workloads))
+        """In the order in which they observe a change."""
+        self.aggregated_apis: dict[str, AggregatedApi] = _aggregated_apis(context) if workloads else {}
         self._interested: dict[str, tuple[Controller[Any], ...]] = {}
 
     @property
-    def all(self) -> tuple[Controller[Any], ...]:
-        """The controllers of all programs."""
-        return tuple(each for program in self.programs for each in program.controllers)
+    def controllers(self) -> tuple[Controller[Any], ...]:
+        """The controllers of all components."""
+        return tuple(controller for component in self.components for controller in component.controllers)
 
     def start(self) -> None:
-        """Look at everything there is, then follow the changes, in tasks of the running loop."""
+        """Observe all existing objects, then every change, and run the controllers in tasks of the running loop."""
         self._store.subscribe(self._observe)
-        for program in self.programs:
-            program.start()
+        for component in self.components:
+            component.start()
 
     def _observe(self, change: Change) -> None:
-        self._world.observe(change)
+        self._context.observe(change)
         interested = self._interested.get(change.resource)
         if interested is None:
-            found = (each for each in self.all if each.watches is None or change.resource in each.watches)
-            interested = self._interested[change.resource] = tuple(found)
-        for each in interested:
-            tell(each, change)
+            watching = (each for each in self.controllers if each.watches is None or change.resource in each.watches)
+            interested = self._interested[change.resource] = tuple(watching)
+        for controller in interested:
+            notify(controller, change)
 
-    def revive(self, program: Program) -> None:
-        """Start a program that was killed: it knows nothing, and looks at everything there is, as on the first day."""
-        program.renew()
+    def restart(self, component: Component) -> None:
+        """Start a killed component again without state: it observes all existing objects first."""
+        component.reset()
         self._interested.clear()
-        self._store.subscribe(program.observe)
-        self._store.unsubscribe(program.observe)
-        program.start()
+        self._store.subscribe(component.observe)
+        self._store.unsubscribe(component.observe)
+        component.start()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is left to do now or later."""
-        return all(each.queue.idle for each in self.all)
+        """Whether all work queues are empty, delayed keys included."""
+        return all(controller.queue.idle for controller in self.controllers)
 
     async def stop(self) -> None:
-        """End the work; what was left undone shows when it is started again."""
-        for program in self.programs:
-            await program.kill()
+        """Kill all components; the next start finishes their work."""
+        for component in self.components:
+            await component.kill()
 
 
-def _programs(authority: str, *, workloads: bool) -> Iterator[tuple[str, Make]]:
-    def own(world: World) -> tuple[Controller[Any], ...]:
+def _factories(authority: str, *, workloads: bool) -> Iterator[tuple[str, ControllerFactory]]:
+    def cluster_controllers(context: ControllerContext) -> tuple[Controller[Any], ...]:
         return (
-            ServiceAccounts(world),
-            RootCertificates(world, authority),
-            AggregatedRoles(world),
-            Quotas(world),
-            StorageProtection(world),
-            Namespaces(world),
-            GarbageCollector(world),
+            ServiceAccountController(context),
+            RootCAPublisher(context, authority),
+            ClusterRoleAggregationController(context),
+            ResourceQuotaController(context),
+            StorageProtectionController(context),
+            NamespaceController(context),
+            GarbageCollector(context),
         )
 
-    yield "keepers", own
+    yield "cluster-controllers", cluster_controllers
     if workloads:
-        # They take as long to load as everything else together.
-        from sliceworks.twin.workloads import PROGRAMS
+        # Imported here because these modules take as long to load as all others together.
+        from sliceworks.twin.controllers.installation import COMPONENTS
 
-        yield from PROGRAMS.items()
+        yield from COMPONENTS.items()
 
 
-def _pages(world: World) -> dict[str, Page]:
-    from sliceworks.twin.workloads import pages
+def _aggregated_apis(context: ControllerContext) -> dict[str, AggregatedApi]:
+    from sliceworks.twin.controllers.installation import aggregated_apis
 
-    return pages(world)
+    return aggregated_apis(context)

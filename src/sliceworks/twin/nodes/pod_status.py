@@ -1,46 +1,58 @@
-"""A pod's status from the states of its containers: phase and conditions by the kubelet's rules, in the kubelet's order."""
+"""Computes the phase and conditions of a pod from its container statuses, as the kubelet does."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sliceworks.twin.nodes.containers import is_sidecar, restarts
+from sliceworks.twin.nodes.container_status import is_sidecar, should_restart
 
 Obj = dict[str, Any]
-_OWN = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+_KUBELET_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+_SANDBOX_REASONS = ("ImagePullBackOff", "CreateContainerConfigError")
 TERMINAL = ("Succeeded", "Failed")
 
 
 class Addresses(NamedTuple):
-    """Where a pod is: its node's address and its own."""
+    """The IP of a pod's node and of the pod."""
 
     host: str
     pod: str
 
 
-NOWHERE = Addresses("", "")
+NO_ADDRESSES = Addresses("", "")
 
 
-def pod_status(
-    pod: Obj, statuses: list[Obj], init: list[Obj], now: str, where: Addresses, *, final: bool = False, overlay: Obj | None = None
+def compute_pod_status(
+    pod: Obj,
+    statuses: list[Obj],
+    init: list[Obj],
+    now: str,
+    addresses: Addresses,
+    *,
+    final: bool = False,
+    overlay: Obj | None = None,
 ) -> Obj:
-    """The whole status of a pod whose containers are in these states. `final` says that nothing is started again; `overlay` is what
-    the kubelet decided for another reason than its containers, such as an eviction."""
+    """Compute the status of a pod.
+
+    `final` says that no container is restarted; `overlay` has fields with another cause than containers, such as an eviction.
+    """
     old, spec = pod.get("status") or {}, pod["spec"]
     phase = (overlay or {}).get("phase") or _phase(spec, statuses, init, final=final)
     if old.get("phase") in TERMINAL:
         phase = old["phase"]
-    made = phase not in TERMINAL and any(map(_has_sandbox, (*statuses, *init)))
+    has_sandbox = phase not in TERMINAL and any(map(_has_sandbox, (*statuses, *init)))
     status: Obj = {"phase": phase}
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
     for name in ("reason", "message"):
         if value := (overlay or {}).get(name) or (old.get(name) if phase == old.get("phase") else None):
             status[name] = value
-    status["conditions"] = _conditions(pod, statuses, init, phase, now, made=made, more=(overlay or {}).get("conditions") or ())
-    if where.host:
-        status |= {"hostIP": where.host, "hostIPs": [{"ip": where.host}]}
-    address = (where.pod if made else None) or old.get("podIP")
+    status["conditions"] = _conditions(
+        pod, statuses, init, phase, now, has_sandbox=has_sandbox, extra=(overlay or {}).get("conditions") or ()
+    )
+    if addresses.host:
+        status |= {"hostIP": addresses.host, "hostIPs": [{"ip": addresses.host}]}
+    address = (addresses.pod if has_sandbox else None) or old.get("podIP")
     if address:
         status |= {"podIP": address, "podIPs": [{"ip": address}]}
     status["startTime"] = old.get("startTime") or now
@@ -52,15 +64,15 @@ def pod_status(
 
 
 def _has_sandbox(container: Obj) -> bool:
-    """Whether the pod's sandbox was there before this state: it is made before images are pulled, but told of only afterwards."""
-    return bool(container.get("containerID")) or (container["state"].get("waiting") or {}).get("reason") == "ImagePullBackOff"
+    """Whether the sandbox existed before this status: it is created before images are pulled but reported afterwards."""
+    return bool(container.get("containerID")) or (container["state"].get("waiting") or {}).get("reason") in _SANDBOX_REASONS
 
 
 def _phase(spec: Obj, statuses: list[Obj], init: list[Obj], *, final: bool) -> str:
     by_name = {status["name"]: status for status in (*init, *statuses)}
-    if (early := _phase_of_init(spec, by_name)) is not None:
-        return early
-    alive = waits = stopped = stays = succeeded = 0
+    if (init_phase := _init_phase(spec, by_name)) is not None:
+        return init_phase
+    running = waiting = stopped = final_count = succeeded = 0
     for container in spec.get("containers") or ():
         status = by_name.get(container["name"])
         if status is None:
@@ -68,22 +80,22 @@ def _phase(spec: Obj, statuses: list[Obj], init: list[Obj], *, final: bool) -> s
         state = status["state"]
         ended = state.get("terminated") or ("waiting" in state and status["lastState"].get("terminated"))
         if "running" in state:
-            alive += 1
+            running += 1
         elif not ended:
-            waits += 1
+            waiting += 1
         else:
             stopped += 1
-            stays += not restarts(container, spec, ended["exitCode"])
+            final_count += not should_restart(container, spec, ended["exitCode"])
             succeeded += "terminated" in state and ended["exitCode"] == 0
-    if waits:
+    if waiting:
         return "Pending"
-    if alive or (stopped != stays and not final):
+    if running or (stopped != final_count and not final):
         return "Running"
     return "Succeeded" if stopped == succeeded else "Failed"
 
 
-def _phase_of_init(spec: Obj, by_name: dict[str, Obj]) -> str | None:
-    """Pending or Failed while the containers that come first have not all done their part."""
+def _init_phase(spec: Obj, by_name: dict[str, Obj]) -> str | None:
+    """Pending or Failed until all init containers have completed, then None."""
     for container in spec.get("initContainers") or ():
         status = by_name.get(container["name"])
         if status is None:
@@ -97,25 +109,25 @@ def _phase_of_init(spec: Obj, by_name: dict[str, Obj]) -> str | None:
         if ended is None or "running" in state:
             return "Pending"
         if ended["exitCode"] != 0:
-            return "Pending" if restarts(container, spec, ended["exitCode"]) else "Failed"
+            return "Pending" if should_restart(container, spec, ended["exitCode"]) else "Failed"
     return None
 
 
 def _conditions(
-    pod: Obj, statuses: list[Obj], init: list[Obj], phase: str, now: str, *, made: bool, more: tuple[Obj, ...] | list[Obj]
+    pod: Obj, statuses: list[Obj], init: list[Obj], phase: str, now: str, *, has_sandbox: bool, extra: tuple[Obj, ...] | list[Obj]
 ) -> list[Obj]:
     old = {condition["type"]: condition for condition in (pod.get("status") or {}).get("conditions") or ()}
-    others = {name: condition for name, condition in old.items() if name not in _OWN}
-    for condition in more:
+    others = {name: condition for name, condition in old.items() if name not in _KUBELET_CONDITIONS}
+    for condition in extra:
         others[condition["type"]] = _condition(pod, old, now, **condition)
-    found = list(others.values())
-    found.append(_condition(pod, old, now, "PodReadyToStartContainers", "True" if made else "False"))
-    found.append(_condition(pod, old, now, "Initialized", *_initialized(pod["spec"], statuses, init, phase)))
+    conditions = list(others.values())
+    conditions.append(_condition(pod, old, now, "PodReadyToStartContainers", "True" if has_sandbox else "False"))
+    conditions.append(_condition(pod, old, now, "Initialized", *_initialized(pod["spec"], statuses, init, phase)))
     ready = _containers_ready(pod["spec"], statuses, init, phase)
-    found.append(_condition(pod, old, now, "Ready", *(ready if ready[0] != "True" else _gates(pod, others))))
-    found.append(_condition(pod, old, now, "ContainersReady", *ready))
-    found.append(_condition(pod, old, now, "PodScheduled", "True"))
-    return found
+    conditions.append(_condition(pod, old, now, "Ready", *(ready if ready[0] != "True" else _check_gates(pod, others))))
+    conditions.append(_condition(pod, old, now, "ContainersReady", *ready))
+    conditions.append(_condition(pod, old, now, "PodScheduled", "True"))
+    return conditions
 
 
 def _condition(  # noqa: PLR0917 - the last four are a condition
@@ -128,8 +140,8 @@ def _condition(  # noqa: PLR0917 - the last four are a condition
     message: str = "",
 ) -> Obj:
     before = old.get(type)
-    moment = before["lastTransitionTime"] if before and before["status"] == status else now
-    condition: Obj = {"type": type, "status": status, "lastProbeTime": None, "lastTransitionTime": moment or now}
+    transition = before["lastTransitionTime"] if before and before["status"] == status else now
+    condition: Obj = {"type": type, "status": status, "lastProbeTime": None, "lastTransitionTime": transition or now}
     if generation := pod["metadata"].get("generation"):
         condition["observedGeneration"] = generation
     if reason:
@@ -166,7 +178,7 @@ def _containers_ready(spec: Obj, statuses: list[Obj], init: list[Obj], phase: st
     return "True", "", ""
 
 
-def _gates(pod: Obj, conditions: dict[str, Obj]) -> tuple[str, str, str]:
+def _check_gates(pod: Obj, conditions: dict[str, Obj]) -> tuple[str, str, str]:
     unmet = []
     for gate in pod["spec"].get("readinessGates") or ():
         name = gate["conditionType"]
@@ -178,6 +190,6 @@ def _gates(pod: Obj, conditions: dict[str, Obj]) -> tuple[str, str, str]:
     return ("False", "ReadinessGatesNotReady", ", ".join(unmet)) if unmet else ("True", "", "")
 
 
-def gates_met(pod: Obj) -> bool:
-    """Whether every condition that must hold before the pod is ready does."""
-    return _gates(pod, {item["type"]: item for item in (pod.get("status") or {}).get("conditions") or ()})[0] == "True"
+def are_gates_met(pod: Obj) -> bool:
+    """Whether all readiness gates of a pod are True."""
+    return _check_gates(pod, {item["type"]: item for item in (pod.get("status") or {}).get("conditions") or ()})[0] == "True"

@@ -1,4 +1,4 @@
-"""The scheduler at work: follows the cluster, gives waiting pods a node one after the other, and says so in the API."""
+"""The scheduler: follows the cluster and schedules pending pods one after the other."""
 
 from __future__ import annotations
 
@@ -7,117 +7,126 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import ApiError
-from sliceworks.twin.auth.identity import AUTHENTICATED, User
-from sliceworks.twin.controllers.loop import Change, Controller
-from sliceworks.twin.scheduler.decide import Placement, decide
-from sliceworks.twin.scheduler.outcomes import Outcomes
-from sliceworks.twin.scheduler.preemption import Preemption, preempt
-from sliceworks.twin.scheduler.verdicts import sentence
-from sliceworks.twin.scheduler.view import View
+from sliceworks.twin.apiserver.auth.authentication import AUTHENTICATED, User
+from sliceworks.twin.controllers.runtime.controller import Change, Controller
+from sliceworks.twin.controllers.runtime.pod_index import PODS
+from sliceworks.twin.scheduler.binder import Binder
+from sliceworks.twin.scheduler.default_preemption import Preemption, preempt
+from sliceworks.twin.scheduler.event_handlers import EventHandlers
+from sliceworks.twin.scheduler.node_plugins import format_failure
+from sliceworks.twin.scheduler.schedule_one import ScheduleResult, schedule_pod
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from sliceworks.twin.controllers.world import World
-    from sliceworks.twin.scheduler.decide import Unschedulable
-    from sliceworks.twin.scheduler.pods import Pod
-    from sliceworks.twin.scheduler.waiting import Lane
+    from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
+    from sliceworks.twin.scheduler.pod_info import PodInfo
+    from sliceworks.twin.scheduler.pod_queue import QueuedPods
+    from sliceworks.twin.scheduler.schedule_one import Unschedulable
 
 log = logging.getLogger("sliceworks.twin.scheduler")
-
 _USER = User("system:kube-scheduler", groups=(AUTHENTICATED,))
-_TURN = "turn"
-_BATCH = 64
+_SCHEDULE = "schedule"
+_BATCH_SIZE = 64
 _RETRY_SECONDS = 1.0
-# In a lane that is longer, only the first is told again when the reasons change.
-_MOST_TOLD_AGAIN = 16
+# In a larger group of equal pods, a new message is reported for the first pod only.
+_MAX_UPDATED = 16
 
 
 class Scheduler(Controller[str]):
-    """Places the pods that name no other scheduler."""
+    """Schedules the pods of the default scheduler."""
 
-    watches = View.resources
+    watches = EventHandlers.resources
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world)
-        self.view = View()
-        self.outcomes = Outcomes(world, _USER)
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self.handlers = EventHandlers()
+        self.binder = Binder(context, _USER)
 
     def observe(self, change: Change) -> None:
-        self.view.observe(change)
-        if self.view.waiting.next() is not None:
-            self.queue.add(_TURN)
+        self.handlers.observe(change)
+        if self.handlers.queue.next() is not None:
+            self.queue.add(_SCHEDULE)
 
     async def sync(self, key: str) -> None:
-        """Decide for those who wait, some at a time, and carry out what was decided."""
+        """Schedule all active pods in batches, and write the results of each batch concurrently."""
         while True:
-            work: list[Coroutine[Any, Any, None]] = []
-            while len(work) < _BATCH and (lane := self.view.waiting.next()) is not None:
-                work += self._try(lane)
-            if not work:
-                self.view.tidy()
+            writes: list[Coroutine[Any, Any, None]] = []
+            while len(writes) < _BATCH_SIZE and (group := self.handlers.queue.next()) is not None:
+                writes += self._schedule_first(group)
+            if not writes:
+                self.handlers.compact()
                 return
-            await asyncio.gather(*work)
+            await asyncio.gather(*writes)
 
-    def _try(self, lane: Lane) -> list[Coroutine[Any, Any, None]]:
-        """Decide for the first of a lane; what is left to do comes back."""
-        pod = lane.first
-        view = self.view
+    def _schedule_first(self, group: QueuedPods) -> list[Coroutine[Any, Any, None]]:
+        """Schedule the first pod of a group; returns the writes to do."""
+        pod = group.first
+        handlers = self.handlers
         try:
-            decision = decide(pod, view.snapshot)
-            found = self._room_for(pod, decision)
+            result = schedule_pod(pod, handlers.snapshot)
+            preemption = self._preempt(pod, result)
         except Exception:
-            # One pod that cannot be understood must not keep the others waiting.
-            log.exception("no decision for %s/%s", *pod.key)
-            view.waiting.park(lane, frozenset())
+            # A pod that cannot be processed must not block the others.
+            log.exception("failed to schedule pod %s/%s", *pod.key)
+            handlers.queue.mark_unschedulable(group, frozenset())
             return []
-        if isinstance(decision, Placement):
-            view.assume(pod, decision.node)
-            return [self._bind(pod, decision.node)]
-        return self._fail(lane, pod, decision, found)
+        if isinstance(result, ScheduleResult):
+            handlers.assume(pod, result.node)
+            return [self._bind(pod, result.node)]
+        return self._handle_failure(group, pod, result, preemption)
 
-    def _room_for(self, pod: Pod, decision: Placement | Unschedulable) -> Preemption | str:
-        """Who could make room for a pod that has no place; else why nobody can, if that was looked at."""
-        if isinstance(decision, Placement) or not decision.may_help:
+    def _preempt(self, pod: PodInfo, result: ScheduleResult | Unschedulable) -> Preemption | str:
+        """The victims for an unschedulable pod, or why preemption does not help; empty if it was not tried."""
+        if isinstance(result, ScheduleResult) or not result.preemption_may_help:
             return ""
-        return preempt(pod, self.view.snapshot, decision, self.view.budgets.values())
+        return preempt(pod, self.handlers.snapshot, result, self.handlers.budgets.values())
 
-    def _fail(self, lane: Lane, pod: Pod, failure: Unschedulable, found: Preemption | str) -> list[Coroutine[Any, Any, None]]:
-        view = self.view
-        if isinstance(found, Preemption):
-            view.nominate(pod, found.node.name, failure.rules)
-            return [self.outcomes.preempt(pod, found, failure.message, view.outbid(pod, found.node.name))]
-        message = sentence(failure.message, found)
-        clears = bool(pod.nominated) and not found.startswith("not eligible")
-        if clears:
-            view.withdraw(pod)
-        view.waiting.park(lane, failure.rules)
-        return [self.outcomes.refuse(each, message, is_new=is_new, clears=clears) for each, is_new in _to_be_told(lane, message)]
+    def _handle_failure(
+        self, group: QueuedPods, pod: PodInfo, failure: Unschedulable, preemption: Preemption | str
+    ) -> list[Coroutine[Any, Any, None]]:
+        handlers = self.handlers
+        if isinstance(preemption, Preemption):
+            node = preemption.node.name
+            handlers.nominate(pod, node, failure.failed_plugins)
+            return [self.binder.preempt(pod, preemption, failure.message, handlers.lower_nominated(pod, node))]
+        message = format_failure(failure.message, preemption)
+        clears_nomination = bool(pod.nominated) and not preemption.startswith("not eligible")
+        if clears_nomination:
+            handlers.clear_nomination(pod)
+        handlers.queue.mark_unschedulable(group, failure.failed_plugins)
+        return [
+            self.binder.report_unschedulable(other, message, is_new=is_new, clears_nomination=clears_nomination)
+            for other, is_new in _pods_to_report(group, message)
+        ]
 
-    async def _bind(self, pod: Pod, node: str) -> None:
+    async def _bind(self, pod: PodInfo, node: str) -> None:
         try:
-            await self.outcomes.bind(pod, node)
+            await self.binder.bind(pod, node)
         except ApiError as error:
-            log.info("%s/%s was not bound to %s: %s", *pod.key, node, error.message)
-            self.view.take_back(pod)
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._again, pod)
+            log.info("could not bind pod %s/%s to node %s: %s", *pod.key, node, error.message)
+            self.handlers.forget_assumed(pod)
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._requeue, pod)
 
-    def _again(self, pod: Pod) -> None:
-        """A pod that could not be bound waits again, unless it is gone or bound by now."""
-        obj = self.world.get("/pods", *pod.key)
+    def _requeue(self, pod: PodInfo) -> None:
+        """Add a pod that could not be bound to the queue again, unless it was deleted or bound."""
+        obj = self.context.get(PODS, *pod.key)
         if obj is not None:
-            self.view.see_pod(obj)
-            self.queue.add(_TURN)
+            self.handlers.update_pod(obj)
+            self.queue.add(_SCHEDULE)
 
 
-def _to_be_told(lane: Lane, message: str) -> list[tuple[Pod, bool]]:
-    """Who hears of a refusal, and whether it is news: the first, those who heard nothing so far, and all where they are few."""
-    pods = [pod for _, pod in lane.pods.values()]
-    few = len(pods) <= _MOST_TOLD_AGAIN
-    found = []
+def _pods_to_report(group: QueuedPods, message: str) -> list[tuple[PodInfo, bool]]:
+    """The pods to report as unschedulable, and whether the message is new for each.
+
+    These are the first pod, pods without a report so far, and in a small group all pods with another message.
+    """
+    pods = [pod for _, pod in group.pods.values()]
+    is_small = len(pods) <= _MAX_UPDATED
+    reported = []
     for pod in pods:
-        is_new = lane.told.get(pod.key) != message
-        if pod is pods[0] or pod.key not in lane.told or (few and is_new):
-            lane.told[pod.key] = message
-            found.append((pod, is_new))
-    return found
+        is_new = group.last_message.get(pod.key) != message
+        if pod is pods[0] or pod.key not in group.last_message or (is_small and is_new):
+            group.last_message[pod.key] = message
+            reported.append((pod, is_new))
+    return reported

@@ -1,74 +1,75 @@
-"""The cluster as the scheduler knows it: nodes, the pods on them, and all that is counted, kept up to date change by change."""
+"""The scheduler's snapshot: nodes, their pods and all counts, kept up to date change by change."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.twin.scheduler.families import Families
-from sliceworks.twin.scheduler.groups import Group
-from sliceworks.twin.scheduler.nodes import Node
-from sliceworks.twin.scheduler.pods import Shapes
-from sliceworks.twin.scheduler.tallies import Standing, Tallies
+from sliceworks.twin.scheduler.node_info import NodeInfo
+from sliceworks.twin.scheduler.node_plugins import NodeGroup
+from sliceworks.twin.scheduler.pod_info import PodInfoCache
+from sliceworks.twin.scheduler.topology_constraints import DefaultSpreadSelectors
+from sliceworks.twin.scheduler.topology_counts import ExistingPodTerms, TopologyCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from sliceworks.twin.scheduler.nodes import Kind
-    from sliceworks.twin.scheduler.pods import Key, Pod, Wants
-    from sliceworks.twin.scheduler.terms import Labels
+    from sliceworks.twin.scheduler.node_info import NodeClass
+    from sliceworks.twin.scheduler.pod_info import NodeRequirements, PodInfo, PodKey
+    from sliceworks.twin.scheduler.topology_constraints import Labels
+    from sliceworks.twin.scheduler.topology_counts import Label
 
-# What groups remember of nodes, all together: about a hundred megabytes.
-_MOST_REMEMBERED = 400_000
-_FEW_NODES = 100
+# The total size of all node groups; about a hundred megabytes.
+_MAX_CACHED_NODES = 400_000
+_SMALL_CLUSTER = 100
 
 
 class Snapshot:
-    """What a decision is made from. Whoever keeps it tells it of every change."""
+    """The cluster state that scheduling decisions use; the event handlers update it with every change."""
 
     def __init__(self) -> None:
-        self.shapes = Shapes()
-        self.nodes: dict[str, Node] = {}
-        self.pods: dict[Key, Pod] = {}
+        self.shapes = PodInfoCache()
+        self.nodes: dict[str, NodeInfo] = {}
+        self.pods: dict[PodKey, PodInfo] = {}
         self.namespaces: dict[str, Labels] = {}
-        self.kinds: dict[Kind, int] = {}
-        self.claims: set[Key] = set()
-        self.nominated: dict[str, dict[Key, Pod]] = {}
-        self.families = Families()
-        self.standing = Standing()
-        self.tallies = Tallies(self.placed)
-        self._where: dict[Key, Node] = {}
-        self._unborn: dict[str, Node] = {}
+        self.node_classes: dict[NodeClass, int] = {}
+        self.claims: set[PodKey] = set()
+        self.nominated: dict[str, dict[PodKey, PodInfo]] = {}
+        self.default_spreads = DefaultSpreadSelectors()
+        self.existing_terms = ExistingPodTerms()
+        self.topology_counts = TopologyCounts(self.scheduled_pods)
+        self._node_by_pod: dict[PodKey, NodeInfo] = {}
+        self._missing_nodes: dict[str, NodeInfo] = {}
         self._count = 0
-        self._groups: dict[bytes, Group] = {}
-        self._changed: list[Node] = []
+        self._groups: dict[bytes, NodeGroup] = {}
+        self._changed: list[NodeInfo] = []
         self._start = 0
-        self._node_labels: dict[str, dict[str, dict[Node, None]]] = {}
-        self._pod_labels: dict[str, dict[str, dict[Key, Pod]]] = {}
+        self._node_labels: dict[str, dict[str, dict[NodeInfo, None]]] = {}
+        self._pod_labels: dict[str, dict[str, dict[PodKey, PodInfo]]] = {}
         self._priorities: dict[int, int] = {}
         self._images: dict[str, tuple[int, int]] = {}
 
-    def set_node(self, obj: Mapping[str, Any]) -> Node | None:
-        """A node as it is now; returns it when something changed that counts."""
+    def set_node(self, obj: Mapping[str, Any]) -> NodeInfo | None:
+        """Add or update a node; returns it if something changed that scheduling depends on."""
         name = obj["metadata"]["name"]
         node = self.nodes.get(name)
         if node is None:
-            node = self._unborn.pop(name, None) or self._new(name)
+            node = self._missing_nodes.pop(name, None) or self._new_node(name)
             self.nodes[name] = node
-        before, images, kind = node.labels, node.images, None if node.gone else node.kind
-        if node.gone or before != (obj["metadata"].get("labels") or {}):
+        labels, images, node_class = node.labels, node.images, None if node.deleted else node.node_class
+        if node.deleted or labels != (obj["metadata"].get("labels") or {}):
             self._index_pods(node, -1)
             changed = node.update(obj)
             self._index_pods(node, 1)
-            self._index_labels(node, before, node.labels)
+            self._index_labels(node, labels, node.labels)
         else:
             changed = node.update(obj)
         if not changed:
             return None
         self._count_images(images, node.images)
-        self._count_kind(kind, node.kind)
-        self.tallies.clear()
-        self._log(node)
+        self._count_class(node_class, node.node_class)
+        self.topology_counts.clear()
+        self._log_change(node)
         return node
 
     def drop_node(self, name: str) -> None:
@@ -78,52 +79,51 @@ class Snapshot:
         self._index_pods(node, -1)
         self._index_labels(node, node.labels, {})
         self._count_images(node.images, {})
-        self._count_kind(node.kind, None)
-        node.labels, node.images, node.gone = {}, {}, True
+        self._count_class(node.node_class, None)
+        node.labels, node.images, node.deleted = {}, {}, True
         node.version += 1
         if node.pods:
-            self._unborn[name] = node
-        self.tallies.clear()
-        self._log(node)
+            self._missing_nodes[name] = node
+        self.topology_counts.clear()
+        self._log_change(node)
 
-    def place(self, pod: Pod, name: str) -> None:
-        """A pod lies on a node, or will in a moment."""
-        self.unplace(pod.key)
-        node = self.nodes.get(name) or self._unborn.get(name)
+    def add_pod(self, pod: PodInfo, name: str) -> None:
+        """Add a pod to a node, which may not exist yet."""
+        self.remove_pod(pod.key)
+        node = self.nodes.get(name) or self._missing_nodes.get(name)
         if node is None:
-            node = self._unborn[name] = self._new(name)
+            node = self._missing_nodes[name] = self._new_node(name)
         node.add(pod)
-        self.pods[pod.key], self._where[pod.key] = pod, node
+        self.pods[pod.key], self._node_by_pod[pod.key] = pod, node
         self._priorities[pod.priority] = self._priorities.get(pod.priority, 0) + 1
         self._index_pod(pod, node, 1)
-        self._log(node)
+        self._log_change(node)
 
-    def unplace(self, key: Key) -> Pod | None:
-        """A pod has left its node; returns it."""
+    def remove_pod(self, key: PodKey) -> PodInfo | None:
+        """Remove a pod from its node; returns the pod."""
         pod = self.pods.pop(key, None)
         if pod is None:
             return None
-        node = self._where.pop(key)
+        node = self._node_by_pod.pop(key)
         node.remove(pod)
         if self._priorities[pod.priority] == 1:
             del self._priorities[pod.priority]
         else:
             self._priorities[pod.priority] -= 1
         self._index_pod(pod, node, -1)
-        if node.gone and not node.pods:
-            self._unborn.pop(node.name, None)
-        self._log(node)
+        if node.deleted and not node.pods:
+            self._missing_nodes.pop(node.name, None)
+        self._log_change(node)
         return pod
 
-    def nominate(self, pod: Pod, name: str) -> None:
-        """A pod waits for room on a node."""
+    def nominate(self, pod: PodInfo, name: str) -> None:
+        """Nominate a node for a pod that waits for preemption there."""
         self.nominated.setdefault(name, {})[pod.key] = pod
 
-    def withdraw(self, pod: Pod, name: str) -> None:
-        """It waits there no longer."""
-        waiting = self.nominated.get(name, {})
-        waiting.pop(pod.key, None)
-        if not waiting:
+    def remove_nomination(self, pod: PodInfo, name: str) -> None:
+        pods = self.nominated.get(name, {})
+        pods.pop(pod.key, None)
+        if not pods:
             self.nominated.pop(name, None)
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
@@ -133,18 +133,18 @@ class Snapshot:
             self.namespaces.pop(name, None)
         else:
             self.namespaces[name] = labels
-        self.tallies.clear()
+        self.topology_counts.clear()
 
     @property
     def lowest_priority(self) -> int | None:
-        """The least of the priorities of placed pods."""
+        """The lowest priority of all scheduled pods."""
         return min(self._priorities, default=None)
 
-    def node_of(self, pod: Pod) -> Node | None:
-        return self._where.get(pod.key)
+    def node_of(self, pod: PodInfo) -> NodeInfo | None:
+        return self._node_by_pod.get(pod.key)
 
-    def nodes_with(self, key: str, value: str) -> Iterable[Node]:
-        """The nodes that have a label."""
+    def nodes_with(self, key: str, value: str) -> Iterable[NodeInfo]:
+        """The nodes with a label."""
         values = self._node_labels.get(key)
         if values is None:
             values = self._node_labels[key] = {}
@@ -153,44 +153,41 @@ class Snapshot:
                     values.setdefault(node.labels[key], {})[node] = None
         return values.get(value, ())
 
-    def placed(self, pair: tuple[str, str] | None) -> Iterator[tuple[Pod, Node]]:
-        """The pods on nodes, all or those with a label."""
-        if pair is None:
-            pods: Iterable[Pod] = self.pods.values()
-        else:
-            pods = self._pods_with(*pair)
-        return ((pod, node) for pod in pods if not (node := self._where[pod.key]).gone)
+    def scheduled_pods(self, label: Label | None) -> Iterator[tuple[PodInfo, NodeInfo]]:
+        """The pods on existing nodes, all or those with a label."""
+        pods: Iterable[PodInfo] = self.pods.values() if label is None else self._pods_with(*label)
+        return ((pod, node) for pod in pods if not (node := self._node_by_pod[pod.key]).deleted)
 
-    def group(self, wants: Wants) -> Group:
-        """The nodes as pods with these wants see them, now; those that are not chosen for want of a label are left out."""
-        group = self._groups.pop(wants.key, None)
+    def group(self, requirements: NodeRequirements) -> NodeGroup:
+        """The current node group of these requirements; nodes without a required label are left out."""
+        group = self._groups.pop(requirements.key, None)
         if group is None or group.position < self._start:
-            group = Group(wants, self._image_bytes, clock.randomness())
-            pair = group.pair = wants.pair
-            group.look(self.nodes.values() if pair is None else self.nodes_with(*pair))
-            self._make_room(group.size)
+            group = NodeGroup(requirements, self._image_bytes, clock.rng())
+            label = group.required_label = requirements.required_label
+            group.evaluate(self.nodes.values() if label is None else self.nodes_with(*label))
+            self._evict_groups(group.size)
         else:
             behind = self._start + len(self._changed) - group.position
-            if group.pair is None or behind <= group.size:
-                group.follow(self._changed[group.position - self._start :])
+            if group.required_label is None or behind <= group.size:
+                group.update(self._changed[group.position - self._start :])
             else:
-                group.follow_chosen(self.nodes_with(*group.pair))
+                group.update_matching(self.nodes_with(*group.required_label))
         group.position = self._start + len(self._changed)
-        self._groups[wants.key] = group
+        self._groups[requirements.key] = group
         return group
 
-    def _make_room(self, size: int) -> None:
-        """Forget the groups that were asked for longest ago."""
+    def _evict_groups(self, size: int) -> None:
+        """Drop the least recently used groups."""
         size += sum(group.size for group in self._groups.values())
-        while self._groups and size > _MOST_REMEMBERED:
+        while self._groups and size > _MAX_CACHED_NODES:
             size -= self._groups.pop(next(iter(self._groups))).size
 
-    def _new(self, name: str) -> Node:
+    def _new_node(self, name: str) -> NodeInfo:
         self._count += 1
-        return Node(name, self._count)
+        return NodeInfo(name, self._count)
 
-    def _log(self, node: Node) -> None:
-        node.touched = self._start + len(self._changed)
+    def _log_change(self, node: NodeInfo) -> None:
+        node.changed_at = self._start + len(self._changed)
         self._changed.append(node)
         if len(self._changed) > 1024 + 4 * len(self.nodes):
             self._start += len(self._changed)
@@ -201,27 +198,27 @@ class Snapshot:
         return int(size * (number / len(self.nodes)))
 
     def _count_images(self, old: Mapping[str, int], new: Mapping[str, int]) -> None:
-        """An image counts with the size that the first node gave it."""
+        """Count the nodes that have each image; an image's size is the one that the first node reported."""
         for name in old:
             size, number = self._images.pop(name)
             if number > 1:
                 self._images[name] = size, number - 1
-        for name, given in new.items():
-            size, number = self._images.get(name, (given, 0))
+        for name, reported in new.items():
+            size, number = self._images.get(name, (reported, 0))
             self._images[name] = size, number + 1
-        if self._images and len(self.nodes) <= _FEW_NODES:
-            # Every node's score has changed a little; where nodes are many that tips no balance.
+        if self._images and len(self.nodes) <= _SMALL_CLUSTER:
+            # The image scores of all nodes have changed; in larger clusters the change is negligible.
             self._groups.clear()
 
-    def _count_kind(self, old: Kind | None, new: Kind | None) -> None:
+    def _count_class(self, old: NodeClass | None, new: NodeClass | None) -> None:
         if old is not None:
-            self.kinds[old] -= 1
-            if not self.kinds[old]:
-                del self.kinds[old]
+            self.node_classes[old] -= 1
+            if not self.node_classes[old]:
+                del self.node_classes[old]
         if new is not None:
-            self.kinds[new] = self.kinds.get(new, 0) + 1
+            self.node_classes[new] = self.node_classes.get(new, 0) + 1
 
-    def _pods_with(self, key: str, value: str) -> Iterable[Pod]:
+    def _pods_with(self, key: str, value: str) -> Iterable[PodInfo]:
         values = self._pod_labels.get(key)
         if values is None:
             values = self._pod_labels[key] = {}
@@ -230,7 +227,7 @@ class Snapshot:
                     values.setdefault(pod.labels[key], {})[pod.key] = pod
         return list(values.get(value, {}).values())
 
-    def _index_pod(self, pod: Pod, node: Node, sign: int) -> None:
+    def _index_pod(self, pod: PodInfo, node: NodeInfo, sign: int) -> None:
         for key, values in self._pod_labels.items():
             value = pod.labels.get(key)
             if value is None:
@@ -238,20 +235,20 @@ class Snapshot:
             if sign > 0:
                 values.setdefault(value, {})[pod.key] = pod
             else:
-                left = values[value]
-                del left[pod.key]
-                if not left:
+                pods = values[value]
+                del pods[pod.key]
+                if not pods:
                     del values[value]
-        if not node.gone:
-            self.standing.add(pod, node, sign)
-            self.tallies.add(pod, node, sign)
+        if not node.deleted:
+            self.existing_terms.add(pod, node, sign)
+            self.topology_counts.add(pod, node, sign)
 
-    def _index_pods(self, node: Node, sign: int) -> None:
-        if not node.gone:
+    def _index_pods(self, node: NodeInfo, sign: int) -> None:
+        if not node.deleted:
             for pod in node.pods.values():
-                self.standing.add(pod, node, sign)
+                self.existing_terms.add(pod, node, sign)
 
-    def _index_labels(self, node: Node, old: Labels, new: Labels) -> None:
+    def _index_labels(self, node: NodeInfo, old: Labels, new: Labels) -> None:
         for key, values in self._node_labels.items():
             if old.get(key) == new.get(key):
                 continue

@@ -1,1 +1,8 @@
-"""The twin's memory: versioned objects, their history and those who watch it; durable in SQLite when asked."""
+"""The object store: etcd's and the watch cache's part of the twin.
+
+Reading order:
+`store`: one revision counter, durable writes, watches and subscribers.
+`watch_cache`: the objects of one resource, their recent changes and their watches.
+`journal`: the log of changes in SQLite.
+`recovery`: backup of a journal, and recovery of a damaged one.
+"""

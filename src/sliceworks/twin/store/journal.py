@@ -1,8 +1,8 @@
-"""The store on disk: one log of changes in SQLite (WAL).
+"""The store on disk: a log of changes in SQLite (WAL).
 
-A row is one revision of one object. The newest row of a key is the object; older rows stay while they are in the history window, so
-that watches resume and lists continue after a restart. A commit is one transaction however many changes it carries. One process at
-a time has a journal: a lock on a file beside it sees to that.
+A row is one revision of one object, with a checksum that is verified when it is read. The newest row of a key is the object; older
+rows stay while they are in the history window, so that watches resume and lists continue after a restart. A commit is one
+transaction. A lock file ensures that one process at a time uses a journal.
 """
 
 from __future__ import annotations
@@ -12,46 +12,56 @@ import os
 import sqlite3
 import sys
 import threading
+import zlib
 from typing import TYPE_CHECKING
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED, Change, Entry
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-_OURS, _FORMAT = 0x534C4943, 1
+_APPLICATION_ID, _FORMAT, _FORMAT_WITHOUT_CHECKSUMS = 0x534C4943, 2, 1
+COLUMNS = "revision, resource, namespace, name, deleted, data, checksum"
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE log (
     revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-    deleted INTEGER NOT NULL, data BLOB NOT NULL
+    deleted INTEGER NOT NULL, data BLOB NOT NULL, checksum INTEGER
 ) STRICT;
 CREATE TABLE compacted (resource TEXT PRIMARY KEY, revision INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-PRAGMA application_id = {_OURS};
+PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_FORMAT};
 COMMIT;
 """
-_FOLD_AFTER_BYTES = 32 * 1024 * 1024
-_MOST_UNFOLDED = 3
-"""How many times as much may wait to be folded before the writer waits too: the log must not outgrow the disk."""
+_CHECKPOINT_BYTES = 32 * 1024 * 1024
+_MAX_CHECKPOINT_LAG = 3
+"""How many times _CHECKPOINT_BYTES the WAL may grow before the writer waits for the checkpoint."""
 _ROW_BYTES = 100
-_START_ANEW = "`sliceworks twin reset` starts anew, with an empty one"
+_RESET_HINT = "start with an empty store: `sliceworks twin reset`"
+_RECOVERY_HINT = "keep the changes before the damage: `sliceworks twin recover`, or use a backup: `sliceworks twin restore`"
+
+
+def checksum(place: tuple[int, str, str, str], deleted: int, data: bytes) -> int:
+    """The checksum of a row, over all columns; `place` is revision, resource, namespace and name."""
+    head = f"{deleted} {' '.join(map(str, place))} ".encode("utf-8", "surrogatepass")
+    return zlib.crc32(data, zlib.crc32(head))
 
 
 class Journal:
-    """Writes changes down and reads them back."""
+    """Writes changes to disk and reads them back."""
 
-    def __init__(self, path: Path, *, fold_after: int = _FOLD_AFTER_BYTES) -> None:
+    def __init__(self, path: Path, *, checkpoint_bytes: int = _CHECKPOINT_BYTES, lock: bool = True) -> None:
         self._path = path
-        self._fold_after = fold_after
-        self._unfolded = 0
-        self._folding: threading.Thread | None = None
-        with self._usable("used"), contextlib.ExitStack() as undo:
-            self._lock = _locked(path)
-            undo.callback(os.close, self._lock)
-            # The file is made here so that nobody else could ever read it; the files beside it get the same rights.
+        self._checkpoint_bytes = checkpoint_bytes
+        self._wal_bytes = 0
+        self._checkpointer: threading.Thread | None = None
+        with self._translate_errors("open"), contextlib.ExitStack() as undo:
+            self._lock = acquire_lock(path) if lock else None
+            if self._lock is not None:
+                undo.callback(os.close, self._lock)
+            # Create the file with private permissions; SQLite gives the files beside it the same.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             path.chmod(0o600)
             self._db = self._connect()
@@ -67,59 +77,73 @@ class Journal:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         (owner,), (version,) = db.execute("PRAGMA application_id").fetchone(), db.execute("PRAGMA user_version").fetchone()
-        if (owner, version) != (_OURS, _FORMAT):
+        if (owner, version) == (_APPLICATION_ID, _FORMAT_WITHOUT_CHECKSUMS):
+            db.executescript(f"ALTER TABLE log ADD COLUMN checksum INTEGER; PRAGMA user_version = {_FORMAT};")
+        elif (owner, version) != (_APPLICATION_ID, _FORMAT):
             if db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
-                raise SliceworksError(f"{self._path}: is not a store of this version of Sliceworks", hint=_START_ANEW)
+                raise SliceworksError(f"{self._path}: not a store of this version of Sliceworks", hint=_RESET_HINT)
             db.executescript(_SCHEMA)
         db.execute("PRAGMA journal_mode=WAL")
 
-    def commit(self, changes: Iterable[Change], left: Iterable[Change], floors: dict[str, int]) -> None:
-        """Make changes durable, and drop the rows that nothing can ask for once `left` has left the window."""
-        rows = [(c.revision, c.resource, c.namespace, c.name, int(c.type == DELETED), c.entry.data) for c in changes]
+    def commit(self, changes: Iterable[Change], trimmed: Iterable[Change], compacted: dict[str, int]) -> None:
+        """Make changes durable, and delete the rows that only `trimmed` history needed."""
+        rows = [_row(change) for change in changes]
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
-            db.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", rows)
-            if floors:
-                db.executemany("DELETE FROM log WHERE revision = ?", _obsolete(left))
-                db.executemany("INSERT OR REPLACE INTO compacted VALUES (?, ?)", list(floors.items()))
+            db.executemany(_INSERT, rows)
+            if compacted:
+                db.executemany("DELETE FROM log WHERE revision = ?", _obsolete(trimmed))
+                db.executemany("INSERT OR REPLACE INTO compacted VALUES (?, ?)", list(compacted.items()))
             db.execute("COMMIT")
         except sqlite3.Error:
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
-        self._unfolded += sum(len(row[5]) + _ROW_BYTES for row in rows)
-        if self._unfolded >= self._fold_after:
-            self._start_folding()
+        self._wal_bytes += sum(len(row[5]) + _ROW_BYTES for row in rows)
+        if self._wal_bytes >= self._checkpoint_bytes:
+            self._start_checkpoint()
 
-    def _start_folding(self) -> None:
-        """Fold the WAL into the database beside the writer: the fsync it needs must not hold up requests."""
-        if self._folding is not None and self._folding.is_alive():
-            if self._unfolded < _MOST_UNFOLDED * self._fold_after:
+    def restore(self, rows: Iterable[tuple[object, ...]], compacted: dict[str, int]) -> None:
+        """Fill an empty journal with rows of another one."""
+        with self._translate_errors("write"):
+            self._db.execute("BEGIN IMMEDIATE")
+            self._db.executemany(_INSERT, rows)
+            self._db.executemany("INSERT OR REPLACE INTO compacted VALUES (?, ?)", list(compacted.items()))
+            self._db.execute("COMMIT")
+
+    def _start_checkpoint(self) -> None:
+        """Checkpoint the WAL in a thread: its fsync must not delay requests."""
+        if self._checkpointer is not None and self._checkpointer.is_alive():
+            if self._wal_bytes < _MAX_CHECKPOINT_LAG * self._checkpoint_bytes:
                 return
-            self._folding.join()
-        self._unfolded = 0
-        self._folding = threading.Thread(target=self._fold, name="store-fold", daemon=True)
-        self._folding.start()
+            self._checkpointer.join()
+        self._wal_bytes = 0
+        self._checkpointer = threading.Thread(target=self._checkpoint, name="store-checkpoint", daemon=True)
+        self._checkpointer.start()
 
-    def _fold(self) -> None:
-        # Should this fail, the WAL keeps everything and grows until the next time.
+    def _checkpoint(self) -> None:
+        # After a failure the WAL keeps all changes and grows until the next checkpoint.
         with contextlib.suppress(sqlite3.Error), contextlib.closing(self._connect()) as db:
             db.execute("PRAGMA wal_checkpoint(PASSIVE)")
-            # A log that is written to without pause is never folded whole: the writer waits for the little that is left.
+            # A passive checkpoint never completes under constant writes: block the writer for the rest.
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def compactions(self) -> dict[str, int]:
-        """Per resource, the revision up to which history is gone."""
-        with self._usable("read"):
+        """Per resource, the revision up to which history is compacted."""
+        with self._translate_errors("read"):
             return dict(self._db.execute("SELECT resource, revision FROM compacted"))
 
     def load(self) -> Iterator[Change]:
-        """Every change still written down, oldest first."""
+        """All changes in the log, oldest first."""
         current: dict[tuple[str, str, str], Entry] = {}
-        with self._usable("read"):
-            rows = self._db.execute("SELECT revision, resource, namespace, name, deleted, data FROM log ORDER BY revision")
-            for revision, resource, namespace, name, deleted, data in rows:
+        with self._translate_errors("read"):
+            rows = self._db.execute(f"SELECT {COLUMNS} FROM log ORDER BY revision")
+            for revision, resource, namespace, name, deleted, data, recorded in rows:
+                if recorded is not None and recorded != checksum((revision, resource, namespace, name), deleted, data):
+                    shown = f"{namespace}/{name}" if namespace else name
+                    message = f"{self._path}: the store is damaged: revision {revision} of {resource} {shown} has a wrong checksum"
+                    raise SliceworksError(message, hint=_RECOVERY_HINT)
                 key = (sys.intern(resource), sys.intern(namespace), name)
                 entry = Entry(*key, revision, data)
                 previous = current.pop(key, None)
@@ -130,40 +154,59 @@ class Journal:
                 yield Change(ADDED if previous is None else MODIFIED, entry, previous)
 
     @contextlib.contextmanager
-    def _usable(self, how: str) -> Iterator[None]:
+    def _translate_errors(self, action: str) -> Iterator[None]:
         try:
             yield
+        except sqlite3.DatabaseError as error:
+            hint = _RECOVERY_HINT if action == "read" or _is_damage(error) else _RESET_HINT
+            raise SliceworksError(f"{self._path}: cannot {action} the store: {error}", hint=hint) from error
         except (OSError, sqlite3.Error) as error:
-            raise SliceworksError(f"{self._path}: cannot be {how} as a store: {error}", hint=_START_ANEW) from error
+            raise SliceworksError(f"{self._path}: cannot {action} the store: {error}", hint=_RESET_HINT) from error
 
     def close(self) -> None:
-        if self._folding is not None:
-            self._folding.join()
+        if self._checkpointer is not None:
+            self._checkpointer.join()
         with contextlib.suppress(sqlite3.Error):
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._db.close()
-        os.close(self._lock)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
 
-def _locked(path: Path) -> int:
-    """A descriptor that holds the lock of a journal, until it is closed or the process ends in whatever way."""
+_INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+def _row(change: Change) -> tuple[int, str, str, str, int, bytes, int]:
+    deleted, data = int(change.type == DELETED), change.entry.data
+    place = (change.revision, change.resource, change.namespace, change.name)
+    return (*place, deleted, data, checksum(place, deleted, data))
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+
+
+def acquire_lock(path: Path) -> int:
+    """A descriptor that holds the lock of a journal until it is closed or the process ends."""
     import fcntl
 
-    # Not the database itself: to close any descriptor of that would take SQLite's own locks away.
+    # Do not lock the database itself: closing a descriptor of it would release SQLite's locks.
     descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         os.close(descriptor)
         if isinstance(error, BlockingIOError):
-            raise SliceworksError(f"{path}: another twin is using it") from error
+            raise SliceworksError(f"{path}: in use by another twin") from error
         raise
     return descriptor
 
 
-def _obsolete(left: Iterable[Change]) -> list[tuple[int]]:
+def _obsolete(trimmed: Iterable[Change]) -> list[tuple[int]]:
+    """The revisions of rows that a reload does not need without these changes."""
     revisions: list[tuple[int]] = []
-    for change in left:
+    for change in trimmed:
         if change.previous is not None:
             revisions.append((change.previous.revision,))
         if change.type == DELETED:

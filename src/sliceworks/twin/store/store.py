@@ -1,10 +1,10 @@
-"""The twin's memory: every object, one revision counter, recent history, and those who watch.
+"""The object store: one revision counter, durable writes, watches and subscribers.
 
-A write takes effect in memory at once and is announced once it is durable. Writers and readers wait for that with `settled()`
-before they answer, so nobody is told of a write that a crash could take back. All writes of one turn of the event loop share a
-commit.
+A write takes effect in memory at once, and is announced to watches and subscribers once it is durable. Handlers call
+`wait_durable()` before they respond, so no client learns of a write that a crash could undo. All writes of one turn of the event
+loop share a commit.
 
-A reader takes what it wants first and waits then: what it waits for covers all that it took.
+A reader reads first and waits then: the wait covers all that it read.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import budget
 from sliceworks.base.errors import ServiceUnavailable
-from sliceworks.twin.store.buckets import Bucket, Window
-from sliceworks.twin.store.entries import ADDED, DELETED, MODIFIED, Change, Entry
-from sliceworks.twin.store.watches import Watch
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry, HistoryWindow, Watch, WatchCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,65 +31,69 @@ log = logging.getLogger("sliceworks.twin.store")
 class Store:
     """Objects by resource, namespace and name. Cluster-scoped objects have the namespace ""."""
 
-    def __init__(self, journal: Journal | None = None, *, window: Window | None = None) -> None:
+    def __init__(self, journal: Journal | None = None, *, window: HistoryWindow | None = None) -> None:
         self.revision = 1
-        self._window = window or Window()
+        self._window = window or HistoryWindow()
         self._journal = journal
-        self._buckets: dict[str, Bucket] = {}
+        self._caches: dict[str, WatchCache] = {}
         self._subscribers: list[Callable[[Change], None]] = []
         self._pending: list[Change] = []
         self._waiting: list[asyncio.Future[None]] = []
-        self._left: list[Change] = []
+        self._trimmed: list[Change] = []
         self._outbox: deque[Change] = deque()
         self._failure = ""
         self.broken: Callable[[Exception], None] = lambda _: None
         if journal is not None:
-            self._load(journal)
+            try:
+                self._load(journal)
+            except BaseException:
+                journal.close()
+                raise
         self.announced = self.revision
-        """The newest revision that others may know of."""
+        """The newest announced revision."""
 
     def _load(self, journal: Journal) -> None:
         for resource, revision in journal.compactions().items():
-            self._bucket(resource).compacted = revision
+            self._cache(resource).compacted = revision
             self.revision = max(self.revision, revision)
         for change in journal.load():
-            self._bucket(change.resource).restore(change)
+            self._cache(change.resource).restore(change)
             self.revision = max(self.revision, change.revision)
-        for bucket in self._buckets.values():
-            self._left += bucket.trim(self.revision)
+        for cache in self._caches.values():
+            self._trimmed += cache.trim(self.revision)
 
-    def _bucket(self, resource: str) -> Bucket:
-        bucket = self._buckets.get(resource)
-        if bucket is None:
-            bucket = self._buckets[resource] = Bucket(resource, self._window)
-        return bucket
+    def _cache(self, resource: str) -> WatchCache:
+        cache = self._caches.get(resource)
+        if cache is None:
+            cache = self._caches[resource] = WatchCache(resource, self._window)
+        return cache
 
     def get(self, resource: str, namespace: str, name: str) -> Entry | None:
-        bucket = self._buckets.get(resource)
-        return bucket.entries.get(f"{namespace}/{name}" if namespace else name) if bucket else None
+        cache = self._caches.get(resource)
+        return cache.entries.get(f"{namespace}/{name}" if namespace else name) if cache else None
 
     def count(self, resource: str, namespace: str | None = None, *, after: str = "", at: int | None = None) -> int:
-        """How many entries `scan` would find."""
-        return self._bucket(resource).count(namespace, after, at)
+        """The number of entries that `scan` would return."""
+        return self._cache(resource).count(namespace, after, at)
 
     def resources(self) -> list[str]:
-        """The resources that hold an object."""
-        return [name for name, bucket in self._buckets.items() if bucket.entries]
+        """The resources that have objects."""
+        return [name for name, cache in self._caches.items() if cache.entries]
 
-    def holds(self, resource: str) -> bool:
-        """Whether there is any object of a resource."""
-        bucket = self._buckets.get(resource)
-        return bucket is not None and bool(bucket.entries)
+    def has_objects(self, resource: str) -> bool:
+        """Whether a resource has objects."""
+        cache = self._caches.get(resource)
+        return cache is not None and bool(cache.entries)
 
     def scan(self, resource: str, namespace: str | None = None, *, after: str = "", at: int | None = None) -> Iterator[Entry]:
-        """Entries in key order; see Bucket.scan."""
-        return self._bucket(resource).scan(namespace, after, at)
+        """Entries in key order; see WatchCache.scan."""
+        return self._cache(resource).scan(namespace, after, at)
 
     def compacted(self, resource: str) -> int:
-        return self._bucket(resource).compacted
+        return self._cache(resource).compacted
 
     def put(self, resource: str, namespace: str, name: str, obj: dict[str, Any]) -> Entry:
-        """Write an object; it gets the next revision as its resourceVersion. The dict must not be changed afterwards."""
+        """Write an object with the next revision as its resourceVersion. The caller must not change the dict afterwards."""
         previous = self.get(resource, namespace, name)
         entry = self._next_entry(resource, namespace, name, obj)
         self._record(Change(ADDED if previous is None else MODIFIED, entry, previous, obj))
@@ -104,16 +107,17 @@ class Store:
         return entry
 
     def _next_entry(self, resource: str, namespace: str, name: str, obj: dict[str, Any]) -> Entry:
-        self._check()
+        budget.end()
+        self._check_failure()
         obj["metadata"]["resourceVersion"] = str(self.revision + 1)
-        # A copy of the exact size: what orjson returns keeps the memory around it from being used again, several times its size.
+        # Copy to the exact size: the buffer that orjson returns is several times larger.
         data = bytes(memoryview(orjson.dumps(obj)))
         entry = Entry(resource, namespace, name, self.revision + 1, data)
         self.revision += 1
         return entry
 
     def _record(self, change: Change) -> None:
-        self._bucket(change.resource).record(change)
+        self._cache(change.resource).record(change)
         if self._journal is None:
             self._publish([change])
             return
@@ -122,7 +126,7 @@ class Store:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        """Write down what is pending, then tell those who wait and those who watch."""
+        """Commit pending changes, then resume waiters and publish the changes."""
         if not self._pending:
             return
         changes, waiting = self._pending, self._waiting
@@ -139,54 +143,54 @@ class Store:
             self._publish(changes)
 
     def _commit(self, changes: list[Change]) -> bool:
-        """Make changes durable; False when that failed, and then nothing works any more."""
+        """Make changes durable; after a failure returns False, and the store rejects all further writes."""
         assert self._journal is not None
-        left, self._left = self._left, []
-        floors = {change.resource: self._bucket(change.resource).compacted for change in left}
+        trimmed, self._trimmed = self._trimmed, []
+        compacted = {change.resource: self._cache(change.resource).compacted for change in trimmed}
         try:
-            self._journal.commit(changes, left, floors)
+            self._journal.commit(changes, trimmed, compacted)
         except Exception as error:
-            # What is in memory can no longer be trusted to survive: answer nobody, and let the process end.
+            # Changes in memory are lost at exit: respond to no request, and let the process end.
             self._failure = f"the store cannot be written: {error}"
             self.broken(error)
             return False
         return True
 
     def _publish(self, changes: list[Change]) -> None:
-        """Announce changes in their order, also when a subscriber writes while it is told of one."""
+        """Announce changes in order, also when a subscriber writes during an announcement."""
         outbox = self._outbox
         busy = bool(outbox)
         outbox.extend(changes)
         if busy:
             return
-        touched: dict[str, None] = {}
+        resources: dict[str, None] = {}
         while outbox:
-            touched[outbox[0].resource] = None
+            resources[outbox[0].resource] = None
             try:
                 self._announce(outbox[0])
             finally:
                 outbox.popleft()
-        for resource in touched:
-            left = self._bucket(resource).trim(self.announced)
+        for resource in resources:
+            trimmed = self._cache(resource).trim(self.announced)
             if self._journal is not None:
-                self._left += left
+                self._trimmed += trimmed
 
     def _announce(self, change: Change) -> None:
         self.announced = change.revision
-        self._bucket(change.resource).watches.announce(change)
+        self._cache(change.resource).watches.announce(change)
         for subscriber in self._subscribers:
-            _tell(subscriber, change)
-        change.announced()
+            _notify(subscriber, change)
+        change.release_object()
 
-    def _check(self) -> None:
+    def _check_failure(self) -> None:
         if self._failure:
             raise ServiceUnavailable(self._failure)
 
-    async def settled(self) -> None:
-        """Return once everything written so far is durable and announced; raises ServiceUnavailable when it will never be."""
-        self._check()
+    async def wait_durable(self) -> None:
+        """Return once all writes so far are durable and announced; raises ServiceUnavailable after a failed commit."""
+        self._check_failure()
         if self._pending:
-            # One future for each: a waiter that is cancelled takes its future with it.
+            # One future per waiter: cancelling a waiter cancels its future.
             waiter = asyncio.get_running_loop().create_future()
             self._waiting.append(waiter)
             await waiter
@@ -194,47 +198,46 @@ class Store:
     def watch(
         self, resource: str, wake: Callable[[], None], *, namespace: str | None = None, name: str | None = None, since: int
     ) -> Watch:
-        """Follow the changes after a revision; raises Expired when history does not reach back so far."""
-        bucket = self._bucket(resource)
+        """Watch the changes after a revision; `wake` is called when there are some. Raises Expired for a compacted revision."""
+        cache = self._cache(resource)
         watch = Watch(namespace, name, since, wake)
-        known = self.announced
-        watch.changes.extend(change for change in bucket.since(since) if change.revision <= known and watch.covers(change))
-        bucket.watches.add(watch)
+        announced = self.announced
+        watch.changes.extend(change for change in cache.since(since) if change.revision <= announced and watch.covers(change))
+        cache.watches.add(watch)
         return watch
 
     def unwatch(self, resource: str, watch: Watch) -> None:
-        self._bucket(resource).watches.remove(watch)
+        self._cache(resource).watches.remove(watch)
 
     def watchers(self, resource: str) -> int:
-        """How many watches of a resource are open."""
-        return len(self._bucket(resource).watches)
+        """The number of open watches of a resource."""
+        return len(self._cache(resource).watches)
 
     def subscribe(self, subscriber: Callable[[Change], None]) -> None:
-        """Call it with every object that is durable, as ADDED, and then with every change as soon as it is."""
-        for bucket in list(self._buckets.values()):
-            for entry in list(bucket.scan(None, at=self.announced)):
-                _tell(subscriber, Change(ADDED, entry, None))
+        """Call a function with every durable object, as ADDED, and then with every change once it is durable."""
+        for cache in list(self._caches.values()):
+            for entry in list(cache.scan(None, at=self.announced)):
+                _notify(subscriber, Change(ADDED, entry, None))
         self._subscribers.append(subscriber)
 
     def unsubscribe(self, subscriber: Callable[[Change], None]) -> None:
-        """Call it no more."""
         self._subscribers.remove(subscriber)
 
     def compact(self) -> None:
-        """Forget all history behind the present."""
+        """Drop all history before the current revision."""
         self._flush()
-        self._check()
-        left = [change for bucket in self._buckets.values() for change in bucket.compact(self.announced)]
+        self._check_failure()
+        trimmed = [change for cache in self._caches.values() for change in cache.compact(self.announced)]
         if self._journal is not None:
-            self._left += left
+            self._trimmed += trimmed
             self._commit([])
-            self._check()
+            self._check_failure()
 
     def close_watches(self, resource: str | None = None) -> None:
-        """End the watches of a resource, or all."""
-        for name, bucket in self._buckets.items():
+        """Close the watches of a resource, or all watches."""
+        for name, cache in self._caches.items():
             if resource is None or name == resource:
-                bucket.watches.close()
+                cache.watches.close()
 
     def close(self) -> None:
         if self._journal is not None:
@@ -242,9 +245,9 @@ class Store:
             self._journal.close()
 
 
-def _tell(subscriber: Callable[[Change], None], change: Change) -> None:
-    """One who cannot make sense of a change must not keep others from hearing of it, nor a twin from starting."""
+def _notify(subscriber: Callable[[Change], None], change: Change) -> None:
+    """Call a subscriber; its failure must not block other subscribers or the start of the twin."""
     try:
         subscriber(change)
     except Exception:
-        log.exception("a subscriber failed on revision %d of %s", change.revision, change.resource)
+        log.exception("subscriber failed on revision %d of %s", change.revision, change.resource)

@@ -1,1 +1,6 @@
-"""A model server that answers with what it was asked, as fast or as slowly as it is told: for rehearsals and load tests."""
+"""The echo model server: responds with its prompt at a configured speed and error rate, for rehearsals and load tests.
+
+server  the routes of each API and the server itself
+sax     a Sax cell: admin server and model servers
+engine  latency, tokens, injected errors and the record of every request
+"""

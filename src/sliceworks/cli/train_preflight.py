@@ -1,0 +1,203 @@
+"""Checks what a cluster must provide before a job is submitted to it.
+
+A user who may submit jobs may lack permission to read queues, priorities or Secrets; checks that cannot read them are skipped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import duration, yaml_documents
+from sliceworks.base.errors import Forbidden, InvalidDocument, NotFound, SliceworksError
+from sliceworks.base.names import suggest_name
+from sliceworks.cli import train_client
+from sliceworks.kube.resources import CONFIG_MAP, NAMESPACE, PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE_ACCOUNT
+from sliceworks.kube.selectors import from_label_selector
+from sliceworks.specs.documents import DocumentProblem
+from sliceworks.training.admissibility import QueueObjects, explain_inadmissible, warn_of_ready_timeout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sliceworks.kube import Client
+    from sliceworks.kube.resources import Resource
+    from sliceworks.training.submission import Submission
+
+Object = dict[str, Any]
+_KUEUE_CONFIG = ("kueue-system", "kueue-manager-config", "controller_manager_config.yaml")
+_GONE: Object = {}
+"""What was asked for and is not there; None stands for what may not be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePlacement:
+    """Destination of a job: namespace, ClusterQueue, other readable ClusterQueues, and priority; and a warning, if any."""
+
+    namespace: str
+    cluster_queue: str = ""
+    priority: int = 0
+    queue_objects: QueueObjects | None = None
+    warning: str = ""
+
+
+async def check_cluster(client: Client, submission: Submission, namespace: str) -> QueuePlacement:
+    """Raise the first problem; otherwise return the destination of the job."""
+    try:
+        queues, classes, queue_objects, home, config = await asyncio.gather(
+            _named(client, train_client.LOCAL_QUEUES, namespace),
+            _named(client, train_client.PRIORITIES),
+            _park(client),
+            _one(client, NAMESPACE, namespace),
+            _one(client, CONFIG_MAP, _KUEUE_CONFIG[1], _KUEUE_CONFIG[0]),
+        )
+    except NotFound as error:
+        raise train_client.not_installed("Kueue") from error
+    if home == _GONE:
+        raise SliceworksError(
+            f"namespace {namespace!r} not found",
+            hint="choose another with -n; sliceworks queues apply creates the namespaces of teams",
+        )
+    spec = submission.job.spec
+    for field, name, known in (("queue", spec.queue, queues), ("priority", spec.priority, classes)):
+        if name and known is not None and name not in known:
+            raise _unknown(submission, field, name, known, namespace)
+    await _check_name(client, submission.job.metadata.name, namespace)
+    for finding in await _missing(client, submission, namespace):
+        raise finding.to_error(submission.document)
+    target = queues[spec.queue]["spec"]["clusterQueue"] if queues else ""
+    if queue_objects is not None and target:
+        for finding in (
+            *explain_inadmissible(submission.jobset(namespace), target, submission.request.shape.type_name, queue_objects),
+            *_left_out(target, queue_objects, home),
+        ):
+            raise finding.to_error(submission.document)
+    priority = int((classes or {}).get(spec.priority or "", {}).get("value", 0))
+    timeout = _ready_timeout(config)
+    warning = warn_of_ready_timeout(spec, timeout) if timeout is not None else ""
+    return QueuePlacement(namespace, target, priority, queue_objects, warning)
+
+
+def _ready_timeout(config: Object | None) -> float | None:
+    """The timeout of Kueue's waitForPodsReady; None if it is off or may not be read."""
+    text = ((config or {}).get("data") or {}).get(_KUEUE_CONFIG[2], "")
+    try:
+        documents = yaml_documents.load_all(text, _KUEUE_CONFIG[1])
+        section = documents[0].data.get("waitForPodsReady") if documents else None
+        if not isinstance(section, dict) or section.get("enable") is False:
+            return None
+        return duration.parse(section.get("timeout") or "5m")
+    except (SliceworksError, ValueError):
+        return None
+
+
+def _unknown(submission: Submission, field: str, name: str, known: dict[str, Object], namespace: str) -> InvalidDocument:
+    where = f" in namespace {namespace}" if field == "queue" else ""
+    close = suggest_name(name, known)
+    listed = f"available: {', '.join(sorted(known))}; " if known else ""
+    remedy = close or f"{listed}`sliceworks queues apply` creates the {field} of an Environment"
+    return InvalidDocument(f"{field} {name!r} not found{where}", place=submission.document.place("spec", field), hint=remedy)
+
+
+async def _check_name(client: Client, name: str, namespace: str) -> None:
+    if await train_client.list_jobsets(client, namespace, fields=f"metadata.name={name}"):
+        raise already_exists(name, namespace)
+
+
+def already_exists(name: str, namespace: str) -> SliceworksError:
+    """Return the error for a job name that is in use."""
+    remedy = f"choose another name, or run sliceworks train cancel {name} -n {namespace}"
+    return SliceworksError(f"job {name} already exists in namespace {namespace}", hint=remedy)
+
+
+def _left_out(queue: str, queue_objects: QueueObjects, namespace_object: Object | None) -> Iterator[DocumentProblem]:
+    """Raise if the ClusterQueue does not accept the namespace."""
+    cluster_queue = queue_objects.queue(queue)
+    if cluster_queue is None or namespace_object is None:
+        return
+    if not from_label_selector((cluster_queue.get("spec") or {}).get("namespaceSelector")).matches(
+        namespace_object["metadata"].get("labels")
+    ):
+        message = f"queue {queue} does not accept namespace {namespace_object['metadata']['name']}"
+        yield DocumentProblem(("spec", "queue"), message, "its namespaceSelector must match the namespace's labels")
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """An object that the document references and the namespace must contain."""
+
+    resource: Resource
+    name: str
+    path: tuple[str, ...]
+    key: str = ""
+
+    def find_problem(self, obj: Object | None, namespace: str) -> DocumentProblem | None:
+        """Return the problem with the object, if any."""
+        if obj is None:
+            return None
+        if obj == _GONE:
+            remedy = f"create it, or correct the name: kubectl get {self.resource.plural} -n {namespace}"
+            return DocumentProblem(self.path, f"{self.resource.kind} {self.name!r} not found in namespace {namespace}", remedy)
+        held = sorted(obj.get("data") or {})
+        if self.key and self.key not in held:
+            return DocumentProblem(
+                self.path, f"key {self.key!r} not found in Secret {self.name!r}", f"keys: {', '.join(held) or 'none'}"
+            )
+        return None
+
+
+async def _missing(client: Client, submission: Submission, namespace: str) -> list[DocumentProblem]:
+    """Find Secrets, claims and service accounts that the document references and the namespace lacks."""
+    needs = list(_needs(submission))
+    objects = await asyncio.gather(*(_one(client, item.resource, item.name, namespace) for item in needs))
+    problems = (need.find_problem(obj, namespace) for need, obj in zip(needs, objects, strict=True))
+    return [finding for finding in problems if finding is not None]
+
+
+def _needs(submission: Submission) -> Iterator[Requirement]:
+    spec = submission.job.spec
+    for secret in spec.secrets:
+        yield Requirement(SECRET, secret.secret, ("spec", "secrets"), secret.key)
+    for volume in spec.volumes:
+        if volume.pvc:
+            yield Requirement(PERSISTENT_VOLUME_CLAIM, volume.pvc, ("spec", "volumes"))
+    if spec.service_account:
+        yield Requirement(SERVICE_ACCOUNT, spec.service_account, ("spec", "serviceAccount"))
+    if spec.tensorboard and spec.tensorboard.service_account:
+        yield Requirement(SERVICE_ACCOUNT, spec.tensorboard.service_account, ("spec", "tensorboard"))
+    for helper in spec.side_jobs:
+        if helper.service_account:
+            yield Requirement(SERVICE_ACCOUNT, helper.service_account, ("spec", "helpers"))
+
+
+async def _park(client: Client) -> QueueObjects | None:
+    queues = await _named(client, train_client.CLUSTER_QUEUES)
+    if queues is None:
+        return None
+    flavors = await _named(client, train_client.FLAVORS)
+    try:
+        cohorts = await _named(client, train_client.COHORTS)
+    except NotFound:
+        cohorts = {}
+    return (
+        None
+        if flavors is None or cohorts is None
+        else QueueObjects(tuple(queues.values()), tuple(flavors.values()), tuple(cohorts.values()))
+    )
+
+
+async def _named(client: Client, resource: Resource, namespace: str | None = None) -> dict[str, Object] | None:
+    try:
+        return {item["metadata"]["name"]: item for item in (await client.list_all(resource, namespace)).items}
+    except Forbidden:
+        return None
+
+
+async def _one(client: Client, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
+    try:
+        return await client.get(resource, name, namespace)
+    except Forbidden:
+        return None
+    except NotFound:
+        return _GONE

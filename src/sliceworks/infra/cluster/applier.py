@@ -1,0 +1,398 @@
+"""Applies steps by server-side apply, waits for each, prunes objects that are no longer desired, and previews all of it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.base.conditions import find_condition
+from sliceworks.base.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    InternalError,
+    NotFound,
+    ServerTimeout,
+    ServiceUnavailable,
+    SliceworksError,
+    TimedOut,
+    Unreachable,
+)
+from sliceworks.base.retry import NEVER
+from sliceworks.infra.cluster.inventory import (
+    FIELD_MANAGER,
+    OWNER,
+    ApplyResult,
+    Available,
+    ConditionTrue,
+    Entry,
+    KindsServed,
+    ObjectReference,
+    Wait,
+    WebhookReady,
+    is_owned,
+    owner_label,
+    reference_to,
+    strip_server_fields,
+)
+from sliceworks.infra.terraform import RERUN_HINT
+from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, GVK, NAMESPACE, POD, STATEFUL_SET, parse_api_version
+from sliceworks.kube.selectors import from_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from sliceworks.infra.cluster.inventory import Inventory, Step
+    from sliceworks.kube.client import Client
+    from sliceworks.kube.resources import Resource
+
+Object = dict[str, Any]
+TRANSIENT = (InternalError, ServiceUnavailable, ServerTimeout, Unreachable)
+"""Transient errors: a webhook or a server that is not up yet."""
+
+_FIRST, _LONGEST, _GROWTH = 0.1, 2.0, 1.5
+_RUNNING = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
+
+
+async def wait_until(client: Client, wait: Wait, patience: float, report: Callable[[str], None]) -> None:
+    """Wait until the condition holds; TimedOut says what is missing."""
+    end, pause = clock.loop_time() + patience, _FIRST
+    while missing := await describe_missing(client, wait):
+        report(missing)
+        if clock.loop_time() >= end:
+            raise TimedOut(f"timed out after {patience:g} s: {missing}", hint=RERUN_HINT)
+        await clock.sleep(pause)
+        pause = min(pause * _GROWTH, _LONGEST)
+
+
+async def describe_missing(client: Client, wait: Wait) -> str:
+    """Why the condition does not hold yet; empty when it does."""
+    try:
+        if isinstance(wait, KindsServed):
+            return await _check_kinds(client, wait)
+        if isinstance(wait, WebhookReady):
+            return await _probe_webhook(client.using(retry=NEVER), wait)
+        return await (_check_available(client, wait) if isinstance(wait, Available) else _check_condition(client, wait))
+    except TRANSIENT as error:
+        return f"the cluster is not reachable: {error.message}"
+
+
+async def _check_kinds(client: Client, wait: KindsServed) -> str:
+    for api_version, kind in wait.kinds:
+        if await find_served_resource(client, api_version, kind) is None:
+            return f"kind {kind} of {api_version} is not served"
+    return ""
+
+
+async def find_served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
+    """The resource of a kind; None if the cluster does not serve it."""
+    try:
+        return await client.resource_of({"apiVersion": api_version, "kind": kind})
+    except NotFound:
+        return None
+
+
+async def _probe_webhook(client: Client, wait: WebhookReady) -> str:
+    try:
+        await client.create(wait.probe, dry_run=True)
+    except AlreadyExists:
+        return ""
+    except (NotFound, *TRANSIENT) as error:
+        return f"{wait.component}'s webhooks are not ready: {error.message}"
+    except ApiError:
+        return ""  # the webhook rejected the probe, so it is up
+    return ""
+
+
+async def _check_available(client: Client, wait: Available) -> str:
+    what = f"{wait.kind} {wait.namespace}/{wait.name}"
+    workload = await client.find(_RUNNING[wait.kind], wait.name, wait.namespace)
+    if workload is None:
+        return f"{what} not found"
+    status, desired = workload.get("status") or {}, int(workload["spec"].get("replicas", 1))
+    seen = int(status.get("observedGeneration") or 0) >= int(workload["metadata"].get("generation") or 0)
+    count = int(status.get("availableReplicas" if wait.kind == "Deployment" else "readyReplicas") or 0)
+    if seen and count >= desired and int(status.get("updatedReplicas") or 0) >= desired:
+        return ""
+    return f"{what} has {count} of {desired} pods ready{await _waiting_reason(client, workload)}"
+
+
+async def _waiting_reason(client: Client, workload: Object) -> str:
+    """Why the first pod that is not ready is waiting."""
+    labels = from_labels(workload["spec"]["selector"].get("matchLabels") or {})
+    for pod in (await client.list(POD, workload["metadata"]["namespace"], labels=labels, limit=20)).items:
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            waiting = (container.get("state") or {}).get("waiting")
+            if waiting and waiting.get("reason") not in (None, "ContainerCreating"):
+                return f": pod {pod['metadata']['name']} is waiting: {waiting['reason']}"
+        scheduled = find_condition(pod, "PodScheduled")
+        if scheduled.get("status") == "False":
+            return f": pod {pod['metadata']['name']} is unschedulable: {scheduled.get('message') or scheduled.get('reason')}"
+    return ""
+
+
+async def _check_condition(client: Client, wait: ConditionTrue) -> str:
+    place = f"{wait.namespace}/" if wait.namespace else ""
+    what = f"{wait.kind} {place}{wait.name}"
+    try:
+        resource = await client.discovery.by_gvk(GVK(*parse_api_version(wait.api_version), wait.kind))
+        obj = await client.get(resource, wait.name, wait.namespace or None)
+    except NotFound:
+        return f"{what} not found"
+    status = obj.get("status") or {}
+    if wait.field:
+        return "" if status.get(wait.field) is True else f"{what} is not {wait.field}"
+    condition = find_condition(obj, wait.condition)
+    if not condition:
+        return f"{what} is not {wait.condition} yet"
+    if condition.get("status") == "True":
+        return ""
+    return f"{what} is not {wait.condition}: {condition.get('message') or condition.get('reason') or 'no reason given'}"
+
+
+async def compare(client: Client, steps: Iterable[Step], inventory: Inventory) -> list[ApplyResult]:
+    """Preview the result for each object, including objects to prune. Changes nothing."""
+    all_steps, results = list(steps), list[ApplyResult]()
+    for step in all_steps:
+        results += [ApplyResult(step.name, reference_to(obj), *await _preview(client, step, obj)) for obj in step.objects]
+    known = {result.reference for result in results} | {reference for step in all_steps for reference in step.keeps}
+    results += [
+        ApplyResult(entry.step, entry.reference, "delete")
+        for entry in reversed(inventory.entries.values())
+        if entry.reference not in known and not entry.adopted
+    ]
+    return results
+
+
+def compare_new(steps: Iterable[Step]) -> list[ApplyResult]:
+    """Preview the result for each object in a cluster that does not exist yet."""
+    return [ApplyResult(step.name, reference_to(obj), "create") for step in steps for obj in step.objects]
+
+
+async def _preview(client: Client, step: Step, obj: Object) -> tuple[str, str]:
+    try:
+        resource = await client.resource_of(obj)
+        before = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
+    except NotFound:
+        return "create", ""  # the object, its namespace or its kind does not exist yet
+    try:
+        after = await client.apply(
+            obj, resource=resource, field_manager=FIELD_MANAGER, force=True, dry_run=True, field_validation=step.validation
+        )
+    except ApiError as error:
+        return "refused", error.message
+    return ("noop" if strip_server_fields(before) == strip_server_fields(after) else "update"), ""
+
+
+_DEFAULT_OBJECTS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
+_IGNORED_KINDS = {"Event", "Endpoints", "EndpointSlice", "Lease", "PodMetrics", "ControllerRevision"}
+
+
+async def prune(client: Client, inventory: Inventory, desired: set[ObjectReference]) -> list[ApplyResult]:
+    """Prune all inventory objects that are not in `desired`."""
+    results: list[ApplyResult] = []
+    orphans = [entry for entry in reversed(inventory.entries.values()) if entry.reference not in desired]
+    needed = await _needed(client, orphans, inventory.environment)
+    for entry in orphans:
+        reason = needed.get(entry.step) or await _used(client, entry, inventory.environment)
+        if not reason:
+            await prune_object(client, entry, inventory.environment)
+            inventory.strike(entry.reference)
+        results.append(ApplyResult(entry.step, entry.reference, "keep" if reason else "delete", reason))
+    await inventory.save(client)
+    return results
+
+
+async def prune_object(client: Client, entry: Entry, environment: str) -> str:
+    """Delete an object; of an adopted object, only release our fields.
+
+    Returns the uid of the object to wait for; empty if there is nothing to wait for.
+    """
+    resource = await resource_of(client, entry.reference)
+    obj = await find(client, resource, entry.reference) if resource else None
+    if resource is None or obj is None:
+        return ""
+    if entry.adopted:
+        await _release_fields(client, resource, entry.reference)
+        return ""
+    if not is_owned(obj, environment):
+        return ""  # another owner has adopted it
+    uid = str(obj["metadata"]["uid"])
+    if not obj["metadata"].get("deletionTimestamp"):
+        await delete(client, resource, entry.reference, uid)
+    return uid
+
+
+async def delete(client: Client, resource: Resource, reference: ObjectReference, uid: str) -> None:
+    """Delete the object with this uid; does nothing if it is deleted or was recreated."""
+    with suppress(NotFound, Conflict):
+        await client.delete(resource, reference.name, reference.namespace or None, uid=uid, propagation_policy="Background")
+
+
+async def resource_of(client: Client, reference: ObjectReference) -> Resource | None:
+    """The resource of an object; None if the cluster no longer serves the kind."""
+    try:
+        return await client.resource_of({"apiVersion": reference.api_version, "kind": reference.kind})
+    except NotFound:
+        return None
+
+
+async def is_deleted(client: Client, reference: ObjectReference, uid: str = "") -> bool:
+    """Whether no object has this name or, if `uid` is given, whether it was recreated."""
+    resource = await resource_of(client, reference)
+    obj = await find(client, resource, reference) if resource else None
+    return obj is None or bool(uid and obj["metadata"]["uid"] != uid)
+
+
+async def find(client: Client, resource: Resource, reference: ObjectReference) -> Object | None:
+    """The object; None if it does not exist."""
+    return await client.find(resource, reference.name, reference.namespace or None)
+
+
+async def _release_fields(client: Client, resource: Resource, reference: ObjectReference) -> None:
+    """Apply an empty object: the server removes fields that only we own."""
+    metadata = {"name": reference.name, **({"namespace": reference.namespace} if reference.namespace else {})}
+    bare = {"apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata}
+    await client.apply(bare, resource=resource, field_manager=FIELD_MANAGER, force=True)
+
+
+async def _needed(client: Client, orphans: list[Entry], environment: str) -> dict[str, str]:
+    """Steps that must be kept, with the reason: others created objects of their kinds."""
+    result: dict[str, str] = {}
+    for entry in orphans:
+        if entry.reference.kind == CUSTOM_RESOURCE_DEFINITION.kind and not entry.adopted and entry.step not in result:
+            count, resource = await _objects_of(client, entry.reference, environment)
+            if count:
+                result[entry.step] = f"{resource} created by others exist"
+    return result
+
+
+async def _objects_of(client: Client, reference: ObjectReference, environment: str) -> tuple[int, str]:
+    """How many objects of a CustomResourceDefinition others created, and their plural name."""
+    definition = await find(client, CUSTOM_RESOURCE_DEFINITION, reference)
+    if definition is None:
+        return 0, ""
+    spec = definition["spec"]
+    resource = await resource_of_definition(client, definition)
+    items = (await client.list_all(resource)).items if resource else []
+    return sum(not is_owned(item, environment) for item in items), str(spec["names"]["plural"])
+
+
+async def resource_of_definition(client: Client, definition: Object) -> Resource | None:
+    """The resource of a CustomResourceDefinition in a served version."""
+    spec = definition["spec"]
+    version = next((item["name"] for item in spec["versions"] if item.get("served")), "")
+    return (
+        await resource_of(client, ObjectReference(f"{spec['group']}/{version}", spec["names"]["kind"], "", "")) if version else None
+    )
+
+
+async def _used(client: Client, entry: Entry, environment: str) -> str:
+    """Why a namespace is kept: the first object of another owner in it."""
+    if entry.reference.kind != NAMESPACE.kind or entry.adopted:
+        return ""
+    for resource in await client.discovery.resources():
+        if not resource.namespaced or "list" not in resource.verbs or resource.kind in _IGNORED_KINDS:
+            continue
+        try:
+            users = (
+                await client.list(resource, entry.reference.name, labels=f"{OWNER}!={owner_label(environment)}", limit=3)
+            ).items
+        except ApiError:
+            continue  # an API that cannot be listed does not block the deletion
+        others = [item["metadata"]["name"] for item in users if (resource.kind, item["metadata"]["name"]) not in _DEFAULT_OBJECTS]
+        if others:
+            return f"it contains {resource.kind} {others[0]}"
+    return ""
+
+
+_RETRY_FIRST, _RETRY_LONGEST, _RETRY_GROWTH = 0.5, 5.0, 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Applier:
+    """Applies the objects of one environment. `patience` limits each wait, in seconds."""
+
+    client: Client
+    environment: str
+    patience: float = 600.0
+
+    async def apply(
+        self, steps: Iterable[Step], inventory: Inventory, begun: Callable[[Step], Callable[[str], None]]
+    ) -> list[ApplyResult]:
+        """Apply the steps, then prune objects that no step contains any more."""
+        all_steps = list(steps)
+        results = await self.apply_only(all_steps, inventory, begun)
+        kept_references = {reference for step in all_steps for reference in step.keeps}
+        results += await prune(
+            self.client, inventory, kept_references | {reference_to(obj) for step in all_steps for obj in step.objects}
+        )
+        return results
+
+    async def apply_only(
+        self, steps: Iterable[Step], inventory: Inventory, begun: Callable[[Step], Callable[[str], None]]
+    ) -> list[ApplyResult]:
+        """Apply the steps without pruning."""
+        results: list[ApplyResult] = []
+        await inventory.begin(self.client)
+        for step in steps:
+            results += await self._step(step, inventory, begun(step))
+        return results
+
+    async def _step(self, step: Step, inventory: Inventory, report: Callable[[str], None]) -> list[ApplyResult]:
+        before = {reference_to(obj): await self._read(obj) for obj in step.objects}
+        for reference, existing in before.items():
+            self._check_owner(reference, existing)
+            inventory.note(Entry(step.name, reference, adopted=existing is not None and not is_owned(existing, self.environment)))
+        await inventory.save(self.client)
+        results = []
+        for obj in step.objects:
+            reference = reference_to(obj)
+            report(str(reference))
+            results.append(
+                ApplyResult(step.name, reference, _action(before[reference], await self._apply_object(step, obj, report)))
+            )
+        for wait in step.waits:
+            try:
+                await wait_until(self.client, wait, self.patience, report)
+            except TimedOut as error:
+                raise TimedOut(f"{step.name}: {error.message}", hint=error.hint) from error
+        return results
+
+    def _check_owner(self, reference: ObjectReference, existing: Object | None) -> None:
+        other = (existing["metadata"].get("labels") or {}).get(OWNER) if existing else None
+        if other and other != owner_label(self.environment):
+            raise SliceworksError(
+                f"{reference} belongs to environment {other}",
+                hint="both environments use this cluster: choose another name, or destroy the other environment",
+            )
+
+    async def _read(self, obj: Object) -> Object | None:
+        try:
+            resource = await self.client.resource_of(obj)
+            return await self.client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
+        except NotFound:
+            return None
+
+    async def _apply_object(self, step: Step, obj: Object, report: Callable[[str], None]) -> Object:
+        """Apply one object; retry while its kind is not served or a webhook is not up yet."""
+        end, pause = clock.loop_time() + self.patience, _RETRY_FIRST
+        while True:
+            try:
+                return await self.client.apply(obj, field_manager=FIELD_MANAGER, force=True, field_validation=step.validation)
+            except (NotFound, *TRANSIENT) as error:
+                if clock.loop_time() >= end:
+                    raise TimedOut(f"{step.name}: {reference_to(obj)}: {error.message}", hint=RERUN_HINT) from error
+                report(f"{reference_to(obj)}: {error.message}")
+            except SliceworksError as error:
+                raise SliceworksError(f"{step.name}: {reference_to(obj)}: {error.message}", hint=error.hint) from error
+            await clock.sleep(pause)
+            pause = min(pause * _RETRY_GROWTH, _RETRY_LONGEST)
+
+
+def _action(before: Object | None, after: Object) -> str:
+    if before is None:
+        return "create"
+    return "noop" if strip_server_fields(before) == strip_server_fields(after) else "update"

@@ -1,0 +1,455 @@
+"""Preflight checks of an Environment before anything is created, the project's quotas included."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import itertools
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sliceworks import catalog
+from sliceworks.base import files, names
+from sliceworks.base.errors import CloudError, CloudNotFound, InvalidDocument, SliceworksError, UsageError
+from sliceworks.base.names import suggest_name
+from sliceworks.catalog import availability, gke_rules
+from sliceworks.infra.pools import min_nodes, node_pools, pods_range, pool_sizes
+from sliceworks.infra.stages import Names
+from sliceworks.specs.environment.teams import Versions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from sliceworks.base.yaml_documents import Document
+    from sliceworks.catalog.machine_types import Machine
+    from sliceworks.infra.target import Target
+    from sliceworks.specs.environment import Environment, EnvironmentSpec
+    from sliceworks.specs.environment.cluster import Pool
+
+_MAX_LENGTH = {"cluster": 40, "pool": 39}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A problem: the check that reports it, the field, the message and a remedy."""
+
+    check: str
+    path: tuple[str | int, ...]
+    problem: str
+    remedy: str
+
+    def to_error(self, document: Document) -> InvalidDocument:
+        """The problem as an error with file and line."""
+        return InvalidDocument(self.problem, place=document.place(*self.path), hint=self.remedy)
+
+
+def check(environment: Environment, skipped: Iterable[str] = ()) -> list[Finding]:
+    """All problems of an environment, except those of skipped checks."""
+    skipped_names = set(skipped)
+    unknown = sorted(skipped_names - set(NAMES))
+    if unknown:
+        hint = suggest_name(unknown[0], NAMES) or f"checks: {', '.join(NAMES)}"
+        raise UsageError(f"unknown check {unknown[0]}", hint=hint)
+    return [finding for name, run in CHECKS.items() if name not in skipped_names for finding in run(environment)]
+
+
+def _types(environment: Environment) -> Iterator[Finding]:
+    """Accelerator and machine types exist and fit together."""
+    spec = environment.spec
+    for kind, entries in (("cpu", spec.pools.cpu), ("tpu", spec.pools.tpu), ("gpu", spec.pools.gpu)):
+        for name in entries:
+            alone = spec.model_copy(update={"pools": spec.pools.model_copy(update=_only(kind, name, spec.pools))})
+            try:
+                node_pools(alone)
+            except SliceworksError as error:
+                field = "type" if kind == "tpu" else "machineType"
+                yield Finding("types", ("spec", "pools", kind, name, field), error.message, error.hint)
+
+
+def _only(kind: str, name: str, pools: object) -> dict[str, object]:
+    return {item: {name: getattr(pools, kind)[name]} if item == kind else {} for item in ("cpu", "tpu", "gpu")}
+
+
+def _zones(environment: Environment) -> Iterator[Finding]:
+    """Zones have the accelerator, according to the catalog."""
+    spec = environment.spec
+    for kind, entries in (("tpu", spec.pools.tpu), ("gpu", spec.pools.gpu)):
+        for name, pool in entries.items():
+            try:
+                if kind == "tpu":
+                    accelerator = catalog.find(spec.pools.tpu[name].type, spec.pools.tpu[name].topology or None)
+                else:
+                    gpu = spec.pools.gpu[name]
+                    accelerator = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
+            except SliceworksError:
+                continue
+            known = availability.zones_of(accelerator)
+            zones = pool.zones or spec.zones
+            if not zones and kind == "tpu":
+                yield Finding(
+                    "zones",
+                    ("spec", "zones"),
+                    f"TPU pool {name} needs a zone",
+                    f"zones with {accelerator.type_name}: {_few(known)}",
+                )
+            for zone in zones[:1] if kind == "tpu" else zones:
+                if known and zone not in known:
+                    near = [item for item in known if availability.region_of(item) == spec.region] or list(known)
+                    yield Finding(
+                        "zones",
+                        ("spec", "pools", kind, name),
+                        f"{zone} has no {accelerator.type_name} according to the catalog",
+                        f"zones that have it: {_few(near)}",
+                    )
+
+
+def _few(names: Iterable[str]) -> str:
+    listed = list(names)
+    return ", ".join(listed[:5]) + (", …" if len(listed) > 5 else "")
+
+
+def _ranges(environment: Environment) -> Iterator[Finding]:
+    """IP ranges do not overlap, and fit the largest size of all pools."""
+    network = environment.spec.network
+    if network.existing:
+        return
+    yield from _range_sizes(environment.spec)
+    given = {"nodes": network.subnet.nodes, "pods": pods_range(environment.spec), "services": network.subnet.services}
+    ranges = {field: ipaddress.IPv4Network(value) for field, value in given.items()}
+    private = environment.spec.cluster.private
+    if private and private.control_plane_range:
+        ranges["controlPlaneRange"] = ipaddress.IPv4Network(private.control_plane_range)
+    for (first, first_range), (second, second_range) in itertools.combinations(ranges.items(), 2):
+        if first_range.overlaps(second_range):
+            yield Finding(
+                "ranges",
+                ("spec", "network", "subnet", second),
+                f"{second} ({second_range}) overlaps with {first} ({first_range})",
+                "use ranges that do not overlap",
+            )
+
+
+def _range_sizes(spec: EnvironmentSpec) -> Iterator[Finding]:
+    try:
+        sizes = pool_sizes(spec)
+    except SliceworksError:
+        return  # reported by the types check
+    subnet, nodes = spec.network.subnet, sum(size.nodes for size in sizes)
+    if gke_rules.check_node_range(subnet.nodes, nodes):
+        yield Finding(
+            "ranges",
+            ("spec", "network", "subnet", "nodes"),
+            f"{subnet.nodes} has addresses for {gke_rules.node_capacity(subnet.nodes):,} nodes, the pools have up to {nodes:,}",
+            "use a larger range, or reduce the pools",
+        )
+    pods = pods_range(spec)
+    if gke_rules.check_pod_range(pods, sizes):
+        needed = gke_rules.pod_range_prefix(sizes)
+        yield Finding(
+            "ranges",
+            ("spec", "network", "subnet", "pods"),
+            f"{pods} is too small for the pods of up to {nodes:,} nodes, which need a /{needed}",
+            "leave it out to get a range that fits, or reduce the pools or their maxPods",
+        )
+
+
+def _versions(environment: Environment) -> Iterator[Finding]:
+    """GKE offers the version; JobSet and Kueue have releases with the APIs that Sliceworks uses."""
+    spec = environment.spec
+    if violation := gke_rules.check_minor_version(spec.cluster.version):
+        offered = sorted({".".join(version.split(".")[:2]) for version in gke_rules.offered_versions()}, reverse=True)
+        yield Finding("versions", ("spec", "cluster", "version"), violation.message, f"minor versions: {_few(offered)}")
+    for name, (oldest, reason) in _OLDEST_RELEASES.items():
+        version = getattr(spec.addons.versions, name)
+        parts = _RELEASE.fullmatch(version)
+        path, tested = ("spec", "addons", "versions", name), Versions.model_fields[name].default
+        if parts is None:
+            yield Finding("versions", path, f"{version!r} is not a release of {name}", f"use a version such as {tested}")
+        elif tuple(map(int, parts.groups())) < oldest:
+            first = "v" + ".".join(map(str, oldest))
+            yield Finding("versions", path, f"{name} {version} has no {reason}", f"use {first} or later")
+        elif int(parts[1]) > 0:
+            message = f"{name} {version} is newer than all releases that Sliceworks knows, whose major version is 0"
+            yield Finding("versions", path, message, f"use a version such as {tested}")
+
+
+_RELEASE = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-[a-z0-9.]+)?")
+_OLDEST_RELEASES = {"jobset": ((0, 8, 0), "dependsOn of jobset.x-k8s.io/v1alpha2"), "kueue": ((0, 14, 0), "kueue.x-k8s.io/v1beta2")}
+MAX_NODES = 15_000
+"""Nodes of a GKE Standard cluster."""
+
+
+def _sizes(environment: Environment) -> Iterator[Finding]:
+    """Pools are within GKE's limits, and one of them runs system pods."""
+    spec = environment.spec
+    try:
+        sizes = pool_sizes(spec)
+    except SliceworksError:
+        return  # reported by the types check
+    pools = [("cpu", name) for name in spec.pools.cpu] + [("gpu", name) for name in spec.pools.gpu]
+    for (kind, name), size in zip(pools, sizes, strict=False):
+        if violation := gke_rules.check_node_count(size.nodes):
+            yield Finding("sizes", ("spec", "pools", kind, name), violation.message, "reduce the pool, or add another one")
+    total = sum(size.nodes for size in sizes)
+    if total > MAX_NODES:
+        yield Finding(
+            "sizes", ("spec", "pools"), f"pools have up to {total:,} nodes, a cluster has at most {MAX_NODES:,}", "reduce the pools"
+        )
+    others = len(spec.pools.cpu) + len(spec.pools.gpu)
+    if violation := gke_rules.check_system_pool(tpu_pools=len(spec.pools.tpu), other_pools=others):
+        yield Finding("sizes", ("spec", "pools"), violation.message, "add a pool to spec.pools.cpu: TPU nodes run no system pods")
+
+
+def _labels(environment: Environment) -> Iterator[Finding]:
+    """Node labels are not reserved."""
+    pools = environment.spec.pools
+    for kind, entries in (("cpu", pools.cpu), ("tpu", pools.tpu), ("gpu", pools.gpu)):
+        for name, pool in entries.items():
+            if violation := gke_rules.check_node_labels(pool.labels):
+                remedy = "use a label of your own domain"
+                yield Finding("labels", ("spec", "pools", kind, name, "labels"), violation.message, remedy)
+
+
+def _access(environment: Environment) -> Iterator[Finding]:
+    """Authorized networks suit the endpoint, and some client reaches the control plane."""
+    private = environment.spec.cluster.private
+    if private is None:
+        return
+    path = ("spec", "cluster", "private", "authorizedNetworks")
+    for name, cidr in private.authorized_networks.items():
+        if violation := gke_rules.check_authorized_network(cidr, private_endpoint=private.endpoint):
+            yield Finding("access", (*path, name), violation.message, "use a private range, or set endpoint to false")
+    if not private.dns_endpoint and not private.authorized_networks:
+        yield Finding("access", path, "no client reaches the control plane", "set dnsEndpoint to true, or add a range")
+
+
+_SYSTEM_NAMESPACES = frozenset(
+    {
+        "config-connector-operator-system",
+        "cnrm-system",
+        "default",
+        "jobset-system",
+        "kro",
+        "kro-system",
+        "kueue-system",
+        "sliceworks-system",
+        "tpu-provisioner-system",
+    }
+)
+_SYSTEM_PREFIXES = ("kube-", "gke-", "gmp-")
+
+
+def _teams(environment: Environment) -> Iterator[Finding]:
+    """Each team has a namespace of its own, which is not one of the system's."""
+    owners: dict[str, str] = {}
+    for team, entry in environment.spec.teams.items():
+        namespace, path = entry.namespace or team, ("spec", "teams", team, "namespace")
+        if namespace in _SYSTEM_NAMESPACES or namespace.startswith(_SYSTEM_PREFIXES):
+            yield Finding("teams", path, f"namespace {namespace} is reserved for the system", "use another namespace")
+        if namespace in owners:
+            problem = f"namespace {namespace} belongs to team {owners[namespace]}"
+            yield Finding("teams", path, problem, "give each team a namespace of its own")
+        owners.setdefault(namespace, team)
+
+
+def _names(environment: Environment) -> Iterator[Finding]:
+    """Names are valid for Google Cloud, including derived names."""
+    own = Names(environment)
+    if len(own.cluster) > _MAX_LENGTH["cluster"]:
+        yield Finding(
+            "names",
+            ("spec", "cluster", "name"),
+            f"cluster name {own.cluster} is longer than {_MAX_LENGTH['cluster']} characters",
+            "give spec.cluster.name, or a shorter prefix",
+        )
+    for name, pool in environment.spec.pools.tpu.items():
+        longest = f"{name}-{max(pool.count - 1, 0)}"
+        if len(longest) > _MAX_LENGTH["pool"]:
+            yield Finding(
+                "names",
+                ("spec", "pools", "tpu", name),
+                f"node pool name {longest} is longer than {_MAX_LENGTH['pool']} characters",
+                "give a shorter name",
+            )
+
+
+def _shares(environment: Environment) -> Iterator[Finding]:
+    """Shares refer to types of the environment, and each team has its own queue."""
+    spec = environment.spec
+    known = _flavor_names(spec)
+    for team, entry in spec.teams.items():
+        if entry.shares and spec.queues.sharing == "one-queue":
+            yield Finding(
+                "shares",
+                ("spec", "teams", team, "shares"),
+                "shares have no effect: all teams share one queue",
+                "set spec.queues.sharing to cohort, or remove shares",
+            )
+        for kind in entry.shares:
+            if known and kind not in known:
+                remedy = suggest_name(kind, known) or f"types of this environment: {', '.join(sorted(known))}"
+                yield Finding("shares", ("spec", "teams", team, "shares", kind), f"no pool has type {kind}", remedy)
+
+
+def _flavor_names(spec: EnvironmentSpec) -> set[str]:
+    """Names of the Kueue flavors of all pools: the type, with its capacity unless that is on-demand."""
+    flavors = set()
+    try:
+        types: list[tuple[Pool, str]] = [
+            (tpu, catalog.find(tpu.type, tpu.topology or None).type_name) for tpu in spec.pools.tpu.values()
+        ]
+        types += [
+            (gpu, catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0).gpu.name)
+            for gpu in spec.pools.gpu.values()
+        ]
+    except SliceworksError:
+        return set()  # reported by the types check
+    for pool, name in types:
+        capacity = "spot" if pool.spot else pool.reservation.name if pool.reservation else ""
+        flavors.add(names.shorten(f"{name}-{capacity}") if capacity else name)
+    return flavors
+
+
+def _identities(environment: Environment) -> Iterator[Finding]:
+    """An identity is bound to the Kubernetes service account that the team's jobs use."""
+    for team, entry in environment.spec.teams.items():
+        if entry.identity is None:
+            continue
+        bound = environment.spec.identities.workloads[entry.identity]
+        theirs = f"{entry.namespace or team}/{entry.service_account or entry.identity}"
+        allowed = f"{bound.namespace}/{bound.service_account or entry.identity}"
+        if theirs != allowed:
+            yield Finding(
+                "identities",
+                ("spec", "teams", team, "identity"),
+                f"jobs run as {theirs}, but identity {entry.identity} is bound to {allowed}",
+                f"set namespace and serviceAccount of identities.workloads.{entry.identity} to the team's, or add another identity",
+            )
+
+
+CHECKS: dict[str, Callable[[Environment], Iterator[Finding]]] = {
+    "types": _types,
+    "zones": _zones,
+    "versions": _versions,
+    "sizes": _sizes,
+    "ranges": _ranges,
+    "names": _names,
+    "labels": _labels,
+    "access": _access,
+    "teams": _teams,
+    "shares": _shares,
+    "identities": _identities,
+}
+
+NAMES = (*CHECKS, "quotas")
+"""Names of all checks. The quota check calls the cloud and needs credentials."""
+
+Object = dict[str, Any]
+QUOTA_CHECK = "quotas"
+_LOGIN = Path(".config/gcloud/application_default_credentials.json")
+_CONSOLE = "https://console.cloud.google.com/iam-admin/quotas?project="
+
+
+class QuotaCheckSkipped(SliceworksError):
+    """Quotas were not checked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaDemand:
+    """Usage of one quota by one pool of the document."""
+
+    pool: tuple[str, str]
+    """Kind and name in the document."""
+    node_pools: tuple[str, ...]
+    """Names of its node pools."""
+    metric: str
+    per_pool: float
+    """Usage per node pool."""
+
+
+def quota_demands(spec: EnvironmentSpec) -> Iterator[QuotaDemand]:
+    """Quota usage of all pools when they are created: whole slices, and the minimum of other pools."""
+    for name, tpu in spec.pools.tpu.items():
+        found = catalog.find(tpu.type, tpu.topology or None)
+        assert isinstance(found, catalog.Slice)
+        for metric, amount in (
+            availability.quota_usage(found.machine, spot=tpu.spot) | _of_nodes(spec, tpu, found.machine)
+        ).items():
+            yield QuotaDemand(("tpu", name), tuple(f"{name}-{index}" for index in range(tpu.count)), metric, amount * found.hosts)
+    for name, cpu in spec.pools.cpu.items():
+        machine = catalog.find_machine(cpu.machine_type)
+        for metric, amount in (availability.quota_usage(machine, spot=cpu.spot) | _of_nodes(spec, cpu, machine)).items():
+            yield QuotaDemand(("cpu", name), (name,), metric, amount * min_nodes(spec, cpu, 3))
+    for name, gpu in spec.pools.gpu.items():
+        shape = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
+        usage = availability.quota_usage(shape.machine, shape.gpu, shape.chips, spot=gpu.spot)
+        for metric, amount in (usage | _of_nodes(spec, gpu, shape.machine)).items():
+            yield QuotaDemand(("gpu", name), (name,), metric, amount * min_nodes(spec, gpu, 1))
+
+
+def _of_nodes(spec: EnvironmentSpec, pool: Pool, machine: Machine) -> dict[str, float]:
+    """Quota usage of the boot disk and the public address of one node."""
+    disk: str = pool.disk.type or next(iter(machine.disks), "") or availability.DEFAULT_DISK
+    private = spec.cluster.private is not None and spec.cluster.private.nodes
+    return availability.node_quota_usage(disk, pool.disk.gib, public_address=not private)
+
+
+def quota_findings(environment: Environment, quotas: list[Object], existing: set[str]) -> list[Finding]:
+    """Quotas that are exceeded. Pools in `existing` are already part of the usage."""
+    left = {str(item["metric"]): (float(item["limit"]), float(item.get("usage") or 0)) for item in quotas}
+    demands_by_metric: dict[str, list[QuotaDemand]] = {}
+    for demand in quota_demands(environment.spec):
+        demands_by_metric.setdefault(demand.metric, []).append(demand)
+    result = []
+    for metric, all_of in demands_by_metric.items():
+        needed = sum(demand.per_pool for demand in all_of for name in demand.node_pools if name not in existing)
+        limit, usage = left.get(metric, (None, 0.0))
+        if limit is None or not needed or needed <= limit - usage:
+            continue
+        region, project = environment.spec.region, environment.spec.project
+        kind, name = all_of[0].pool
+        result.append(
+            Finding(
+                QUOTA_CHECK,
+                ("spec", "pools", kind, name),
+                f"needs {needed:g} {metric} in {region}, {max(limit - usage, 0):g} of {limit:g} available",
+                f"request more at {_CONSOLE}{project}, or reduce the pools",
+            )
+        )
+    return result
+
+
+def check_quotas(environment: Environment, target: Target, *, known: bool) -> list[Finding]:
+    """Check the project's quotas. `known`: credentials exist. Raises QuotaCheckSkipped if quotas cannot be read."""
+    if not known and not _logged_in():
+        raise QuotaCheckSkipped(
+            "skipping quota checks: no Google Cloud credentials found", hint="`gcloud auth application-default login`"
+        )
+    try:
+        quotas, existing = asyncio.run(_read(environment, target))
+    except (CloudError, SliceworksError) as error:
+        raise QuotaCheckSkipped(f"skipping quota checks: {error.message}", hint=error.hint) from error
+    return quota_findings(environment, quotas, existing)
+
+
+async def _read(environment: Environment, target: Target) -> tuple[list[Object], set[str]]:
+    """The region's quotas, and the names of existing node pools."""
+    spec, own = environment.spec, Names(environment)
+    async with target.root("compute") as session:
+        region = await session.call("GET", f"/compute/v1/projects/{spec.project}/regions/{spec.region}")
+    async with target.session("container") as session:
+        path = f"/v1/projects/{spec.project}/locations/{own.location}/clusters/{own.cluster}/nodePools"
+        try:
+            pools = await session.call("GET", path)
+        except CloudNotFound:
+            pools = {}
+    return region.get("quotas") or [], {str(pool["name"]) for pool in pools.get("nodePools") or ()}
+
+
+def _logged_in() -> bool:
+    """Whether local credentials exist; the metadata server is not queried, since that takes seconds."""
+    own = files.find_home()
+    return bool(os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")) or (own is not None and (own / _LOGIN).exists())

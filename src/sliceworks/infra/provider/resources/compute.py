@@ -1,0 +1,130 @@
+"""Compute Engine: networks, subnetworks, routers, addresses, firewalls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.errors import CloudNotFound
+from sliceworks.infra.provider import conversion
+from sliceworks.infra.provider.conversion import FieldNames
+from sliceworks.infra.provider.rest_resource import Resource, RestResource, fill_template, wait_for_operation
+
+if TYPE_CHECKING:
+    from sliceworks.infra.provider.rest_resource import ProviderConfig
+    from sliceworks.infra.provider.schema import Block
+
+Object = dict[str, Any]
+_GLOBAL = "projects/{project}/global"
+_REGIONAL = "projects/{project}/regions/{region}"
+_PLACE = frozenset({"project", "region"})
+
+
+def _regional(plural: str, names: FieldNames | None = None) -> RestResource:
+    return RestResource(
+        api="compute",
+        collection=f"{_REGIONAL}/{plural}",
+        path=f"{_REGIONAL}/{plural}/{{name}}",
+        id=f"{_REGIONAL}/{plural}/{{name}}",
+        names=names or FieldNames(local=_PLACE),
+        operations="compute",
+    )
+
+
+class RouterNat:
+    """A NAT of a router: an entry of a list that is always written as a whole."""
+
+    filled_in: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    _router = _REGIONAL + "/routers/{router:last}"
+    _names = FieldNames(
+        renamed={"subnetwork": "subnetworks", "nat64_subnetwork": "nat64Subnetworks"},
+        local=frozenset({"project", "region", "router"}),
+    )
+
+    async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
+        """Add the entry."""
+        await self._write(settings, planned, conversion.to_api_body(block, planned, self._names))
+        return await self._there(settings, block, planned)
+
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+        """Read the entry; None if the router does not have it."""
+        try:
+            router = await settings.session("compute").call("GET", "/" + fill_template(self._router, known))
+        except CloudNotFound:
+            return None
+        entry = next((nat for nat in router.get("nats") or () if nat["name"] == known["name"]), None)
+        if entry is None:
+            return None
+        state = conversion.to_state(block, entry, known, self._names)
+        return {**state, "id": fill_template("{project}/{region}/{router:last}/{name}", known)}
+
+    async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
+        """Replace the entry of this name."""
+        await self._write(settings, planned, conversion.to_api_body(block, planned, self._names))
+        return await self._there(settings, block, planned)
+
+    async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
+        """Remove the entry."""
+        try:
+            await self._write(settings, prior, None)
+        except CloudNotFound:
+            return
+
+    async def _there(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
+        result = await self.read(settings, block, planned)
+        if result is None:
+            raise CloudNotFound(f"the NAT {planned['name']} not found")
+        return result
+
+    async def _write(self, settings: ProviderConfig, state: Object, entry: Object | None) -> None:
+        path = "/" + fill_template(self._router, state)
+        session = settings.session("compute")
+        router = await session.call("GET", path)
+        others = [nat for nat in router.get("nats") or () if nat["name"] != state["name"]]
+        operation = await session.call("PATCH", path, {"nats": others if entry is None else [*others, entry]})
+        await wait_for_operation(settings, "compute", "compute", state, operation)
+
+
+async def zones(settings: ProviderConfig, block: Block, config: Object) -> Object:
+    """The data source of a region's zones."""
+    region, name = config.get("region") or settings.region, config.get("project") or settings.project
+    response = await settings.session("compute").call("GET", f"/projects/{name}/zones", query={"filter": f"(region eq .*{region})"})
+    return {
+        "id": f"projects/{name}/regions/{region}",
+        "project": name,
+        "region": region,
+        "status": config.get("status"),
+        "names": sorted(item["name"] for item in response.get("items") or ()),
+    }
+
+
+RESOURCES: dict[str, Resource] = {
+    "google_compute_network": RestResource(
+        api="compute",
+        collection=f"{_GLOBAL}/networks",
+        path=f"{_GLOBAL}/networks/{{name}}",
+        id=f"{_GLOBAL}/networks/{{name}}",
+        names=FieldNames(
+            renamed={"routing_mode": "routingConfig.routingMode", "gateway_ipv4": "gatewayIPv4"},
+            local=frozenset({"delete_default_routes_on_create", "project"}),
+        ),
+        operations="compute",
+    ),
+    "google_compute_subnetwork": _regional(
+        "subnetworks",
+        FieldNames(renamed={"secondary_ip_range": "secondaryIpRanges"}, local=_PLACE | {"send_secondary_ip_range_if_empty"}),
+    ),
+    "google_compute_router": _regional("routers"),
+    "google_compute_router_nat": RouterNat(),
+    "google_compute_resource_policy": _regional("resourcePolicies"),
+    "google_compute_address": _regional("addresses"),
+    "google_compute_firewall": RestResource(
+        api="compute",
+        collection=f"{_GLOBAL}/firewalls",
+        path=f"{_GLOBAL}/firewalls/{{name}}",
+        id=f"{_GLOBAL}/firewalls/{{name}}",
+        names=FieldNames(renamed={"allow": "allowed", "deny": "denied"}, local=frozenset({"project"})),
+        operations="compute",
+    ),
+}
+DATA_SOURCES = {"google_compute_zones": zones}

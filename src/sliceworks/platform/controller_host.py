@@ -1,0 +1,297 @@
+"""Runs the Sliceworks controllers in the twin's process: those that documents require, and those that are installed as
+Deployments.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+import orjson
+
+from sliceworks.base import clock
+from sliceworks.base.errors import NotFound, SliceworksError, root_error
+from sliceworks.kube.client import Client
+from sliceworks.kube.resources import CONFIG_MAP
+from sliceworks.schemas import config_connector
+from sliceworks.twin.controllers.manager import run_as_component
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+
+    from sliceworks.base.yaml_documents import Document
+    from sliceworks.specs.scenario import CloudCluster, Scenario
+    from sliceworks.twin.cluster import Cluster
+    from sliceworks.twin.controllers.manager import Component
+    from sliceworks.twin.store.watch_cache import Change
+
+_READY_POLL = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Restartable:
+    """A component that a drill can kill and start again; its tasks write under its name."""
+
+    name: str
+    kill: Callable[[], Awaitable[None]]
+    restart: Callable[[], Awaitable[None]]
+
+
+def list_restartables(cluster: Cluster) -> list[Restartable]:
+    """The twin's own components: controllers, scheduler, JobSet, Kueue and the node simulator."""
+    from sliceworks.twin.cluster import NODES
+
+    def of(program: Component) -> Restartable:
+        async def restart() -> None:
+            cluster.controllers.restart(program)
+
+        return Restartable(program.name, program.kill, restart)
+
+    return [*map(of, cluster.controllers.components), Restartable(NODES, cluster.stop_nodes, cluster.start_nodes)]
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRequirements:
+    """Controllers that documents need: graphs, Config Connector's kinds, and slices where a scenario names the cloud cluster."""
+
+    graphs: bool = False
+    config_connector: bool = False
+    slices: CloudCluster | None = None
+
+    @classmethod
+    def of(cls, documents: Iterable[Document], scenario: Scenario | None = None) -> ControllerRequirements:
+        """Requirements of documents. A graph that creates Config Connector objects needs their kinds, as such an object does."""
+        graphs = connector = False
+        for document in documents:
+            graphs = graphs or document.data.get("kind") == "ResourceGraphDefinition"
+            connector = connector or config_connector.GROUPS.encode() in orjson.dumps(document.data, default=str)
+        return cls(graphs, connector, _cluster_of(scenario) if scenario is not None else None)
+
+
+def _cluster_of(scenario: Scenario) -> CloudCluster | None:
+    """The first cloud cluster that a scenario creates."""
+    settings = [event.set_cloud for event in scenario.spec.events if event.set_cloud is not None]
+    return next((cluster for setting in settings for cluster in setting.clusters or ()), None)
+
+
+class Controller(Protocol):
+    """A controller that runs until it is cancelled."""
+
+    @property
+    def ready(self) -> bool: ...
+
+    async def run(self) -> None: ...
+
+
+@asynccontextmanager
+async def run_controllers(cluster: Cluster, requirements: ControllerRequirements) -> AsyncIterator[list[Restartable]]:
+    """Run the required controllers; start them before the first document is applied. A drill can kill and restart each."""
+    running = [_RunningController("graphs", partial(_create_graphs_controller, cluster))] if requirements.graphs else []
+    if requirements.slices:
+        running.append(_RunningController("slices", partial(_create_slices_controller, cluster, requirements.slices)))
+    try:
+        for controller in running:
+            await controller.start()
+        yield [Restartable(controller.name, controller.stop, controller.start) for controller in running]
+        for controller in running:
+            controller.check()
+    finally:
+        for controller in running:
+            await controller.stop()
+
+
+@dataclass(slots=True)
+class _RunningController:
+    """A running controller; each start creates a new one."""
+
+    name: str
+    create: Callable[[], Controller]
+    task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start a controller and wait until it is ready."""
+        controller = self.create()
+        with run_as_component(self.name):
+            self.task = asyncio.create_task(controller.run(), name=type(controller).__name__)
+        while not controller.ready and not self.task.done():
+            await clock.sleep(_READY_POLL)
+        self.check()
+
+    def check(self) -> None:
+        """Raise if the controller ended by itself: the rehearsal since then ran without it."""
+        task = self.task
+        if task is not None and task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise SliceworksError(f"the {self.name} controller ended: {root_error(error)}") from error
+
+    async def stop(self) -> None:
+        """Cancel the controller."""
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+
+
+def _create_graphs_controller(cluster: Cluster) -> Controller:
+    from sliceworks.controllers.graphs import GraphController
+
+    return GraphController(Client(cluster.transport()))
+
+
+def _create_slices_controller(cluster: Cluster, place: CloudCluster) -> Controller:
+    """The slices controller, connected to the twin's cloud."""
+    from sliceworks.base.metrics import Registry
+    from sliceworks.base.transport import InProcess
+    from sliceworks.cloud.container import Container
+    from sliceworks.cloud.credentials import Token
+    from sliceworks.cloud.session import Session
+    from sliceworks.controllers.slices.controller import SlicesController
+    from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.twin.cloud.google.container.resource_names import zones_of
+
+    cluster.cloud.services["container"].configure({"clusters": [place.model_dump(by_alias=True)]})
+    names = (place.project, place.location, place.name)
+    session = Session(credentials=Token(cluster.token), transport=InProcess(cluster.cloud.serve))
+    settings = Settings(*names, zones=tuple(zones_of(place.location)))
+    return SlicesController(Client(cluster.transport()), Container(session, *names, prefix="/container"), settings, Registry())
+
+
+Object = dict[str, Any]
+log = logging.getLogger(__name__)
+DEPLOYMENTS = "apps/deployments"
+_NAME, _COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
+_RESTART_DELAY = 5.0  # seconds before an ended controller restarts, like a pod
+
+
+@asynccontextmanager
+async def run_installed(cluster: Cluster) -> AsyncIterator[None]:
+    """Run the controllers that are installed as Deployments."""
+    async with host_installed(cluster):
+        yield
+
+
+@asynccontextmanager
+async def host_installed(cluster: Cluster) -> AsyncIterator[InstalledControllers]:
+    """Run installed controllers; yields their host."""
+    host = InstalledControllers(cluster)
+    cluster.store.subscribe(host.observe)
+    try:
+        yield host
+    finally:
+        await host.stop()
+
+
+class InstalledControllers:
+    """Running controllers by their Deployments."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    def observe(self, change: Change) -> None:
+        """Handle a change in the store."""
+        if change.resource != DEPLOYMENTS:
+            return
+        if change.type == "DELETED":
+            self._cancel((change.namespace, change.name))
+        else:
+            self.reconcile(change.obj)
+
+    def reconcile(self, obj: Object) -> None:
+        """Start or stop the controller of a Deployment."""
+        metadata = obj["metadata"]
+        labels, key = metadata.get("labels") or {}, (metadata["namespace"], metadata["name"])
+        program = _CONTROLLERS.get(labels.get(_COMPONENT, "")) if labels.get(_NAME) == "sliceworks" else None
+        if program is None or not (obj.get("status") or {}).get("availableReplicas"):
+            self._cancel(key)
+        elif key not in self._running:
+            with run_as_component(key[1]):
+                self._running[key] = asyncio.get_running_loop().create_task(self._run(program, obj), name=f"{key[1]} of the twin")
+
+    def list_restartables(self) -> list[Restartable]:
+        """Running controllers, for a drill. A killed one restarts unless its Deployment was deleted meanwhile."""
+        return [Restartable(key[1], partial(self._kill, key), partial(self._restart, key)) for key in self._running]
+
+    async def _kill(self, key: tuple[str, str]) -> None:
+        task = self._running.pop(key, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _restart(self, key: tuple[str, str]) -> None:
+        entry = self._cluster.store.get(DEPLOYMENTS, *key)
+        if entry is not None:
+            self.reconcile(entry.object())
+
+    async def _run(self, program: Callable[[Cluster, Object], Coroutine[Any, Any, None]], obj: Object) -> None:
+        while True:
+            try:
+                await program(self._cluster, obj)
+            except Exception as error:
+                log.warning("%s ended: %s", obj["metadata"]["name"], error)
+            await clock.sleep(_RESTART_DELAY)
+
+    def _cancel(self, key: tuple[str, str]) -> None:
+        task = self._running.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Stop all controllers."""
+        tasks, self._running = list(self._running.values()), {}
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _run_graphs_controller(cluster: Cluster, deployment: Object) -> None:
+    from sliceworks.controllers.graphs import GraphController
+
+    await GraphController(_client(cluster, deployment)).run()
+
+
+async def _run_slices_controller(cluster: Cluster, deployment: Object) -> None:
+    """Runs against the twin's cloud, with the settings of the Deployment's ConfigMaps."""
+    from sliceworks.base.metrics import Registry
+    from sliceworks.base.transport import InProcess
+    from sliceworks.cloud.container import Container
+    from sliceworks.cloud.credentials import Token
+    from sliceworks.cloud.session import Session
+    from sliceworks.controllers.slices import settings
+    from sliceworks.controllers.slices.controller import SlicesController
+    from sliceworks.twin.cloud.google.container.resource_names import zones_of
+
+    client = _client(cluster, deployment)
+    options = settings.read(await _read_env(Client(cluster.transport()), deployment))
+    options = replace(options, zones=options.zones or tuple(zones_of(options.location)))
+    session = Session(credentials=Token(cluster.token), transport=InProcess(cluster.cloud.serve))
+    container = Container(session, options.project, options.location, options.cluster, prefix="/container")
+    await SlicesController(client, container, options, Registry()).run()
+
+
+def _client(cluster: Cluster, deployment: Object) -> Client:
+    """A client with only the rights of the pod's service account."""
+    from sliceworks.twin.apiserver.auth.authentication import AUTHENTICATED, User
+
+    namespace = deployment["metadata"]["namespace"]
+    account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
+    return Client(cluster.as_user(User(f"system:serviceaccount:{namespace}:{account}", groups=groups)), namespace=namespace)
+
+
+async def _read_env(client: Client, deployment: Object) -> dict[str, str]:
+    """Environment variables of the first container."""
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    env: dict[str, str] = {}
+    for source in container.get("envFrom") or ():
+        name = (source.get("configMapRef") or {}).get("name")
+        with suppress(NotFound):
+            env |= (await client.get(CONFIG_MAP, name, deployment["metadata"]["namespace"])).get("data") or {} if name else {}
+    return env | {item["name"]: item["value"] for item in container.get("env") or () if "value" in item}
+
+
+_CONTROLLERS = {"graphs": _run_graphs_controller, "slices": _run_slices_controller}

@@ -1,0 +1,297 @@
+"""What a cluster has of Sliceworks and of the programs it works with: versions, and checks that each name the command that repairs.
+
+read_versions(client)    name and version of every program
+examine(client)          one Check per property; nothing is changed
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from sliceworks import __version__
+from sliceworks.base import clock
+from sliceworks.base.conditions import is_condition_true
+from sliceworks.base.errors import Forbidden
+from sliceworks.base.transport import Request
+from sliceworks.controllers.graphs import manifests as graph_manifests
+from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
+from sliceworks.infra.cluster.composition import component_manifests
+from sliceworks.kube.resources import (
+    CUSTOM_RESOURCE_DEFINITION,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    LEASE,
+    POD,
+    SUBJECT_ACCESS_REVIEW,
+    Resource,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from sliceworks.kube.client import Client
+
+Object = dict[str, Any]
+State = Literal["ok", "warning", "error", "skipped"]
+
+KUBERNETES = ((1, 31), (1, 35))
+"""The oldest and the newest minor version of Kubernetes that is supported."""
+
+_UPGRADE = "helm upgrade --install sliceworks CHART --namespace sliceworks-system --values values.yaml"
+_TWIN = "+sliceworks"
+_LABELS = "app.kubernetes.io/name=sliceworks"
+_COMPONENT, _VERSION = "app.kubernetes.io/component", "app.kubernetes.io/version"
+_LEASES = {"graphs": "controller.kro.run", "slices": "ecaf1259.google.com"}
+_APIS = {"JobSet": ("jobset.x-k8s.io", "v1alpha2", "jobset"), "Kueue": ("kueue.x-k8s.io", "v1beta2", "kueue")}
+_WEBHOOKS = [
+    Resource("admissionregistration.k8s.io", "v1", f"{kind}WebhookConfiguration", f"{kind.lower()}webhookconfigurations", False)
+    for kind in ("Mutating", "Validating")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check; `repair` is a command for a warning or an error."""
+
+    area: str
+    name: str
+    state: State
+    message: str
+    repair: str = ""
+
+    def as_data(self) -> dict[str, str]:
+        """The check as JSON."""
+        return asdict(self)
+
+
+async def read_versions(client: Client) -> dict[str, str]:
+    """The version of each program in the cluster; what is not installed is missing."""
+    found = {"Kubernetes": str((await client.send(Request("GET", "/version")))["gitVersion"])}
+    served = {group.name: group.versions for group in await client.discovery.groups()}
+    for name, (group, version, program) in _APIS.items():
+        if group in served:
+            deployment = await client.find(DEPLOYMENT, f"{program}-controller-manager", f"{program}-system")
+            found[name] = (_image_tag(deployment) if deployment else "") or f"serves {version}"
+    for deployment in await _deployments(client):
+        found[f"Sliceworks {_label(deployment, _COMPONENT)}"] = _version_of(deployment)
+    return found
+
+
+async def examine(client: Client) -> list[Check]:
+    """All checks. A check that this user may not perform is skipped."""
+    checks: list[Check] = []
+    for area, check in (
+        ("versions", _check_versions),
+        ("crds", _check_crds),
+        ("controllers", _check_controllers),
+        ("rights", _check_rights),
+        ("webhooks", _check_webhooks),
+        ("graphs", _check_graphs),
+    ):
+        try:
+            checks += [found async for found in check(client)]
+        except Forbidden as error:
+            checks.append(Check(area, "permission", "skipped", error.message, "run it as a cluster administrator"))
+    return checks
+
+
+async def _check_versions(client: Client) -> AsyncIterator[Check]:
+    versions = await read_versions(client)
+    number = re.match(r"v?(\d+)\.(\d+)", versions["Kubernetes"])
+    minor = (int(number[1]), int(number[2])) if number else (0, 0)
+    oldest, newest = KUBERNETES
+    between = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+    state: State = "ok" if oldest <= minor <= newest else "warning"
+    repair = "" if state == "ok" else f"use Kubernetes {between}: sliceworks is tested with these"
+    yield Check("versions", "Kubernetes", state, f"{versions['Kubernetes']} (supported: {between})", repair)
+    served = {group.name: group.versions for group in await client.discovery.groups()}
+    for name, (group, version, program) in _APIS.items():
+        if group not in served:
+            repair = f"kubectl apply --server-side -f the manifests of https://{program}.sigs.k8s.io/docs/installation"
+            yield Check("versions", name, "warning", f"{name} is not installed", repair)
+        elif version not in served[group]:
+            message = f"{group} serves {', '.join(served[group])}, but not {version}"
+            yield Check("versions", name, "error", message, f"upgrade {name}: https://{program}.sigs.k8s.io/docs/installation")
+        else:
+            yield Check("versions", name, "ok", f"{versions[name]} ({group}/{version})")
+
+
+async def _check_crds(client: Client) -> AsyncIterator[Check]:
+    for desired in graph_manifests.build_crds():
+        name = desired["metadata"]["name"]
+        found = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
+        if found is None:
+            yield Check("crds", name, "warning", "not installed", _UPGRADE)
+        elif not is_condition_true(found, "Established"):
+            yield Check("crds", name, "error", "not established", f"kubectl describe crd {name}")
+        elif _schemas(found) != _schemas(desired):
+            message = f"its schema is not that of version {__version__}"
+            yield Check("crds", name, "warning", message, f"{_UPGRADE} --take-ownership --force-conflicts")
+        else:
+            yield Check("crds", name, "ok", f"established, schema of version {__version__}")
+
+
+def _schemas(crd: Object) -> dict[str, Any]:
+    return {version["name"]: version["schema"] for version in crd["spec"]["versions"]}
+
+
+async def _check_controllers(client: Client) -> AsyncIterator[Check]:
+    deployments, is_twin = await _deployments(client), _TWIN in str(await client.send(Request("GET", "/version")))
+    present = {_label(deployment, _COMPONENT) for deployment in deployments}
+    for component in ("graphs", "slices"):
+        if component not in present:
+            yield Check("controllers", component, "warning", "not installed", f"{_UPGRADE} --set {component}.enabled=true")
+    for deployment in deployments:
+        yield await _check_deployment(client, deployment)
+        component = _label(deployment, _COMPONENT)
+        if component in _LEASES:
+            yield await _check_lease(client, component, deployment["metadata"]["namespace"], is_twin=is_twin)
+    other = await client.find(DEPLOYMENT, "kro", "kro-system")
+    if other is not None and _label(other, "app.kubernetes.io/name") != "sliceworks":
+        message = "the Deployment kro-system/kro is not the graphs controller of Sliceworks"
+        yield Check("controllers", "kro", "warning", message, f"{_UPGRADE} --take-ownership --force-conflicts")
+
+
+async def _check_deployment(client: Client, deployment: Object) -> Check:
+    metadata, status = deployment["metadata"], deployment.get("status") or {}
+    component, place = _label(deployment, _COMPONENT), f"-n {metadata['namespace']}"
+    desired, available = int(deployment["spec"].get("replicas", 1)), int(status.get("availableReplicas") or 0)
+    version = _version_of(deployment)
+    message = f"{available} of {desired} replicas available, version {version}"
+    if available < desired:
+        reason = await _pod_problem(client, deployment)
+        state: State = "error" if available == 0 else "warning"
+        repair = f"kubectl {place} describe deployment {metadata['name']}; kubectl {place} logs deployment/{metadata['name']}"
+        return Check("controllers", component, state, message + (f": {reason}" if reason else ""), repair)
+    if version != __version__:
+        return Check("controllers", component, "warning", f"{message}; this command has version {__version__}", _UPGRADE)
+    if desired < 2:
+        message += "; an upgrade or a failed node interrupts it"
+        return Check(
+            "controllers", component, "warning", message, f"kubectl {place} scale deployment {metadata['name']} --replicas 2"
+        )
+    return Check("controllers", component, "ok", message)
+
+
+async def _pod_problem(client: Client, deployment: Object) -> str:
+    """Why a container of the Deployment does not run."""
+    labels = ",".join(f"{key}={value}" for key, value in deployment["spec"]["selector"]["matchLabels"].items())
+    for pod in (await client.list(POD, deployment["metadata"]["namespace"], labels=labels, limit=20)).items:
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            if waiting := (container.get("state") or {}).get("waiting"):
+                return f"{waiting.get('reason', 'waiting')} in pod {pod['metadata']['name']}"
+    return ""
+
+
+async def _check_lease(client: Client, component: str, namespace: str, *, is_twin: bool) -> Check:
+    name = f"{component} leader"
+    lease = await client.find(LEASE, _LEASES[component], namespace)
+    if lease is None or not (spec := lease["spec"]).get("holderIdentity"):
+        # A twin runs the controller in its own process, without an election.
+        message, state = f"Lease {namespace}/{_LEASES[component]} has no holder", "skipped" if is_twin else "error"
+        return Check("controllers", name, cast("State", state), message, f"kubectl -n {namespace} rollout restart deployment")
+    renewed = spec.get("renewTime")
+    age = clock.since(datetime.fromisoformat(renewed)).total_seconds() if renewed else float("inf")
+    if age > 3 * float(spec.get("leaseDurationSeconds", 15)):
+        message = f"{spec['holderIdentity']} renewed the Lease {age:.0f} s ago"
+        return Check("controllers", name, "error", message, f"kubectl -n {namespace} rollout restart deployment")
+    return Check("controllers", name, "ok", str(spec["holderIdentity"]))
+
+
+async def _check_rights(client: Client) -> AsyncIterator[Check]:
+    for deployment in await _deployments(client):
+        component = _label(deployment, _COMPONENT)
+        if component not in _LEASES:
+            continue
+        namespace = deployment["metadata"]["namespace"]
+        account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
+        rules = [rule for obj in component_manifests(component) if obj["kind"] == "ClusterRole" for rule in obj.get("rules") or ()]
+        user = f"system:serviceaccount:{namespace}:{account}"
+        missing = [text for text, attributes in _attributes(rules) if not await _is_allowed(client, user, namespace, attributes)]
+        if missing:
+            message = f"{namespace}/{account} cannot {', '.join(missing[:3])}" + (
+                f" and {len(missing) - 3} more" * (len(missing) > 3)
+            )
+            yield Check("rights", component, "error", message, _UPGRADE)
+        else:
+            yield Check("rights", component, "ok", f"{namespace}/{account} has all permissions")
+
+
+def _attributes(rules: Iterable[Object]) -> Iterator[tuple[str, Object]]:
+    for rule in rules:
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                name, _, subresource = resource.partition("/")
+                for verb in rule["verbs"]:
+                    yield f"{verb} {resource}", {"group": group, "resource": name, "subresource": subresource, "verb": verb}
+
+
+async def _is_allowed(client: Client, user: str, namespace: str, attributes: Object) -> bool:
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"user": user, "groups": groups, "resourceAttributes": attributes},
+    }
+    answer = await client.create(review, resource=SUBJECT_ACCESS_REVIEW)
+    return bool(answer["status"].get("allowed"))
+
+
+async def _check_webhooks(client: Client) -> AsyncIterator[Check]:
+    unreachable: dict[str, list[str]] = {}
+    total = 0
+    for resource in _WEBHOOKS:
+        for configuration in await _list(client, resource):
+            for webhook in configuration.get("webhooks") or ():
+                service = (webhook.get("clientConfig") or {}).get("service")
+                total += 1
+                if service and webhook.get("failurePolicy", "Fail") == "Fail" and not await _has_endpoints(client, service):
+                    unreachable.setdefault(f"{service['namespace']}/{service['name']}", []).append(webhook["name"])
+    for service, names in unreachable.items():
+        namespace = service.partition("/")[0]
+        message = f"Service {service} has no ready endpoints; requests that call {', '.join(names[:3])} fail"
+        yield Check("webhooks", service, "error", message, f"kubectl -n {namespace} get pods; kubectl -n {namespace} get events")
+    if not unreachable:
+        yield Check("webhooks", "services", "ok", f"{total} webhooks, all reachable" if total else "no webhooks")
+
+
+async def _has_endpoints(client: Client, service: Object) -> bool:
+    labels = f"kubernetes.io/service-name={service['name']}"
+    slices = (await client.list(ENDPOINT_SLICE, service["namespace"], labels=labels)).items
+    return any((endpoint.get("conditions") or {}).get("ready", True) for item in slices for endpoint in item.get("endpoints") or ())
+
+
+async def _check_graphs(client: Client) -> AsyncIterator[Check]:
+    definitions = await _list(client, GRAPH_DEFINITION)
+    inactive = [item["metadata"]["name"] for item in definitions if (item.get("status") or {}).get("state") == "Inactive"]
+    for name in inactive:
+        yield Check("graphs", name, "warning", "the definition is not active", f"kubectl describe rgd {name}")
+    if not inactive:
+        yield Check("graphs", "definitions", "ok", f"{len(definitions)} definitions, none inactive")
+
+
+async def _list(client: Client, resource: Resource) -> list[Object]:
+    """All objects of a kind; none if the cluster does not serve it."""
+    served = {(item.group, item.plural) for item in await client.discovery.resources()}
+    return (await client.list_all(resource)).items if (resource.group, resource.plural) in served else []
+
+
+async def _deployments(client: Client) -> list[Object]:
+    found = (await client.list_all(DEPLOYMENT, labels=_LABELS)).items
+    return sorted((item for item in found if _label(item, _COMPONENT)), key=lambda item: _label(item, _COMPONENT))
+
+
+def _label(obj: Object, name: str) -> str:
+    return str((obj["metadata"].get("labels") or {}).get(name, ""))
+
+
+def _version_of(deployment: Object) -> str:
+    return _image_tag(deployment) or _label(deployment, _VERSION) or "unknown"
+
+
+def _image_tag(deployment: Object) -> str:
+    image = str(deployment["spec"]["template"]["spec"]["containers"][0].get("image", ""))
+    return image.rpartition("/")[2].partition("@")[0].partition(":")[2]

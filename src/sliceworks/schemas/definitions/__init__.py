@@ -1,1 +1,0 @@
-"""What must hold for a CustomResourceDefinition. `sliceworks.schemas.crds` is the way in."""

@@ -1,0 +1,236 @@
+"""Causes in the queue: missing, stopped, not usable, or quota insufficient or in use. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base.conditions import find_condition
+from sliceworks.kube.selectors import from_label_selector
+from sliceworks.training.diagnosis import cause_catalog, flavor_fit, queue_order
+from sliceworks.training.diagnosis.model import FieldReference, field_reference
+from sliceworks.training.diagnosis.pod_fit import format_amount, format_free, join_alternatives
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sliceworks.training.diagnosis.flavor_fit import FlavorFit
+    from sliceworks.training.diagnosis.model import Cause, Evidence
+
+Object = dict[str, Any]
+_INACTIVE = {"FlavorNotFound": cause_catalog.NO_FLAVOR}
+_WAITING = "Waiting"  # Kueue's reason while it waits for the pods of admitted workloads
+# Reasons of newer versions of Kueue, for users who may not read the ClusterQueue.
+_REASONS = {
+    "WaitingForQuota": cause_catalog.QUOTA_IN_USE,
+    "ExceedsMaxQuota": cause_catalog.QUOTA_TOO_SMALL,
+    "NoMatchingFlavor": cause_catalog.NO_FLAVOR_FITS,
+}
+
+
+def unusable_queue(evidence: Evidence) -> Iterator[Cause]:
+    """The queue is missing, stopped or does not accept the job, whatever quota is free."""
+    where = field_reference(evidence.jobset, "metadata.labels[kueue.x-k8s.io/queue-name]")
+    if not evidence.kueue:
+        yield cause_catalog.NO_KUEUE.cause(
+            f"It is labelled for the queue {evidence.queue}, but this cluster does not serve kueue.x-k8s.io/v1beta2.", where
+        )
+        return
+    causes = [*_local(evidence), *(_cluster(evidence) if evidence.local_queue is not None else ())]
+    yield from causes
+    if evidence.workload is None and not causes and "Workload" in evidence.hidden:
+        yield cause_catalog.PENDING.cause(f"It is pending in the queue {evidence.queue}; its Workload could not be read.", where)
+    elif evidence.workload is None and not causes:
+        warning = next((event for event in evidence.events_of("JobSet", evidence.name) if event.get("type") == "Warning"), {})
+        yield cause_catalog.NO_WORKLOAD.cause(
+            "Kueue has not created a Workload for it.", where, reported=warning.get("message", "")
+        )
+
+
+def _local(evidence: Evidence) -> Iterator[Cause]:
+    queue = evidence.local_queue
+    if queue is None:
+        if "LocalQueue" not in evidence.hidden:
+            yield _no_queue(evidence)
+        return
+    policy = queue["spec"].get("stopPolicy") or "None"
+    if policy != "None":
+        effect = "and its running jobs were evicted" if policy == "HoldAndDrain" else "but its running jobs continue"
+        yield cause_catalog.QUEUE_STOPPED.cause(
+            f"The queue {evidence.queue} is stopped ({policy}): it admits no jobs, {effect}.",
+            field_reference(queue, "spec.stopPolicy", "LocalQueue"),
+        )
+
+
+def _no_queue(evidence: Evidence) -> Cause:
+    known = evidence.local_queues
+    close = difflib.get_close_matches(evidence.queue, known, n=1)
+    existing = f"It has: {', '.join(known)}." if known else "It has no queues."
+    remedy = f"submit it to {close[0]}" if close else "`sliceworks queues apply` creates the queues of an Environment"
+    return cause_catalog.NO_QUEUE.cause(
+        f"The namespace {evidence.namespace} has no queue {evidence.queue}. {existing}",
+        field_reference(evidence.jobset, "metadata.labels[kueue.x-k8s.io/queue-name]"),
+        remedy=remedy,
+    )
+
+
+def _cluster(evidence: Evidence) -> Iterator[Cause]:
+    assert evidence.local_queue is not None
+    name, queue = evidence.local_queue["spec"]["clusterQueue"], evidence.cluster_queue
+    if queue is None:
+        if "ClusterQueue" not in evidence.hidden:
+            where = field_reference(evidence.local_queue, "spec.clusterQueue", "LocalQueue")
+            message = f"The queue {evidence.queue} references the ClusterQueue {name}, which does not exist."
+            yield cause_catalog.NO_CLUSTER_QUEUE.cause(message, where)
+        return
+    policy, active = queue["spec"].get("stopPolicy") or "None", find_condition(queue, "Active")
+    where = field_reference(queue, "status.conditions[Active]", "ClusterQueue")
+    if policy != "None":
+        message = f"The ClusterQueue {name} is stopped ({policy})."
+        yield cause_catalog.CLUSTER_QUEUE_STOPPED.cause(
+            message, field_reference(queue, "spec.stopPolicy", "ClusterQueue"), reported=active.get("message", "")
+        )
+    elif active.get("status") == "False":
+        kind = _INACTIVE.get(active.get("reason", ""), cause_catalog.QUEUE_INACTIVE)
+        yield kind.cause(
+            f"The ClusterQueue {name} is inactive ({active.get('reason', '')}).", where, reported=active.get("message", "")
+        )
+    yield from _namespace(evidence, queue)
+
+
+def _namespace(evidence: Evidence, queue: Object) -> Iterator[Cause]:
+    selector, namespace = queue["spec"].get("namespaceSelector"), evidence.namespace_object
+    if namespace is None:
+        return
+    labels = namespace["metadata"].get("labels") or {}
+    where = (
+        field_reference(queue, "spec.namespaceSelector", "ClusterQueue"),
+        field_reference(namespace, "metadata.labels", "Namespace"),
+    )
+    if selector is None:
+        yield cause_catalog.NAMESPACE.cause(f"The ClusterQueue {queue['metadata']['name']} selects no namespaces.", where[0])
+    elif not from_label_selector(selector).matches(labels):
+        message = f"The ClusterQueue {queue['metadata']['name']} selects namespaces with {from_label_selector(selector)}"
+        yield cause_catalog.NAMESPACE.cause(f"{message}; {evidence.namespace} does not match.", *where)
+
+
+def insufficient_quota(evidence: Evidence) -> Iterator[Cause]:
+    """The queue accepts the job, but quota is insufficient or other jobs are ahead."""
+    workload = evidence.workload
+    if workload is None:
+        return
+    condition = find_condition(workload, "QuotaReserved")
+    reason, kueue_message = condition.get("reason", ""), condition.get("message", "")
+    where = field_reference(workload, "status.conditions[QuotaReserved]", "Workload")
+    causes = [] if evidence.cluster_queue is None else list(_quota_causes(evidence, kueue_message))
+    if not causes and evidence.cluster_queue is None and (kind := _REASONS.get(reason)):
+        causes.append(kind.cause("Kueue reports it; the ClusterQueue could not be read.", where, reported=kueue_message))
+    if reason == _WAITING:
+        message = "Kueue admits no jobs until the pods of the admitted jobs are ready."
+        causes.append(cause_catalog.OTHERS_NOT_READY.cause(message, where, reported=kueue_message))
+    causes += queue_order.jobs_ahead(evidence)
+    yield from causes
+    if not causes:
+        message = f"It is pending in the queue {evidence.queue}.{queue_order.describe_local_queue(evidence)}"
+        yield cause_catalog.PENDING.cause(message, where, *queue_order.local_queue_reference(evidence), reported=kueue_message)
+
+
+def _quota_causes(evidence: Evidence, reported: str) -> Iterator[Cause]:
+    queue = evidence.cluster_queue
+    assert queue is not None
+    if missing := flavor_fit.uncovered(evidence):
+        message = f"It requests {', '.join(missing)}, which the ClusterQueue {queue['metadata']['name']} does not cover."
+        yield cause_catalog.NOT_COVERED.cause(
+            message, field_reference(queue, "spec.resourceGroups", "ClusterQueue"), _requested(evidence), reported=reported
+        )
+    for ranked in flavor_fit.fits(evidence):
+        best = ranked[0]
+        if best.fits_now:
+            continue
+        if best.mismatch:
+            yield _mismatch(evidence, queue, ranked, reported)
+        elif best.never_fits:
+            yield _never_fits(evidence, queue, best, reported)
+        else:
+            yield _in_use(evidence, queue, best, reported)
+
+
+def _mismatch(evidence: Evidence, queue: Object, ranked: list[FlavorFit], reported: str) -> Cause:
+    mismatches = "; ".join(f"{fit.flavor}: {fit.mismatch}" for fit in ranked)
+    flavors = [
+        FieldReference("ResourceFlavor", fit.flavor, "spec.nodeTaints" if fit.taint else "spec.nodeLabels") for fit in ranked
+    ]
+    message = f"The pods of {ranked[0].need.name} fit no flavor of {queue['metadata']['name']}. {mismatches}."
+    return cause_catalog.NO_FLAVOR_FITS.cause(message, *flavors[:3], _requested(evidence), reported=reported)
+
+
+def _never_fits(evidence: Evidence, queue: Object, fit: FlavorFit, reported: str) -> Cause:
+    room = fit.room
+    assert room is not None
+    smaller = _suggest_smaller(evidence, fit, room.maximum)
+    if room.limit is not None and room.cohort and fit.requested <= room.shared:
+        return _exceeds_borrowing_limit(queue, fit, smaller, reported)
+    requested, maximum = format_amount(fit.requested, room.resource), format_amount(room.maximum, room.resource)
+    borrowing = ", borrowed quota included" if room.cohort else ""
+    message = f"It requests {requested} of {room.flavor}; the maximum of {queue['metadata']['name']} is {maximum}{borrowing}."
+    remedy = f"{smaller}, or have the quota of {room.flavor} raised to {format_amount(fit.requested, room.resource)}"
+    return cause_catalog.QUOTA_TOO_SMALL.cause(
+        message, _nominal(queue, room.flavor), _requested(evidence), remedy=remedy, reported=reported
+    )
+
+
+def _in_use(evidence: Evidence, queue: Object, fit: FlavorFit, reported: str) -> Cause:
+    room = fit.room
+    assert room is not None
+    smaller = _suggest_smaller(evidence, fit, room.free)
+    if room.cohort and room.limit is not None and fit.requested <= room.shared_free:
+        return _exceeds_borrowing_limit(queue, fit, smaller, reported)
+    holders = queue_order.describe_holders(evidence, room.flavor, room.resource)
+    requested, available = format_amount(fit.requested, room.resource), format_free(room.free, room.maximum, room.resource)
+    remedies = ["wait", smaller, "have the quota raised", queue_order.describe_preemption(evidence, room.flavor)]
+    message = f"It requests {requested} of {room.flavor}; {available}.{holders}"
+    remedy = join_alternatives(remedies)
+    return cause_catalog.QUOTA_IN_USE.cause(
+        message, _used(queue, room.flavor), _requested(evidence), remedy=remedy, reported=reported
+    )
+
+
+def _exceeds_borrowing_limit(queue: Object, fit: FlavorFit, smaller: str, reported: str) -> Cause:
+    """The cohort has enough, but the queue may not borrow that much."""
+    room, name = fit.room, queue["metadata"]["name"]
+    assert room is not None
+    assert room.limit is not None
+    message = (
+        f"It requests {format_amount(fit.requested, room.resource)} of {room.flavor}."
+        f" {name} has a nominal quota of {format_amount(room.nominal, room.resource)}"
+        f" and may borrow at most {format_amount(room.limit, room.resource)} from the cohort {flavor_fit.cohort_of(queue)};"
+        f" {format_amount(room.used, room.resource)} are in use."
+    )
+    limit = field_reference(
+        queue, f"spec.resourceGroups[].flavors[{room.flavor}].resources[{room.resource}].borrowingLimit", "ClusterQueue"
+    )
+    remedy = f"{smaller}, or have the borrowing limit raised"
+    return cause_catalog.BORROWING_LIMIT.cause(message, limit, _used(queue, room.flavor), remedy=remedy, reported=reported)
+
+
+def _suggest_smaller(evidence: Evidence, fit: FlavorFit, room: Any) -> str:
+    """The remedy: how many slices would fit, if the job has several."""
+    replicated_job: Object = next((job for job in evidence.jobset["spec"]["replicatedJobs"] if job["name"] == fit.need.name), {})
+    slices = int(replicated_job.get("replicas", 1))
+    fitting = int(room * slices / fit.requested) if fit.requested else 0
+    if 0 < fitting < slices:
+        return f"request {fitting} of {slices} slices"
+    return "request smaller slices" if room else "request another slice type"
+
+
+def _nominal(queue: Object, flavor: str) -> FieldReference:
+    return field_reference(queue, f"spec.resourceGroups[].flavors[{flavor}]", "ClusterQueue")
+
+
+def _used(queue: Object, flavor: str) -> FieldReference:
+    return field_reference(queue, f"status.flavorsReservation[{flavor}]", "ClusterQueue")
+
+
+def _requested(evidence: Evidence) -> FieldReference:
+    assert evidence.workload is not None
+    return field_reference(evidence.workload, "spec.podSets", "Workload")

@@ -1,1 +1,0 @@
-"""The twin's Kubernetes API: what kubectl and client libraries need, as kube-apiserver answers it."""

@@ -1,0 +1,113 @@
+"""Admission that objects in the cluster configure: webhooks and policies, parsed when they change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.apiserver.admission.chain import EXPOSED
+from sliceworks.twin.apiserver.admission.match_criteria import WriteAttributes
+from sliceworks.twin.apiserver.admission.validating_policy import BINDINGS, POLICIES, PolicyDispatcher
+from sliceworks.twin.apiserver.admission.webhook_dispatcher import MUTATING, VALIDATING, WebhookDispatcher, parse_configurations
+from sliceworks.twin.apiserver.webhook_client import CallError, WebhookClient
+from sliceworks.twin.store.watch_cache import DELETED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from sliceworks.twin.apiserver.generic_server import ApiServer
+    from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.store.watch_cache import Change
+
+Obj = dict[str, Any]
+GROUP = "admissionregistration.k8s.io"
+
+
+class DynamicAdmission:
+    """Webhooks and policies of one cluster."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._objects: dict[str, dict[str, Obj]] = {}
+        self._changed = True
+        self.client = WebhookClient(self._resolve)
+        self._webhooks = WebhookDispatcher(self.client)
+        self._policies = PolicyDispatcher()
+
+    def observe(self, change: Change) -> None:
+        """Follow a change of a configuration, policy or binding."""
+        objects = self._objects.setdefault(change.resource, {})
+        if change.type == DELETED:
+            objects.pop(change.name, None)
+        else:
+            objects[change.name] = change.obj
+        self._changed = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no object configures admission."""
+        return not any(self._objects.values())
+
+    def _parse(self) -> None:
+        if self._changed:
+            self._changed = False
+            self._webhooks.mutating = parse_configurations(self._objects.get(MUTATING, {}).values())
+            self._webhooks.validating = parse_configurations(self._objects.get(VALIDATING, {}).values())
+            self._policies.configure(self._objects.get(POLICIES, {}).values(), self._objects.get(BINDINGS, {}).values())
+
+    async def mutate(self, call: Call, operation: str, obj: Obj, old: Obj | None, run_plugins: Callable[[], None]) -> None:
+        """Run mutating webhooks."""
+        self._parse()
+        if self._webhooks.mutating and call.resource.group != GROUP:
+            await self._webhooks.mutate(self._attributes(call, operation, obj, old), run_plugins)
+
+    async def validate(self, call: Call, operation: str, obj: Obj, old: Obj | None) -> None:
+        """Run policies, then validating webhooks."""
+        self._parse()
+        if call.resource.group == GROUP:
+            return
+        attributes = self._attributes(call, operation, obj, old)
+        self._policies.validate(attributes)
+        await self._webhooks.validate(attributes)
+
+    def _attributes(self, call: Call, operation: str, obj: Obj, old: Obj | None) -> WriteAttributes:
+        deleted = operation == "DELETE"
+        return WriteAttributes(self._server, call, operation, None if deleted else obj, old, _options(call, operation))
+
+    def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
+        """The address of a Service: the one given with `twin expose`, or that of a ready pod that runs as a process."""
+        view = self._server.view
+        if exposed := view.get(EXPOSED, namespace, name):
+            host, _, exposed_port = exposed["address"].rpartition(":")
+            return host.strip("[]"), int(exposed_port)
+        service = view.get("/services", namespace, name)
+        if service is None:
+            raise CallError(f'service "{name}" not found')
+        served = next((item for item in service["spec"].get("ports") or () if item["port"] == port), None)
+        if served is None:
+            raise CallError(f'no service port {port} found for service "{name}"')
+        if self._server.pod_network is not None:
+            for endpoints in view.list("discovery.k8s.io/endpointslices", namespace):
+                if (endpoints["metadata"].get("labels") or {}).get("kubernetes.io/service-name") == name:
+                    for address in _ready_addresses(endpoints, served.get("name") or ""):
+                        return address
+        raise CallError(f'no endpoints available for service "{name}"')
+
+
+def _ready_addresses(endpoints: Obj, port_name: str) -> Iterator[tuple[str, int]]:
+    for port in endpoints.get("ports") or ():
+        if (port.get("name") or "") == port_name and port.get("port"):
+            for endpoint in endpoints.get("endpoints") or ():
+                if (endpoint.get("conditions") or {}).get("ready") is not False:
+                    yield endpoint["addresses"][0], port["port"]
+
+
+def _options(call: Call, operation: str) -> Obj | None:
+    kind = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}.get(operation)
+    if kind is None:
+        return None
+    options: Obj = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    if operation == "DELETE":
+        return {**options, **(call.delete_options or {})}
+    if call.params.get("dryRun"):
+        options["dryRun"] = call.params["dryRun"]
+    return options | {name: call.param(name) for name in ("fieldManager", "fieldValidation") if call.param(name)}

@@ -1,0 +1,436 @@
+"""Bodies in and out: content negotiation, decoding into objects with defaults, and encoded responses."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks import schemas
+from sliceworks.base.errors import ApiError, BadRequest, NotAcceptable, UnsupportedMediaType
+from sliceworks.base.transport import Response
+from sliceworks.schemas import builtins
+from sliceworks.schemas.field_errors import FieldError, invalid, new_invalid
+from sliceworks.schemas.golang import json_kind
+from sliceworks.twin.apiserver import version_conversion
+from sliceworks.twin.apiserver.fieldmanager import updater
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+    from sliceworks.twin.apiserver.registry.resources import Resource, Version
+    from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.store.watch_cache import Entry
+
+Obj = dict[str, Any]
+JSON, YAML = "application/json", "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
+)
+_YAML_TYPES = {YAML, "application/x-yaml"}
+_OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
+_SUMMARY_BYTES = 30
+_JSON_HEADERS = {"content-type": JSON, "cache-control": "no-cache, private"}
+_VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
+TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+
+
+@dataclass(frozen=True, slots=True)
+class MediaTypeOptions:
+    """The negotiated form of a response: JSON or YAML; plain, a Table or metadata only."""
+
+    yaml: bool = False
+    view: str = ""
+
+
+PLAIN = MediaTypeOptions()
+_negotiated: dict[str, MediaTypeOptions] = {JSON: PLAIN, "*/*": PLAIN, "": PLAIN}
+
+_VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
+
+
+def negotiate_output(headers: Mapping[str, str], *, streamed: bool = False) -> MediaTypeOptions:
+    """The first form in the Accept header that the API supports."""
+    accept = headers.get("accept", "")
+    form = _negotiated.get(accept)
+    if form is None:
+        form = _negotiate(accept)
+        if form is None:
+            raise not_acceptable(streamed=streamed)
+        if len(_negotiated) < 200:
+            _negotiated[accept] = form
+    return form
+
+
+def not_acceptable(*, streamed: bool) -> NotAcceptable:
+    extra = f", {JSON};stream=watch, {PROTOBUF};stream=watch" if streamed else ""
+    return NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}{extra}", details={})
+
+
+def _negotiate(accept: str) -> MediaTypeOptions | None:
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        if media not in {JSON, YAML, "*/*"}:
+            continue
+        options = dict(parameter.partition("=")[::2] for parameter in parameters)
+        view = options.get("as", "")
+        if not view:
+            return MediaTypeOptions(yaml=media == YAML)
+        if view in _VIEWS and (options.get("g"), options.get("v")) == ("meta.k8s.io", "v1"):
+            return MediaTypeOptions(yaml=media == YAML, view=view)
+    return None
+
+
+def content_type(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_content_type(media: str, *, custom: bool) -> None:
+    """Raise UnsupportedMediaType for a body that the resource cannot decode."""
+    if media not in {"", JSON, *_YAML_TYPES} and (custom or media != PROTOBUF):
+        offered = f"{JSON}, {YAML}" if media == PROTOBUF else _OFFERED
+        raise UnsupportedMediaType(f"the body of the request was in an unknown format - accepted media types include: {offered}")
+
+
+def read_object(body: bytes, media: str, kind: str, *, custom: bool = False) -> tuple[dict[str, Any], list[str]]:
+    """The object in a body, and problems with duplicate fields."""
+    if media == PROTOBUF and not custom:
+        return read_protobuf(body, kind), []
+    check_content_type(media, custom=True)
+    try:
+        value, duplicates = read_yaml(body) if media in _YAML_TYPES else _read_json_object(body)
+    except DecodeError as error:
+        raise unrecognized(kind, str(error), body) from error
+    if value is None:
+        return {}, []
+    if not isinstance(value, dict):
+        problem = f"json: cannot unmarshal {_go_name(value)} into Go value of type {TYPE_META}"
+        raise unrecognized(kind, f"couldn't get version/kind; json parse error: {problem}", body)
+    return value, duplicates
+
+
+class DecodeError(Exception):
+    """A body that is not valid JSON or YAML, in Go's words."""
+
+
+def unrecognized(kind: str, problem: str, body: bytes) -> BadRequest:
+    """The error for a body without a usable apiVersion and kind."""
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind}): {problem} ({_summary(body)})")
+
+
+def _summary(body: bytes) -> str:
+    """The start of a body in an error message: of a JSON object as it is, of anything else in hexadecimal."""
+    if not body:
+        return "<empty>"
+    more = " ..." if len(body) > _SUMMARY_BYTES else ""
+    start = body[:_SUMMARY_BYTES]
+    return (start.decode("utf-8", "replace") if body.startswith(b"{") else start.hex()) + more
+
+
+def _go_name(value: Any) -> str:
+    return {list: "array", str: "string", bool: "bool", dict: "object"}.get(type(value), "number")
+
+
+def _read_json_object(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        return read_json(body)
+    except DecodeError as error:
+        raise DecodeError(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def read_json(body: bytes) -> tuple[Any, list[str]]:
+    """The value of a JSON document, and problems with duplicate fields; raises DecodeError."""
+    try:
+        value = _loads(body)
+    except orjson.JSONDecodeError as error:
+        raise DecodeError(_syntax_error(body, error)) from error
+    # Compact JSON that encodes back to the same length has no duplicate fields: most bodies skip the slow check.
+    try:
+        if len(orjson.dumps(value)) == len(body):
+            return value, []
+    except orjson.JSONEncodeError as error:
+        raise DecodeError("exceeded max depth") from error
+    return value, _duplicates(body)
+
+
+def _loads(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        # Go replaces bytes that are not valid UTF-8.
+        text = body.decode("utf-8", "replace")
+        if "\ufffd" not in text:
+            raise
+        return orjson.loads(text)
+
+
+def _syntax_error(body: bytes, error: orjson.JSONDecodeError) -> str:
+    """The error message of Go's decoder for the same document."""
+    text = body.decode("utf-8", "replace")
+    position, problem = _first_error(text, error.pos)
+    if position >= len(text.rstrip()):
+        return "unexpected end of JSON input"
+    if position < 0:
+        return "exceeded max depth"
+    character = "'\\''" if text[position] == "'" else f"'{text[position]}'"
+    before = text[:position]
+    element = "array element" if before.count("[") > before.count("]") else "object key:value pair"
+    places = {
+        "Extra data": "after top-level value",
+        "Expecting property name enclosed in double quotes": "looking for beginning of object key string",
+        "Expecting ':' delimiter": "after object key",
+        "Expecting ',' delimiter": f"after {element}",
+    }
+    return f"invalid character {character} {places.get(problem, 'looking for beginning of value')}"
+
+
+def _first_error(text: str, default: int) -> tuple[int, str]:
+    """The position and the message of the first syntax error; -1 for a document that is nested too deeply."""
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        return error.pos, error.msg
+    except (RecursionError, ValueError):
+        return -1, ""
+    return default, ""
+
+
+def _duplicates(body: bytes) -> list[str]:
+    duplicates: list[str] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        merged: dict[str, Any] = {}
+        for key, value in items:
+            if key in merged:
+                duplicates.append(key)
+            merged[key] = value
+        return merged
+
+    try:
+        value = json.loads(body, object_pairs_hook=pairs)
+    except (ValueError, RecursionError):
+        return []
+    return [f'duplicate field "{path}"' for path in _locate(value, duplicates)] if duplicates else []
+
+
+def _locate(value: Any, names: list[str]) -> list[str]:
+    """The first path of each name in a document."""
+    paths: dict[str, str] = {}
+    stack: list[tuple[Any, str]] = [(value, "")]
+    while stack:
+        node, path = stack.pop(0)
+        if isinstance(node, dict):
+            for key, child in node.items():
+                child_path = f"{path}.{key}" if path else key
+                paths.setdefault(key, child_path)
+                stack.append((child, child_path))
+        elif isinstance(node, list):
+            stack.extend((child, f"{path}[{index}]") for index, child in enumerate(node))
+    return [paths[name] for name in dict.fromkeys(names) if name in paths]
+
+
+def read_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """The value of a YAML document, and problems with duplicate fields; raises DecodeError."""
+    from sliceworks.twin.apiserver.yaml_codec import YamlError, decode, decode_compact_json
+
+    try:
+        if (compact := decode_compact_json(body)) is not None:
+            return compact, []
+        value, duplicates = decode(body)
+    except YamlError as error:
+        raise DecodeError(str(error)) from error
+    if not duplicates:
+        return value, []
+    problems = [f'line {line}: key "{key}" already set in map' for key, line in duplicates]
+    return value, ["yaml: unmarshal errors:\n  " + "\n  ".join(problems)]
+
+
+def read_protobuf(body: bytes, kind: str) -> dict[str, Any]:
+    """The object in a protobuf body, which Go clients send for built-in kinds."""
+    from sliceworks.twin.apiserver import protobuf
+
+    try:
+        return protobuf.decode(body, builtins.component_name)
+    except protobuf.ProtobufError as error:
+        raise unrecognized(kind, str(error), body) from error
+
+
+def json_response(status: int, body: bytes, form: MediaTypeOptions = PLAIN, warnings: list[str] | None = None) -> Response:
+    """A response with encoded JSON, converted to YAML if that was negotiated."""
+    headers: Mapping[str, str] = _JSON_HEADERS
+    if form.yaml:
+        from sliceworks.twin.apiserver.yaml_codec import encode
+
+        body = encode(orjson.loads(body))
+        headers = {**headers, "content-type": YAML}
+    if warnings:
+        headers = {**headers, "warning": "\n".join(_warning_header(warning) for warning in dict.fromkeys(warnings))}
+    return Response(status, headers, body)
+
+
+def _warning_header(warning: str) -> str:
+    escaped = warning.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ").replace("\r", " ")
+    return f'299 - "{escaped}"'
+
+
+def error_response(error: ApiError, warnings: list[str] | None = None) -> Response:
+    """A response with the Status of an error."""
+    response = json_response(error.code, orjson.dumps(error.status()), warnings=warnings)
+    if error.retry_after is not None:
+        response.headers = {**response.headers, "retry-after": str(int(error.retry_after))}
+    if error.code == 401:
+        response.headers = {**response.headers, "www-authenticate": "Bearer"}
+    return response
+
+
+def check_kind(call: Call, obj: Obj) -> None:
+    """Check that kind and apiVersion of a body match the URL, and set them if they are missing."""
+    kind, api_version = obj.get("kind"), obj.get("apiVersion")
+    for name, value in (("kind", kind), ("apiVersion", api_version)):
+        if value is not None and not isinstance(value, str):
+            problem = f"json: cannot unmarshal {json_kind(value)} into Go struct field .{name} of type string"
+            raise _unrecognized(call, f"couldn't get version/kind; json parse error: {problem}")
+    if call.resource.custom and not kind:
+        raise _unrecognized(call, f"Object 'Kind' is missing in '{call.request.body.decode('utf-8', 'replace')}'")
+    if call.resource.custom and not api_version:
+        raise kind_mismatch(call, str(kind), "")
+    if (kind or call.resource.kind) != call.resource.kind or (api_version or call.api_version) != call.api_version:
+        if call.resource.custom and api_version == call.api_version:
+            errors = [invalid("kind", kind, f"must be {call.resource.kind}")]
+            raise new_invalid(call.resource.group, str(kind), str((obj.get("metadata") or {}).get("name", "")), errors)
+        raise kind_mismatch(call, str(kind or call.resource.kind), str(api_version or call.api_version))
+    obj["kind"], obj["apiVersion"] = call.resource.kind, call.api_version
+
+
+def _unrecognized(call: Call, problem: str) -> BadRequest:
+    return unrecognized(call.resource.kind, problem, call.request.body)
+
+
+class ObjectDecodeError(BadRequest):
+    """A body that is not an object of the expected kind. `problem` is the message without the kinds."""
+
+    def __init__(self, kind: str, version: str, expected: str, problem: object) -> None:
+        super().__init__(f'{kind} in version "{version}" cannot be handled as a {expected}: {problem}')
+        self.problem = str(problem)
+
+
+def kind_mismatch(call: Call, kind: str, api_version: str, expected: str = "", package: str = "") -> BadRequest:
+    """The error for a body of another kind than the URL or the subresource expects."""
+    expected = expected or call.resource.kind
+    if call.resource.custom and api_version != call.api_version:
+        return BadRequest(
+            f"the API version in the data ({api_version}) does not match the expected API version ({call.api_version})"
+        )
+    group, _, version = api_version.rpartition("/")
+    if builtins.is_kind(group, version, kind) and not call.resource.custom:
+        package = package or (call.resource.group or "core").partition(".")[0]
+        problem = f"converting ({version}.{kind}) to ({package}.{expected}): unknown conversion"
+    else:
+        problem = f'no kind "{kind}" is registered for version "{api_version}" in scheme "pkg/runtime/scheme.go:111"'
+    return ObjectDecodeError(kind, version, expected, problem)
+
+
+def read_body(call: Call) -> tuple[Obj, list[str]]:
+    """The body of a call as an object, and problems with duplicate fields."""
+    media = content_type(call.request.headers)
+    return read_object(call.request.body, media, call.resource.kind, custom=call.resource.custom)
+
+
+def decode(call: Call, obj: Obj, duplicates: list[str], *, by_name: bool = False) -> Obj:
+    """Decode an object by its schema and set its defaults. `fieldValidation` decides about unknown and duplicate fields."""
+    return apply_defaults(call, decode_only(call, obj, duplicates, by_name=by_name))
+
+
+def decode_only(call: Call, obj: Obj, duplicates: list[str], *, by_name: bool = False) -> Obj:
+    """Decode an object without defaults. Unknown fields are reported in document order, or by name."""
+    check_kind(call, obj)
+    call.reset_managed_fields = updater.resets_managed_fields(obj)
+    schema = call.version.schema()
+    unknown: list[str] = []
+    try:
+        if call.resource.custom:
+            schemas.prune(schema, obj, unknown)
+        else:
+            obj = schemas.decode(schema, obj, unknown)
+    except schemas.TypeMismatch as error:
+        raise ObjectDecodeError(call.resource.kind, call.version.name, call.resource.kind, error) from error
+    if by_name:
+        unknown.sort()
+    report_field_problems(call, [f'unknown field "{path}"' for path in unknown] + duplicates)
+    return order_fields(obj)
+
+
+def apply_defaults(call: Call, obj: Obj, *, settled: Container[str] = ()) -> Obj:
+    """Set defaults, except in `settled` fields, which have theirs already."""
+    schemas.set_defaults(call.version.schema(), obj, settled)
+    call.resource.strategy.add_defaults(obj)
+    return obj
+
+
+def report_field_problems(call: Call, problems: list[str]) -> None:
+    """Reject, warn about or ignore unknown and duplicate fields, by the option `fieldValidation`."""
+    if not problems:
+        return
+    validation = call.param("fieldValidation") or "Warn"
+    if validation == "Strict":
+        problem = f"strict decoding error: {', '.join(problems)}"
+        raise ObjectDecodeError(call.resource.kind, call.version.name, call.resource.kind, problem)
+    if validation == "Warn":
+        call.warnings.extend(problems)
+
+
+def order_fields(obj: Obj) -> Obj:
+    """Kind, apiVersion and metadata first: the order in which objects are stored and sent."""
+    metadata = obj.get("metadata")
+    rest = {key: value for key, value in obj.items() if key not in {"kind", "apiVersion", "metadata"}}
+    return {"kind": obj["kind"], "apiVersion": obj["apiVersion"], "metadata": metadata if metadata is not None else {}, **rest}
+
+
+def raise_if_invalid(call: Call, name: str, errors: list[FieldError]) -> None:
+    """Raise Invalid with these errors, if there are any."""
+    if errors:
+        raise new_invalid(call.resource.group, call.resource.kind, name, errors)
+
+
+def to_stored(resource: Resource, version: Version, obj: Obj) -> Obj:
+    """The object in its storage version."""
+    return version_conversion.to_storage(resource, obj) if needs_conversion(resource, version) else obj
+
+
+def to_served(resource: Resource, version: Version, entry: Entry) -> Obj:
+    """A stored object in a served version, with the defaults of its current schema."""
+    obj: Obj = orjson.loads(entry.data)
+    if needs_conversion(resource, version):
+        obj = version_conversion.from_storage(resource, obj, version.name)
+    if entry.revision < version.since:
+        schema = version.schema()
+        schemas.prune(schema, obj, [])
+        schemas.set_defaults(schema, obj)
+    return obj
+
+
+def needs_conversion(resource: Resource, version: Version) -> bool:
+    """Whether stored bytes differ from this version."""
+    return version.name != resource.storage_version or resource.storage_key != resource.key
+
+
+def read_body_of_kind(call: Call, component: str, kind: str) -> Obj:
+    """A body of another kind than the resource, decoded by its schema."""
+    body, _ = read_object(call.request.body, content_type(call.request.headers), kind)
+    body_kind = body.get("kind") or kind
+    if body_kind != kind:
+        package = component.rsplit(".", 3)[1]
+        raise kind_mismatch(call, str(body_kind), str(body.get("apiVersion") or call.api_version), kind, package)
+    try:
+        value: Obj = schemas.decode(builtins.builtin_scheme().component(component), body, [])
+    except schemas.TypeMismatch as error:
+        raise ObjectDecodeError(kind, "v1", kind, error) from error
+    schemas.set_defaults(builtins.builtin_scheme().component(component), value)
+    return value

@@ -1,0 +1,11 @@
+"""Request handlers of the API server, by verb.
+
+Reading order:
+`write`: create, update and patch.
+`read`: get and list.
+`watch`: event streams.
+`response`: the form of returned objects.
+`delete`: delete and deletecollection.
+`subresource`, `scale`: subresources.
+`review`: SubjectAccessReview and other reviews, which are not stored.
+"""

@@ -1,0 +1,163 @@
+"""Get and list, with limit and continue."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base.errors import BadRequest, Expired
+from sliceworks.twin.apiserver import codec
+from sliceworks.twin.apiserver.handlers import response
+from sliceworks.twin.apiserver.handlers.response import View, object_response
+from sliceworks.twin.apiserver.request_info import check_list_options, not_found, revision_param
+from sliceworks.twin.apiserver.selection import build_filter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from sliceworks.base.transport import Response
+    from sliceworks.twin.apiserver.generic_server import ApiServer
+    from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.store.watch_cache import Entry
+
+Obj = dict[str, Any]
+_EXPIRED = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
+    "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided "
+    "token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was "
+    "returned and now may show up in the list."
+)
+
+
+class ReadHandler:
+    """Handles get and list."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def get(self, call: Call) -> Response:
+        if call.form.view == "PartialObjectMetadataList":
+            raise codec.not_acceptable(streamed=False)
+        await self._server.wait_for_revision(revision_param(call))
+        entry = self._server.store.get(call.resource.storage_key, call.namespace, call.name)
+        await self._server.store.wait_durable()
+        if entry is None:
+            raise not_found(call)
+        return object_response(call, 200, entry)
+
+    async def list_objects(self, call: Call) -> Response:
+        if call.form.view == "PartialObjectMetadata":
+            raise codec.not_acceptable(streamed=True)
+        limit = call.number("limit") or 0
+        check_list_options(call, watch=False)
+        view, match = View(call), build_filter(call)
+        at, after = await self._position(call)
+        revision = at if at is not None else self._server.store.revision
+        entries, last = self._collect(call, match, at, after, limit)
+        metadata: Obj = {"resourceVersion": str(revision)}
+        if last:
+            metadata["continue"] = encode_continue(revision, last)
+            if call.param("labelSelector") == "" and call.param("fieldSelector") == "":
+                remaining = self._server.store.count(call.resource.storage_key, call.namespace or None, after=last, at=at)
+                metadata["remainingItemCount"] = remaining
+        await self._server.store.wait_durable()
+        return render_list(call, view, entries, metadata)
+
+    def _collect(
+        self, call: Call, match: Callable[[Entry], bool] | None, at: int | None, after: str, limit: int
+    ) -> tuple[list[Entry], str]:
+        """The entries of one chunk, and the key of the last one if more follow."""
+        scan = self._server.store.scan(call.resource.storage_key, call.namespace or None, after=after, at=at)
+        matching: Iterable[Entry] = scan if match is None else (entry for entry in scan if match(entry))
+        if not limit:
+            return list(matching), ""
+        entries: list[Entry] = []
+        for entry in matching:
+            if len(entries) == limit:
+                return entries, entries[-1].key
+            entries.append(entry)
+        return entries, ""
+
+    async def _position(self, call: Call) -> tuple[int | None, str]:
+        """The revision to list, None for the newest, and the key after which to start."""
+        version, match, token = call.param("resourceVersion"), call.param("resourceVersionMatch"), call.param("continue")
+        requested = revision_param(call)
+        if token:
+            revision, start = decode_continue(token)
+            if requested:
+                raise BadRequest("specifying resource version is not allowed when using continue")
+            if 0 < revision < self._server.store.compacted(call.resource.storage_key):
+                raise Expired(_EXPIRED, details=None) from None
+            return (revision if revision > 0 else None), start
+        await self._server.wait_for_revision(requested)
+        if match == "Exact" or (version not in {"", "0"} and call.number("limit") and match != "NotOlderThan"):
+            if requested < self._server.store.compacted(call.resource.storage_key):
+                raise Expired("The resourceVersion for the provided list is too old.")
+            return requested, ""
+        return None, ""
+
+
+def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> Response:
+    """The list document, built from stored bytes where possible; a large list is streamed."""
+    if view.table:
+        items = [codec.to_served(call.resource, call.version, entry) for entry in entries]
+        extra = {key: value for key, value in metadata.items() if key != "resourceVersion"}
+        table = orjson.dumps(view.as_table(items, metadata["resourceVersion"], **extra))
+        return codec.json_response(200, table, call.form, call.warnings)
+    kind, version = call.resource.list_kind, call.api_version
+    if view.partial:
+        kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+    head = orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
+    parts = _list_parts(head, view, entries)
+    if call.form.yaml or call.param("pretty") or not _is_large(entries):
+        return codec.json_response(200, b"".join(parts), call.form, call.warnings)
+    headers = codec.json_response(200, b"", call.form, call.warnings).headers
+    return response.stream_response(headers, parts, compress="gzip" in call.request.headers.get("accept-encoding", ""))
+
+
+def _is_large(entries: list[Entry]) -> bool:
+    size = 0
+    for entry in entries:
+        size += len(entry.data)
+        if size > response.STREAM_THRESHOLD_BYTES:
+            return True
+    return False
+
+
+def _list_parts(head: bytes, view: View, entries: list[Entry]) -> Iterator[bytes]:
+    yield head
+    for index, entry in enumerate(entries):
+        if index:
+            yield b","
+        yield view.item_bytes(entry)
+    yield b"]}"
+
+
+def encode_continue(revision: int, key: str) -> str:
+    token = orjson.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": key + "\0"})
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def decode_continue(token: str) -> tuple[int, str]:
+    """The revision and the key of a continue token."""
+    if len(token) % 4 == 1:
+        raise _bad_continue(f"illegal base64 data at input byte {len(token) // 4 * 4}")
+    try:
+        decoded = base64.b64decode(token + "=" * (-len(token) % 4), altchars="-_", validate=True)
+        value, _ = codec.read_json(decoded)
+        if value["v"] != "meta.k8s.io/v1":
+            raise _bad_continue(f'server does not recognize this encoded version "{value["v"]}"')
+        revision, start = int(value["rv"]), str(value["start"])
+        if ".." in start.split("/"):
+            raise _bad_continue(start)
+        return revision, start.removesuffix("\0")
+    except codec.DecodeError as error:
+        raise _bad_continue(str(error)) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise _bad_continue(f"{error}") from error
+
+
+def _bad_continue(reason: str) -> BadRequest:
+    return BadRequest(f"invalid continue token: continue key is not valid: {reason}")

@@ -1,0 +1,137 @@
+"""How stored objects are returned: bytes, another version, PartialObjectMetadata or a Table; large lists are streamed."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import clock
+from sliceworks.base.errors import BadRequest
+from sliceworks.base.transport import Response
+from sliceworks.twin.apiserver import codec
+from sliceworks.twin.apiserver.printers import table_columns
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+
+    from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.store.watch_cache import Entry
+
+Obj = dict[str, Any]
+CHUNK_BYTES = 64 * 1024
+STREAM_THRESHOLD_BYTES = 1024 * 1024
+_GZIP = 16 + zlib.MAX_WBITS
+_PARTIAL = {"PartialObjectMetadata", "PartialObjectMetadataList"}
+
+
+def object_response(call: Call, status: int, entry: Entry) -> Response:
+    """A response with one object, in the form that the call negotiated."""
+    return codec.json_response(status, View(call).object_bytes(entry), call.form, call.warnings)
+
+
+def join_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in chunks of about CHUNK_BYTES."""
+    chunk: list[bytes] = []
+    size = 0
+    for line in lines:
+        chunk.append(line)
+        size += len(line)
+        if size >= CHUNK_BYTES:
+            yield b"".join(chunk)
+            chunk, size = [], 0
+    if chunk:
+        yield b"".join(chunk)
+
+
+def stream_response(headers: Mapping[str, str], parts: Iterable[bytes], *, compress: bool) -> Response:
+    """A response that streams these parts."""
+    if compress:
+        headers = {**headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
+        return Response(200, headers, stream=_yielding(_compress(join_chunks(parts))))
+    return Response(200, headers, stream=_yielding(join_chunks(parts)))
+
+
+async def _yielding(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Let the event loop run between chunks."""
+    for chunk in chunks:
+        yield chunk
+        await asyncio.sleep(0)
+
+
+def _compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    compressor = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
+    for chunk in chunks:
+        if compressed := compressor.compress(chunk):
+            yield compressed
+    yield compressor.flush()
+
+
+class View:
+    """The form in which a call gets objects. `plain` means that stored bytes can be sent unchanged."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        form = call.form
+        self.converted = codec.needs_conversion(call.resource, call.version)
+        self.table = form.view == "Table"
+        self.partial = form.view in _PARTIAL
+        self.plain = not (self.converted or self.table or self.partial)
+        self.key = (form.view, call.version.name, call.resource.key, call.param("includeObject"))
+        if self.table:
+            include = call.param("includeObject") or "Metadata"
+            if include not in {"None", "Metadata", "Object"}:
+                problem = "must be 'Metadata', 'Object', 'None', or empty"
+                raise BadRequest(f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": {problem}')
+            self._include = include
+            custom, printer = call.version.printer_columns, call.resource.strategy.printer
+            self.columns = table_columns.builtin_columns(printer) if custom is None else table_columns.custom_columns(custom)
+
+    def object_bytes(self, entry: Entry) -> bytes:
+        """One object, as GET and watch events return it."""
+        if self.plain and entry.revision >= self._call.version.since:
+            return entry.data
+        return orjson.dumps(self.convert(entry))
+
+    def item_bytes(self, entry: Entry) -> bytes:
+        """One item of a list: built-in kinds omit the kind and apiVersion, which the list has."""
+        resource = self._call.resource
+        if self.plain and not resource.custom:
+            data = entry.data
+            return b"{" + data[data.index(b'"metadata":') :]
+        return self.object_bytes(entry)
+
+    def convert(self, entry: Entry) -> Obj:
+        """A stored object in the form of this call."""
+        obj = codec.to_served(self._call.resource, self._call.version, entry)
+        if self.table:
+            return self.as_table([obj], obj["metadata"].get("resourceVersion", ""))
+        return partial_metadata(obj) if self.partial else obj
+
+    def as_table(self, items: list[Obj], resource_version: str, **metadata: Any) -> Obj:
+        now = clock.now()
+        return {
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": {"resourceVersion": resource_version, **metadata},
+            "columnDefinitions": self.columns.definitions,
+            "rows": [self._row(obj, now) for obj in items],
+        }
+
+    def _row(self, obj: Obj, now: Any) -> Obj:
+        row: Obj = {"cells": self.columns.row(obj, now), "object": None}
+        conditions = self.columns.conditions(obj)
+        if conditions:
+            row["conditions"] = conditions
+        if self._include == "Object":
+            row["object"] = obj
+        elif self._include == "Metadata":
+            row["object"] = partial_metadata(obj)
+        return row
+
+
+def partial_metadata(obj: Obj) -> Obj:
+    """The metadata of an object, as PartialObjectMetadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}

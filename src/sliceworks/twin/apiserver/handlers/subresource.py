@@ -1,0 +1,244 @@
+"""Subresources: binding, eviction, token, finalize, log, attach."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import clock
+from sliceworks.base.conditions import is_condition_true, set_condition
+from sliceworks.base.errors import BadRequest, Conflict, NotFound, TooManyRequests
+from sliceworks.base.transport import Response
+from sliceworks.schemas.field_errors import new_invalid, required
+from sliceworks.twin.apiserver import codec
+from sliceworks.twin.apiserver.auth.service_account_token import token_request
+from sliceworks.twin.apiserver.handlers import scale
+from sliceworks.twin.apiserver.handlers.delete import options_from
+from sliceworks.twin.apiserver.handlers.response import object_response
+from sliceworks.twin.apiserver.registry import strategies
+from sliceworks.twin.apiserver.request_info import check_write_options, not_found
+
+if TYPE_CHECKING:
+    from sliceworks.twin.apiserver.generic_server import ApiServer
+    from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.store.watch_cache import Entry
+
+Obj = dict[str, Any]
+_TEXT = {"content-type": "text/plain"}
+_BINDING = "io.k8s.api.core.v1.Binding"
+
+
+class SubresourceHandler:
+    """Handles requests to subresources, by name."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def handle(self, call: Call) -> Response:
+        name = call.target.subresource
+        if name == "status" or name in strategies.POD_SUBRESOURCES:
+            return await self._handle_part(call)
+        handler = getattr(self, f"_{name}", None)
+        if handler is None:
+            obj = codec.to_served(call.resource, call.version, self._entry(call))
+            await self._server.admit_body(call, "CONNECT", _connect_options(call))
+            raise _unsupported(call, obj)
+        response: Response = await handler(call)
+        return response
+
+    async def _handle_part(self, call: Call) -> Response:
+        """Status and similar subresources: they take and return the whole object, and change one part of it."""
+        writer = self._server.writer
+        if call.target.verb == "get":
+            return await self._server.reader.get(call)
+        return await (writer.update(call) if call.target.verb == "update" else writer.patch(call))
+
+    def _entry(self, call: Call) -> Entry:
+        entry = self._server.store.get(call.resource.storage_key, call.namespace, call.name)
+        if entry is None:
+            raise not_found(call)
+        return entry
+
+    async def _finalize(self, call: Call) -> Response:
+        """Change `spec.finalizers` of a namespace, which only this subresource can."""
+        check_write_options(call, "UpdateOptions")
+        obj = codec.decode(call, *codec.read_body(call))
+
+        def keep_status(new: Obj, old: Obj) -> None:
+            new["status"] = old.get("status")
+
+        entry = await self._server.writer.update_object(call, obj, self._entry(call), reset=keep_status)
+        await self._server.store.wait_durable()
+        return object_response(call, 200, entry)
+
+    async def _scale(self, call: Call) -> Response:
+        return await scale.handle(self._server, call)
+
+    async def bind(self, call: Call) -> Response:
+        """Handle a Binding posted to /bindings: it has the name of the pod."""
+        name = str(codec.read_body_of_kind(call, _BINDING, "Binding").get("metadata", {}).get("name") or "")
+        pods = self._server.registry.find("", "v1", "pods")
+        assert pods is not None
+        target = replace(call.target, resource="pods", name=name, subresource="binding")
+        return await self._binding(replace(call, resource=pods[0], version=pods[1], target=target))
+
+    async def _binding(self, call: Call) -> Response:
+        """Assign a pod to a node."""
+        binding = codec.read_body_of_kind(call, _BINDING, "Binding")
+        await self._server.admit_body(call, "CREATE", binding)
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            raise new_invalid("", "Binding", call.name, [required("target.name")])
+        entry = self._entry(call)
+        pod = codec.to_served(call.resource, call.version, entry)
+        if pod["metadata"].get("deletionTimestamp"):
+            raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
+        if pod["spec"].get("nodeName"):
+            raise _not_bound(call, f'pod {call.name} is already assigned to node "{pod["spec"]["nodeName"]}"')
+        if pod["spec"].get("schedulingGates"):
+            raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
+        pod["spec"]["nodeName"] = node
+        annotations = {**(pod["metadata"].get("annotations") or {}), **(binding.get("metadata", {}).get("annotations") or {})}
+        if annotations:
+            pod["metadata"]["annotations"] = annotations
+        set_condition(
+            pod.setdefault("status", {}).setdefault("conditions", []),
+            {"type": "PodScheduled", "status": "True", "lastProbeTime": None},
+        )
+        pod["status"].pop("nominatedNodeName", None)
+        self._server.put(call.resource, call.namespace, call.name, pod, call.dry_run)
+        await self._server.store.wait_durable()
+        return codec.json_response(201, orjson.dumps(_success(201)), call.form)
+
+    async def _eviction(self, call: Call) -> Response:
+        """Delete a pod if its disruption budget allows."""
+        eviction = codec.read_body_of_kind(call, "io.k8s.api.policy.v1.Eviction", "Eviction")
+        await self._server.admit_body(call, "CREATE", eviction)
+        options = options_from(eviction.get("deleteOptions") or {})
+        entry = self._entry(call)
+        pod = codec.to_served(call.resource, call.version, entry)
+        if not _can_ignore_budget(pod):
+            self._check_budget(call, pod)
+        await self._server.deleter.remove(_delete_call(call), entry, options)
+        await self._server.store.wait_durable()
+        return codec.json_response(201, orjson.dumps(_success(201)), call.form)
+
+    def _check_budget(self, call: Call, pod: Obj) -> None:
+        """Decrement the allowed disruptions of the pod's budget; raise TooManyRequests if there are none."""
+        from sliceworks.kube.selectors import from_label_selector
+
+        budgets = [
+            budget
+            for budget in self._server.view.list("policy/poddisruptionbudgets", call.namespace)
+            if budget.get("spec", {}).get("selector") is not None
+            and from_label_selector(budget["spec"]["selector"]).matches(pod["metadata"].get("labels"))
+        ]
+        if not budgets:
+            return
+        if len(budgets) > 1:
+            raise Conflict(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                code=500, reason="InternalError",
+            )  # fmt: skip
+        budget = budgets[0]
+        name, status = budget["metadata"]["name"], budget.get("status") or {}
+        if not is_condition_true(pod, "Ready") and _can_evict_unready(budget["spec"], status):
+            return
+        if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+            raise _over_budget(f"The disruption budget {name} is still being processed by the server.", retryAfterSeconds=10)
+        if status.get("disruptionsAllowed", 0) <= 0:
+            needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+            raise _over_budget(f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently")
+        budget["status"] = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
+        budget["status"].setdefault("disruptedPods", {})[call.name] = clock.timestamp()
+        resource = self._server.registry.by_key("policy/poddisruptionbudgets")
+        assert resource is not None
+        self._server.put(resource, call.namespace, name, budget, call.dry_run)
+
+    async def _token(self, call: Call) -> Response:
+        body = codec.read_body_of_kind(call, "io.k8s.api.authentication.v1.TokenRequest", "TokenRequest")
+        await self._server.admit_body(call, "CREATE", body)
+        token = token_request(body, call.namespace, call.name, self._server.issuer, self._server.view.get)
+        return codec.json_response(201, orjson.dumps(token), call.form)
+
+    async def _log(self, call: Call) -> Response:
+        entry = self._entry(call)
+        pod = codec.to_served(call.resource, call.version, entry)
+        container = _container(call, pod)
+        if not pod["spec"].get("nodeName"):
+            return Response(204, _TEXT)
+        if self._server.logs is None:
+            raise NotFound(f"no log of container {container} in pod {call.name}: the twin simulates its containers", details={})
+        return self._server.logs(call, pod, container)
+
+
+def _connect_options(call: Call) -> Obj:
+    """The options of exec, attach, port-forward or proxy, as admission sees them."""
+    kind = call.version.subresources[call.target.subresource].kind
+    flags = {"true": True, "1": True, "false": False, "0": False}
+    options: Obj = {
+        name: flags.get(values[0], values[0]) for name, values in call.params.items() if name not in ("command", "ports")
+    }
+    if "command" in call.params:
+        options["command"] = call.params["command"]
+    return {"kind": kind, "apiVersion": "v1", **options}
+
+
+def _unsupported(call: Call, obj: Obj) -> BadRequest:
+    """The error of exec, attach, portforward and proxy; kube-apiserver's words for a pod without a node."""
+    streams = call.resource.key == "/pods" and call.target.subresource in {"exec", "attach", "portforward"}
+    if streams and not obj["spec"].get("nodeName"):
+        return BadRequest(f"pod {call.name} does not have a host assigned")
+    return BadRequest(f"{call.resource.plural}/{call.target.subresource} is not supported by the twin")
+
+
+def _over_budget(message: str, **extra: int) -> TooManyRequests:
+    causes = [{"reason": "DisruptionBudget", "message": message}]
+    return TooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", details={"causes": causes, **extra})
+
+
+def _not_bound(call: Call, reason: str) -> Conflict:
+    details = {"name": call.name, "kind": "pods/binding"}
+    return Conflict(f'Operation cannot be fulfilled on pods/binding "{call.name}": {reason}', details=details)
+
+
+def _container(call: Call, pod: Obj) -> str:
+    spec = pod["spec"]
+    fields = ("containers", "initContainers", "ephemeralContainers")
+    all_names = [container["name"] for field in fields for container in spec.get(field) or ()]
+    requested = call.param("container")
+    if not requested:
+        names = [container["name"] for container in spec.get("containers") or ()]
+        if len(all_names) == 1:
+            return str(names[0])
+        default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+        if default in all_names:
+            return str(default)
+        inits = [container["name"] for container in spec.get("initContainers") or ()]
+        message = f"a container name must be specified for pod {call.name}, choose one of: [{' '.join(names)}]"
+        raise BadRequest(message + (f" or one of the init containers: [{' '.join(inits)}]" if inits else ""))
+    if requested not in all_names:
+        raise BadRequest(f"container {requested} is not valid for pod {call.name}")
+    return requested
+
+
+def _can_ignore_budget(pod: Obj) -> bool:
+    status = pod.get("status") or {}
+    return status.get("phase") in {"Succeeded", "Failed", "Pending"} or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _can_evict_unready(spec: Obj, status: Obj) -> bool:
+    """Whether evicting a pod that is not ready does not count as a disruption."""
+    if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    return bool(status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0)
+
+
+def _delete_call(call: Call) -> Call:
+    return replace(call, target=replace(call.target, subresource="", verb="delete"))
+
+
+def _success(code: int) -> Obj:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}

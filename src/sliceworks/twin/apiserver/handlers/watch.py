@@ -1,0 +1,205 @@
+"""Watch: a stream of events, one JSON line each.
+
+A change is encoded once and shared by all watchers that get objects in the same form.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from sliceworks.base import clock
+from sliceworks.base.errors import ApiError, Expired
+from sliceworks.base.transport import Response
+from sliceworks.twin.apiserver.handlers.response import CHUNK_BYTES, View, join_chunks
+from sliceworks.twin.apiserver.request_info import check_list_options, revision_param
+from sliceworks.twin.apiserver.selection import build_filter
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+
+    from sliceworks.twin.apiserver.generic_server import ApiServer
+    from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.store.watch_cache import Watch
+
+_HEADERS = {"content-type": "application/json", "cache-control": "no-cache, private"}
+_BOOKMARK_INTERVAL = 60.0
+_MIN_TIMEOUT, _MAX_TIMEOUT = 1800, 3600
+_INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+
+async def serve_watch(server: ApiServer, call: Call) -> Response:
+    """Start a watch. Bad requests fail here; later errors are sent as an ERROR event."""
+    check_list_options(call, watch=True)
+    view, match, since = View(call), build_filter(call), revision_param(call)
+    timeout = call.number("timeoutSeconds") or clock.rng().randrange(_MIN_TIMEOUT, _MAX_TIMEOUT)
+    initial = call.flag("sendInitialEvents") if call.params.get("sendInitialEvents") else since == 0
+    stream = _Stream(server, call, view, match)
+    try:
+        stream.open(since, float(timeout), initial=initial)
+        # The initial events may include pending writes: send them once they are durable.
+        await server.store.wait_durable()
+    except Expired as error:
+        return Response(200, _HEADERS, stream=_once(_event("ERROR", orjson.dumps(error.status()))))
+    except BaseException:
+        await stream.aclose()
+        raise
+    return Response(200, _HEADERS, stream=stream)
+
+
+async def _once(event: bytes) -> AsyncIterator[bytes]:
+    yield event
+
+
+def _event(type_: str, data: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type_.encode(), data)
+
+
+class _Stream:
+    """The event stream of one watch. The caller closes it, even if nothing was read."""
+
+    def __init__(self, server: ApiServer, call: Call, view: View, match: Callable[[Entry], bool] | None) -> None:
+        self._server, self._call, self._view, self._match = server, call, view, match
+        self._resource = call.resource.storage_key
+        self._ready: asyncio.Future[None] | None = None
+        self._seen = 0
+        self._header = view.table
+        self._bookmarks = call.flag("allowWatchBookmarks")
+        self._watch: Watch
+        self._chunks: AsyncGenerator[bytes, None] | None = None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._chunks is not None
+        return await anext(self._chunks)
+
+    async def aclose(self) -> None:
+        if self._chunks is not None:
+            await self._chunks.aclose()
+            self._server.store.unwatch(self._resource, self._watch)
+
+    def open(self, since: int, timeout: float, *, initial: bool) -> None:
+        """Start watching the store. With `initial`, the stream starts with the existing objects."""
+        store, call = self._server.store, self._call
+        namespace = call.namespace or None
+        start = store.revision if initial or since == 0 else since
+        self._watch = store.watch(self._resource, self._notify, namespace=namespace, name=call.name or None, since=start)
+        self._seen = start
+        entries, last = [], b""
+        if initial:
+            entries = [entry for entry in store.scan(self._resource, namespace) if self._match is None or self._match(entry)]
+            if self._bookmarks and (since == 0 or call.params.get("sendInitialEvents")):
+                last = self._bookmark(_INITIAL_EVENTS_END)
+        self._chunks = self._run(self._initial(entries, last), timeout)
+
+    def _initial(self, entries: list[Entry], last: bytes) -> Iterator[bytes]:
+        for entry in entries:
+            yield self._encode_event(ADDED, entry)
+        if last:
+            yield last
+
+    def _notify(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    async def _run(self, initial: Iterator[bytes], timeout: float) -> AsyncGenerator[bytes, None]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout
+        try:
+            for chunk in join_chunks(initial):
+                yield chunk
+            next_bookmark = loop.time() + _BOOKMARK_INTERVAL
+            while True:
+                lines = self._drain()
+                if lines:
+                    yield b"".join(lines)
+                    if loop.time() < end:
+                        continue
+                if self._watch.closed:
+                    return
+                now = loop.time()
+                if now >= end:
+                    if self._bookmarks:
+                        yield self._bookmark()
+                    return
+                if self._bookmarks and now >= next_bookmark:
+                    next_bookmark = now + _BOOKMARK_INTERVAL
+                    yield self._bookmark()
+                    continue
+                await self._wait(loop, min(end, next_bookmark) if self._bookmarks else end)
+        except ApiError as error:
+            yield _event("ERROR", orjson.dumps(error.status()))
+        finally:
+            self._server.store.unwatch(self._resource, self._watch)
+
+    async def _wait(self, loop: asyncio.AbstractEventLoop, until: float) -> None:
+        self._ready = loop.create_future()
+        handle = loop.call_at(until, self._notify)
+        try:
+            await self._ready
+        finally:
+            handle.cancel()
+            self._ready = None
+
+    def _drain(self) -> list[bytes]:
+        changes = self._watch.changes
+        lines: list[bytes] = []
+        size = 0
+        while changes and size < CHUNK_BYTES:
+            change = changes.popleft()
+            self._seen = change.revision
+            line = self._event_of(change)
+            if line:
+                lines.append(line)
+                size += len(line)
+        return lines
+
+    def _event_of(self, change: Change) -> bytes:
+        if self._match is None:
+            return self._shared_event(change, change.type)
+        now = change.type != DELETED and self._match(change.entry)
+        before = change.previous is not None and self._match(change.previous)
+        if now:
+            return self._shared_event(change, MODIFIED if before else ADDED)
+        return self._removal_event(change) if before else b""
+
+    def _removal_event(self, change: Change) -> bytes:
+        """DELETED for an object that stopped matching: its last matching state, with the revision of the change."""
+        entry, previous = change.entry, change.previous
+        if change.type == DELETED or previous is None:
+            return self._shared_event(change, DELETED)
+        obj = previous.object()
+        obj["metadata"]["resourceVersion"] = str(change.revision)
+        last = Entry(entry.resource, entry.namespace, entry.name, change.revision, orjson.dumps(obj))
+        return self._encode_event(DELETED, last)
+
+    def _shared_event(self, change: Change, type_: str) -> bytes:
+        if self._header:
+            return self._encode_event(type_, change.entry)
+        key = (type_, self._view.key)
+        line = change.encoded.get(key)
+        if line is None:
+            line = change.encoded[key] = self._encode_event(type_, change.entry)
+        return line
+
+    def _encode_event(self, type_: str, entry: Entry) -> bytes:
+        if not self._view.table:
+            return _event(type_, self._view.object_bytes(entry))
+        table = self._view.convert(entry)
+        if not self._header:
+            table["columnDefinitions"] = None
+        self._header = False
+        return _event(type_, orjson.dumps(table))
+
+    def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
+        revision = self._seen if self._watch.changes else max(self._seen, self._server.store.announced)
+        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        obj = {"kind": self._call.resource.kind, "apiVersion": self._call.api_version, "metadata": metadata}
+        return _event("BOOKMARK", orjson.dumps(obj))

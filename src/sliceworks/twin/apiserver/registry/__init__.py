@@ -1,0 +1,9 @@
+"""The registry: which resources the API serves, and how each kind is validated, prepared, stored and printed.
+
+Reading order:
+`resources`: resources, versions, strategies, and the registry that finds them by URL.
+`kinds`: one strategy per built-in kind.
+`strategies`: PrepareForCreate and PrepareForUpdate of the built-in kinds.
+`service_allocator`: cluster IPs and node ports of Services.
+`crd_registry`, `crd_controller`: custom resources.
+"""

@@ -1,0 +1,535 @@
+"""The built-in kinds: one strategy per resource.
+
+Names, verbs and schemas come from discovery and OpenAPI data. To add a kind without a controller, add its data, a row here and
+its rules in `validation`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import names
+from sliceworks.schemas import builtins, crds
+from sliceworks.twin.apiserver import version_conversion
+from sliceworks.twin.apiserver.admission import limit_ranger, pod_security, priority, service_account, storage_class, toleration
+from sliceworks.twin.apiserver.admission.chain import CREATE, UPDATE
+from sliceworks.twin.apiserver.printers import core_kinds, network_kinds, pod_kinds, storage_kinds, workload_kinds
+from sliceworks.twin.apiserver.registry import service_allocator, strategies
+from sliceworks.twin.apiserver.registry.resources import Registry, Resource, Strategy, Subresource, Version, field_getter
+from sliceworks.twin.apiserver.validation import (
+    admission_registration,
+    apps,
+    batch,
+    core_group,
+    defaults,
+    endpoints,
+    horizontal_pod_autoscaler,
+    network,
+    pod,
+    pod_update,
+    pod_warning_rules,
+    policy,
+    rbac_objects,
+    service,
+    storage,
+)
+from sliceworks.twin.apiserver.validation.defaults import Defaulter, build_defaulter, static_defaults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.twin.apiserver.admission.chain import Plugin
+    from sliceworks.twin.apiserver.validation.defaults import Json
+    from sliceworks.twin.apiserver.validation.field_checks import Errors
+
+Obj = dict[str, Any]
+
+
+def _fields(*paths: str) -> dict[str, Callable[[Obj], str]]:
+    return {path: field_getter(path) for path in paths}
+
+
+def _on(*operations: str, run: tuple[Plugin, ...]) -> dict[tuple[str, str], tuple[Plugin, ...]]:
+    """The plugins that run for these operations on the object itself."""
+    return {(operation, ""): run for operation in operations}
+
+
+_TEMPLATE_CHECK = _on(CREATE, UPDATE, run=(pod_security.check_template("spec", "template"),))
+_TEMPLATE_WARNINGS = pod_warning_rules.template_warnings("spec", "template")
+_NAMED_TEMPLATE_WARNINGS = pod_warning_rules.template_warnings("spec", "template", names_pods=True)
+_NAME_FIELD = {"name": field_getter("metadata.name")}
+_REPLICAS_FIELD = {"status.replicas": field_getter("status.replicas", "0")}
+_RBAC = Strategy(name_errors=names.path_segment_errors, allow_create_on_update=True)
+_REVIEW = Strategy(create_only=True)
+_WEBHOOK_CONFIGURATION = Strategy(has_generation=True, allow_unconditional_update=False, printer=core_kinds.WEBHOOK_CONFIGURATION)
+_EVENT = Strategy(allow_create_on_update=True, printer=core_kinds.EVENT)
+
+STRATEGIES: dict[str, Strategy] = {
+    "/bindings": _REVIEW,
+    "/configmaps": Strategy(
+        validate=core_group.config_map_errors,
+        validate_update=core_group.config_map_update_errors,
+        printer=core_kinds.CONFIG_MAP,
+    ),
+    "/endpoints": Strategy(allow_create_on_update=True, validate=endpoints.endpoints_errors, printer=network_kinds.ENDPOINTS),
+    "/events": replace(
+        _EVENT,
+        name_errors=names.path_segment_errors,
+        validate=core_group.event_errors,
+        selectable_fields={
+            **_fields(*(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion"))),
+            **_fields("involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "type"),
+            "source": lambda obj: str((obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""),
+        },
+    ),
+    "/limitranges": Strategy(allow_create_on_update=True, validate=policy.limit_range_errors),
+    "/namespaces": Strategy(
+        name_errors=names.dns1123_label_errors,
+        return_deleted_object=True,
+        selectable_fields={**_fields("status.phase"), **_NAME_FIELD},
+        add_defaults=strategies.label_namespace_name,
+        prepare_for_create=strategies.prepare_namespace,
+        prepare_for_update=strategies.keep_namespace_spec,
+        validate=core_group.namespace_errors,
+        validate_status=core_group.namespace_status_errors,
+        validating=_on(CREATE, UPDATE, run=(pod_security.check_namespace,)),
+        printer=core_kinds.NAMESPACE,
+    ),
+    "/nodes": Strategy(
+        keeps_status_on_create=True,
+        selectable_fields={"spec.unschedulable": field_getter("spec.unschedulable", "false")},
+        validate=core_group.node_errors,
+        validate_update=core_group.node_update_errors,
+        mutating=_on(CREATE, run=(toleration.taint_new_node,)),
+        printer=core_kinds.NODE,
+    ),
+    "/persistentvolumeclaims": Strategy(
+        return_deleted_object=True,
+        selectable_fields=_NAME_FIELD,
+        prepare_for_create=strategies.reset_status({"phase": "Pending"}),
+        validate=storage.claim_errors,
+        validate_update=storage.claim_update_errors,
+        mutating=_on(
+            CREATE,
+            run=(
+                storage_class.default_storage_class,
+                storage_class.add_protection_finalizer("kubernetes.io/pvc-protection"),
+            ),
+        ),
+        validating={
+            **_on(CREATE, run=(limit_ranger.check_claim,)),
+            **_on(UPDATE, run=(limit_ranger.check_claim, storage_class.check_claim_resize)),
+        },
+        printer=storage_kinds.PERSISTENT_VOLUME_CLAIM,
+    ),
+    "/persistentvolumes": Strategy(
+        return_deleted_object=True,
+        selectable_fields=_NAME_FIELD,
+        prepare_for_create=strategies.prepare_volume,
+        validate=storage.volume_errors,
+        validate_update=storage.volume_update_errors,
+        mutating=_on(CREATE, run=(storage_class.add_protection_finalizer("kubernetes.io/pv-protection"),)),
+        printer=storage_kinds.PERSISTENT_VOLUME,
+    ),
+    "/pods": Strategy(
+        has_generation=True,
+        status_reset_fields={"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
+        return_deleted_object=True,
+        graceful_deletion=True,
+        selectable_fields={
+            **_fields("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName"),
+            **_fields("status.phase", "status.podIP", "status.nominatedNodeName"),
+            "spec.hostNetwork": field_getter("spec.hostNetwork", "false"),
+        },
+        prepare_for_create=strategies.prepare_pod,
+        validate=pod.pod_object_errors,
+        validate_update=pod_update.pod_update_errors,
+        validate_status=pod_update.pod_status_errors,
+        warnings=pod_warning_rules.pod_warnings,
+        warns_on_update=False,  # controllers update pods often
+        mutating={
+            **_on(
+                CREATE,
+                run=(
+                    limit_ranger.apply_defaults,
+                    service_account.service_account,
+                    priority.pod_priority,
+                    toleration.default_toleration_seconds,
+                    toleration.runtime_class,
+                ),
+            ),
+            **_on(UPDATE, run=(priority.pod_priority, toleration.default_toleration_seconds)),
+        },
+        validating={
+            **_on(CREATE, run=(limit_ranger.check_pod, pod_security.check_pod)),
+            **_on(UPDATE, run=(pod_security.check_pod,)),
+            (UPDATE, "resize"): (limit_ranger.check_pod,),
+        },
+        printer=pod_kinds.POD,
+    ),
+    "/podtemplates": Strategy(
+        has_generation=True,
+        return_deleted_object=True,
+        validate=apps.pod_template_object_errors,
+        warnings=pod_warning_rules.template_warnings("template"),
+        validating=_on(CREATE, UPDATE, run=(pod_security.check_template("template"),)),
+        printer=pod_kinds.POD_TEMPLATE,
+    ),
+    "/replicationcontrollers": Strategy(
+        has_generation=True,
+        selectable_fields=_REPLICAS_FIELD,
+        prepare_for_create=strategies.reset_status({"replicas": 0}),
+        validate=apps.replication_controller_errors,
+        validate_status=apps.replica_check("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+        warnings=_NAMED_TEMPLATE_WARNINGS,
+        validating=_TEMPLATE_CHECK,
+        printer=workload_kinds.REPLICATION_CONTROLLER,
+    ),
+    "/resourcequotas": Strategy(
+        return_deleted_object=True,
+        prepare_for_create=strategies.reset_status({}),
+        validate=policy.quota_errors,
+        validate_update=policy.quota_update_errors,
+        validate_status=policy.quota_status_errors,
+        printer=core_kinds.RESOURCE_QUOTA,
+    ),
+    "/secrets": Strategy(
+        selectable_fields=_fields("type"),
+        add_defaults=strategies.encode_string_data,
+        validate=core_group.secret_errors,
+        validate_update=core_group.secret_update_errors,
+        printer=core_kinds.SECRET,
+    ),
+    "/serviceaccounts": Strategy(return_deleted_object=True, printer=core_kinds.SERVICE_ACCOUNT),
+    "/services": Strategy(
+        name_errors=names.dns1035_label_errors,
+        allow_create_on_update=True,
+        return_deleted_object=True,
+        selectable_fields=_fields("spec.clusterIP", "spec.type"),
+        prepare_for_create=service_allocator.prepare_service,
+        prepare_for_update=service_allocator.prepare_service_update,
+        validate=service.service_errors,
+        validate_update=service.service_update_errors,
+        validate_status=service.service_status_errors,
+        validate_references=service_allocator.cluster_ip_errors,
+        printer=network_kinds.SERVICE,
+    ),
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations": replace(
+        _WEBHOOK_CONFIGURATION, validate=admission_registration.webhook_configuration_errors(mutating=True)
+    ),
+    "admissionregistration.k8s.io/validatingadmissionpolicies": Strategy(
+        has_generation=True,
+        allow_unconditional_update=False,
+        prepare_for_create=strategies.reset_status({}),
+        validate=admission_registration.policy_errors,
+        printer=core_kinds.VALIDATING_POLICY,
+    ),
+    "admissionregistration.k8s.io/validatingadmissionpolicybindings": Strategy(
+        has_generation=True,
+        allow_unconditional_update=False,
+        validate=admission_registration.policy_binding_errors,
+        printer=core_kinds.VALIDATING_POLICY_BINDING,
+    ),
+    "admissionregistration.k8s.io/validatingwebhookconfigurations": replace(
+        _WEBHOOK_CONFIGURATION, validate=admission_registration.webhook_configuration_errors(mutating=False)
+    ),
+    "apiextensions.k8s.io/customresourcedefinitions": Strategy(
+        has_generation=True,
+        allow_unconditional_update=False,
+        prepare_for_create=lambda obj, cluster: crds.reset_status(obj),
+        prepare_for_update=lambda new, old, cluster: crds.record_stored_version(new),
+    ),
+    "apps/controllerrevisions": Strategy(
+        validate=apps.controller_revision_errors,
+        validate_update=apps.controller_revision_update_errors,
+        printer=workload_kinds.CONTROLLER_REVISION,
+    ),
+    "apps/daemonsets": Strategy(
+        has_generation=True,
+        add_defaults=strategies.add_template_generation,
+        prepare_for_create=strategies.prepare_daemon_set,
+        prepare_for_update=strategies.count_template_generation,
+        validate=apps.daemon_set_errors,
+        validate_update=apps.selector_update_errors,
+        validate_status=apps.count_check(
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        ),
+        warnings=_TEMPLATE_WARNINGS,
+        validating=_TEMPLATE_CHECK,
+        printer=workload_kinds.DAEMON_SET,
+    ),
+    "apps/deployments": Strategy(
+        has_generation=True,
+        status_reset_fields={"f:spec": {}, "f:metadata": {"f:labels": {}}},
+        prepare_for_create=strategies.reset_status({}),
+        validate=apps.deployment_errors,
+        validate_update=apps.selector_update_errors,
+        validate_status=apps.replica_check("updatedReplicas", "readyReplicas", "availableReplicas"),
+        warnings=_NAMED_TEMPLATE_WARNINGS,
+        validating=_TEMPLATE_CHECK,
+        printer=workload_kinds.DEPLOYMENT,
+    ),
+    "apps/replicasets": Strategy(
+        has_generation=True,
+        selectable_fields=_REPLICAS_FIELD,
+        prepare_for_create=strategies.reset_status({"replicas": 0}),
+        validate=apps.replica_set_errors,
+        validate_update=apps.selector_update_errors,
+        validate_status=apps.replica_check("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+        warnings=_NAMED_TEMPLATE_WARNINGS,
+        validating=_TEMPLATE_CHECK,
+        printer=workload_kinds.REPLICA_SET,
+    ),
+    "apps/statefulsets": Strategy(
+        has_generation=True,
+        prepare_for_create=strategies.reset_status({"replicas": 0, "availableReplicas": 0}),
+        validate=apps.stateful_set_errors,
+        validate_update=apps.stateful_set_update_errors,
+        validate_status=apps.replica_check(
+            "readyReplicas",
+            "currentReplicas",
+            "updatedReplicas",
+            "availableReplicas",
+            ready="cannot be greater than status.readyReplicas",
+        ),
+        warnings=_TEMPLATE_WARNINGS,
+        validating=_TEMPLATE_CHECK,
+        printer=workload_kinds.STATEFUL_SET,
+    ),
+    "authentication.k8s.io/selfsubjectreviews": _REVIEW,
+    "authentication.k8s.io/tokenreviews": _REVIEW,
+    "authorization.k8s.io/localsubjectaccessreviews": _REVIEW,
+    "authorization.k8s.io/selfsubjectaccessreviews": _REVIEW,
+    "authorization.k8s.io/selfsubjectrulesreviews": _REVIEW,
+    "authorization.k8s.io/subjectaccessreviews": _REVIEW,
+    "autoscaling/horizontalpodautoscalers": Strategy(
+        prepare_for_create=strategies.reset_status({"desiredReplicas": 0, "currentMetrics": None}),
+        validate=horizontal_pod_autoscaler.autoscaler_errors,
+        validate_status=apps.count_check("currentReplicas", "desiredReplicas"),
+        conversions={"v1": version_conversion.AUTOSCALER_V1},
+        printer=workload_kinds.HORIZONTAL_POD_AUTOSCALER,
+    ),
+    "batch/cronjobs": Strategy(
+        has_generation=True,
+        prepare_for_create=strategies.reset_status({}),
+        validate=batch.cron_job_errors,
+        warnings=pod_warning_rules.template_warnings("spec", "jobTemplate", "spec", "template", names_pods=True),
+        validating=_on(CREATE, UPDATE, run=(pod_security.check_template("spec", "jobTemplate", "spec", "template"),)),
+        printer=workload_kinds.CRON_JOB,
+    ),
+    "batch/jobs": Strategy(
+        has_generation=True,
+        selectable_fields={"status.successful": field_getter("status.succeeded", "0")},
+        prepare_for_create=strategies.prepare_job,
+        validate=batch.job_errors,
+        validate_update=batch.job_update_errors,
+        validate_status=apps.job_status_errors,
+        warnings=_NAMED_TEMPLATE_WARNINGS,
+        validating=_TEMPLATE_CHECK,
+        printer=workload_kinds.JOB,
+    ),
+    "coordination.k8s.io/leases": Strategy(
+        allow_create_on_update=True,
+        allow_unconditional_update=False,
+        validate=core_group.lease_errors,
+        printer=core_kinds.LEASE,
+    ),
+    "discovery.k8s.io/endpointslices": Strategy(
+        has_generation=True,
+        validate=endpoints.endpoint_slice_errors,
+        validate_update=endpoints.endpoint_slice_update_errors,
+        printer=network_kinds.ENDPOINT_SLICE,
+    ),
+    "events.k8s.io/events": replace(
+        _EVENT,
+        storage_key="/events",
+        validate=core_group.new_event_errors,
+        validate_update=core_group.new_event_update_errors,
+        conversions={"v1": version_conversion.EVENTS_V1},
+    ),
+    "networking.k8s.io/ingressclasses": Strategy(
+        has_generation=True,
+        validate=network.ingress_class_errors,
+        validate_update=network.ingress_class_update_errors,
+        printer=network_kinds.INGRESS_CLASS,
+    ),
+    "networking.k8s.io/ingresses": Strategy(
+        has_generation=True,
+        prepare_for_create=strategies.reset_status({"loadBalancer": {}}),
+        validate=network.ingress_errors,
+        validate_status=network.ingress_status_errors,
+        warnings=pod_warning_rules.ingress_warnings,
+        mutating=_on(CREATE, run=(storage_class.default_ingress_class,)),
+        printer=network_kinds.INGRESS,
+    ),
+    "networking.k8s.io/ipaddresses": Strategy(printer=network_kinds.IP_ADDRESS),
+    "networking.k8s.io/networkpolicies": Strategy(
+        has_generation=True, validate=network.network_policy_errors, printer=network_kinds.NETWORK_POLICY
+    ),
+    "networking.k8s.io/servicecidrs": Strategy(printer=network_kinds.SERVICE_CIDR),
+    "policy/poddisruptionbudgets": Strategy(
+        name_errors=names.path_segment_errors,
+        has_generation=True,
+        allow_unconditional_update=False,
+        prepare_for_create=strategies.reset_status(
+            {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+        ),
+        validate=policy.disruption_budget_errors,
+        validate_status=apps.count_check("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+        printer=workload_kinds.POD_DISRUPTION_BUDGET,
+    ),
+    "rbac.authorization.k8s.io/clusterrolebindings": replace(
+        _RBAC,
+        validate=rbac_objects.binding_errors(namespaced=False),
+        validate_update=rbac_objects.binding_update_errors,
+        printer=core_kinds.ROLE_BINDING,
+    ),
+    "rbac.authorization.k8s.io/clusterroles": replace(_RBAC, validate=rbac_objects.cluster_role_errors),
+    "rbac.authorization.k8s.io/rolebindings": replace(
+        _RBAC,
+        validate=rbac_objects.binding_errors(namespaced=True),
+        validate_update=rbac_objects.binding_update_errors,
+        printer=core_kinds.ROLE_BINDING,
+    ),
+    "rbac.authorization.k8s.io/roles": replace(_RBAC, validate=rbac_objects.role_errors),
+    "scheduling.k8s.io/priorityclasses": Strategy(
+        has_generation=True,
+        validate=policy.priority_class_errors,
+        validate_update=policy.priority_class_update_errors,
+        validating=_on(CREATE, UPDATE, run=(priority.check_single_default,)),
+        printer=core_kinds.PRIORITY_CLASS,
+    ),
+    "storage.k8s.io/csidrivers": Strategy(
+        allow_unconditional_update=False,
+        return_deleted_object=True,
+        validate=storage.csi_driver_errors,
+        validate_update=storage.csi_driver_update_errors,
+        printer=storage_kinds.CSI_DRIVER,
+    ),
+    "storage.k8s.io/csinodes": Strategy(
+        allow_unconditional_update=False,
+        return_deleted_object=True,
+        validate=storage.csi_node_errors,
+        printer=storage_kinds.CSI_NODE,
+    ),
+    "storage.k8s.io/csistoragecapacities": Strategy(allow_unconditional_update=False),
+    "storage.k8s.io/storageclasses": Strategy(
+        return_deleted_object=True,
+        validate=storage.storage_class_errors,
+        validate_update=storage.storage_class_update_errors,
+        printer=storage_kinds.STORAGE_CLASS,
+    ),
+    "storage.k8s.io/volumeattachments": Strategy(
+        allow_unconditional_update=False,
+        return_deleted_object=True,
+        prepare_for_create=strategies.reset_status({"attached": False}),
+        validate=storage.attachment_errors,
+        validate_update=storage.attachment_update_errors,
+        printer=storage_kinds.VOLUME_ATTACHMENT,
+    ),
+    "storage.k8s.io/volumeattributesclasses": Strategy(
+        return_deleted_object=True,
+        validate=storage.attributes_class_errors,
+        validate_update=storage.attributes_class_update_errors,
+        mutating=_on(CREATE, run=(storage_class.add_protection_finalizer("kubernetes.io/vac-protection"),)),
+        printer=storage_kinds.VOLUME_ATTRIBUTES_CLASS,
+    ),
+}
+
+
+def builtin_registry() -> Registry:
+    """A registry of all built-in resources."""
+    scheme = builtins.builtin_scheme()
+    resources: dict[str, Resource] = {}
+    for item in scheme.resources:
+        key = f"{item.group}/{item.plural}"
+        version = Version(
+            item.version,
+            cache(partial(scheme.schema, item.group, item.version, item.kind)),
+            {sub.name: Subresource(sub.name, sub.kind, sub.verbs, sub.group, sub.version) for sub in item.subresources},
+            item.verbs,
+        )
+        if key in resources:
+            resources[key].versions[item.version] = version
+            continue
+        resources[key] = Resource(
+            group=item.group,
+            kind=item.kind,
+            plural=item.plural,
+            singular=item.singular,
+            namespaced=item.namespaced,
+            versions={item.version: version},
+            storage_version=scheme.storage_version(item.group),
+            storage_hash=item.storage_version_hash,
+            strategy=replace(STRATEGIES[key], has_status="status" in version.subresources),
+            short_names=item.short_names,
+            categories=item.categories,
+        )
+    registry = Registry()
+    for resource in resources.values():
+        registry.add(resource)
+    return registry
+
+
+_CORE = "io.k8s.api.core.v1."
+_APPS = "io.k8s.api.apps.v1."
+_CONDITIONAL_DEFAULTS: dict[str, Defaulter] = {
+    builtins.component_name("apiextensions.k8s.io", "v1", "CustomResourceDefinition"): crds.set_defaults,
+    _CORE + "Container": defaults.container,
+    _CORE + "EphemeralContainer": defaults.container,
+    _CORE + "Volume": defaults.volume,
+    _CORE + "ImageVolumeSource": defaults.image_volume,
+    _CORE + "Pod": defaults.pod,
+    _CORE + "PodSpec": defaults.pod_spec,
+    _CORE + "ResourceRequirements": defaults.resource_lists("limits", "requests"),
+    _CORE + "VolumeResourceRequirements": defaults.resource_lists("limits", "requests"),
+    _CORE + "ResourceQuotaSpec": defaults.resource_lists("hard"),
+    _CORE + "PersistentVolumeSpec": defaults.resource_lists("capacity"),
+    _CORE + "Service": defaults.service,
+    _CORE + "ServiceSpec": defaults.service_spec,
+    _CORE + "ServicePort": defaults.service_port,
+    _CORE + "NodeStatus": defaults.node_status,
+    _CORE + "LimitRangeItem": defaults.limit_range_item,
+    _CORE + "ReplicationController": defaults.replication_controller,
+    _APPS + "DeploymentStrategy": defaults.rolling_update(maxUnavailable="25%", maxSurge="25%"),
+    _APPS + "DaemonSetUpdateStrategy": defaults.rolling_update(maxUnavailable=1, maxSurge=0),
+    _APPS + "StatefulSetSpec": defaults.stateful_set_spec,
+    _APPS + "StatefulSetUpdateStrategy": defaults.stateful_set_strategy,
+    "io.k8s.api.batch.v1.Job": defaults.job,
+    "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler": defaults.autoscaler_v1,
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler": defaults.autoscaler_v2,
+    "io.k8s.api.rbac.v1.Subject": defaults.subject,
+    "io.k8s.api.networking.v1.NetworkPolicySpec": defaults.network_policy_spec,
+}
+
+
+@cache
+def defaulters() -> dict[str, Defaulter]:
+    """By schema component: a function that sets the defaults of a value's own fields. Parents come before children."""
+    static = static_defaults()
+    components = {**static, **_CONDITIONAL_DEFAULTS}
+    return {name: build_defaulter(static.get(name, {}), _CONDITIONAL_DEFAULTS.get(name)) for name in components}
+
+
+@cache
+def checks() -> dict[str, Callable[[Json, str], Errors]]:
+    """By schema component: `Strategy.validate` in the form in which the schema engine calls it."""
+    found: dict[str, Callable[[Json, str], Errors]] = {}
+    for item in builtins.builtin_scheme().resources:
+        if (validate := STRATEGIES[f"{item.group}/{item.plural}"].validate) is not None:
+            component = builtins.component_name(item.group, item.version, item.kind)
+            found[component] = lambda value, _path, validate=validate: validate(value)  # type: ignore[misc]
+    return found
+
+
+builtins.builtin_scheme().register(defaulters(), checks())

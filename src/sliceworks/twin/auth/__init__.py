@@ -1,1 +1,0 @@
-"""Who asks, and whether they may: certificates, tokens, RBAC and the reviews that answer questions about both."""

@@ -1,0 +1,79 @@
+"""Backups of a twin: its objects and its identity in one archive."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import tempfile
+from pathlib import Path
+
+from sliceworks.base import files
+from sliceworks.base.errors import SliceworksError
+from sliceworks.twin.store import recovery
+from sliceworks.twin.store.journal import Journal
+from sliceworks.twin.store.store import Store
+
+STORE = "store.db"
+_IDENTITY = ("token", "ca.pem", "server.pem", "service-accounts.pem")
+_MAX_BYTES = 16 << 30
+
+
+def create_backup(directory: Path, file: Path) -> None:
+    """Write the objects, certificates, keys and the token of a twin to an archive, also while it runs. The archive is secret."""
+    temporary = file.with_name(f".{file.name}.new")
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        copy = Path(folder) / STORE
+        recovery.copy_journal(directory / STORE, copy)
+        try:
+            with (
+                os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as stream,
+                tarfile.open(fileobj=stream, mode="w:gz") as archive,
+            ):
+                archive.add(copy, STORE)
+                for name in _IDENTITY:
+                    if (directory / name).is_file():
+                        archive.add(directory / name, name)
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def restore_backup(file: Path, directory: Path) -> int:
+    """Replace the data of a stopped twin by a backup; returns the number of its objects. Nothing changes if it is invalid."""
+    contents = _read(file)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        count = _verify(Path(folder), contents[STORE], file)
+    Journal(directory / STORE).close()  # fails while a twin uses it; empties its log
+    for name in (f"{STORE}-wal", f"{STORE}-shm"):
+        (directory / name).unlink(missing_ok=True)
+    for name, data in contents.items():
+        files.write_atomic(directory / name, data, mode=files.PRIVATE_MODE, fsync=True)
+    return count
+
+
+def _read(file: Path) -> dict[str, bytes]:
+    try:
+        with tarfile.open(file, "r:gz") as archive:
+            members = {member.name: member for member in archive if member.isfile() and member.name in (STORE, *_IDENTITY)}
+            if sum(member.size for member in members.values()) > _MAX_BYTES:
+                raise SliceworksError(f"{file}: larger than {_MAX_BYTES:,} bytes")
+            contents = {name: (archive.extractfile(member) or io.BytesIO()).read() for name, member in members.items()}
+    except (OSError, tarfile.TarError, EOFError) as error:
+        raise SliceworksError(f"{file}: not a backup of a twin: {error}") from error
+    if STORE not in contents:
+        raise SliceworksError(f"{file}: not a backup of a twin: it contains no {STORE}")
+    return contents
+
+
+def _verify(folder: Path, data: bytes, file: Path) -> int:
+    """Load the store of a backup, which checks every row."""
+    (folder / STORE).write_bytes(data)
+    try:
+        store = Store(Journal(folder / STORE))
+    except SliceworksError as error:
+        raise SliceworksError(f"{file}: the backup is damaged: {error.message.partition(': ')[2]}") from error
+    count = sum(store.count(resource) for resource in store.resources())
+    store.close()
+    return count

@@ -1,1 +1,0 @@
-"""Google's container API: clusters, node pools and operations, with Kubernetes' own Nodes behind them."""

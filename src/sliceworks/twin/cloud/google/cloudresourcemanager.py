@@ -1,0 +1,75 @@
+"""Cloud Resource Manager: projects and their IAM policies. Every valid project ID exists."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.cloud.core.authorization import Authorizer
+from sliceworks.twin.cloud.core.exceptions import GoogleError
+from sliceworks.twin.cloud.core.iam_policy import IamPolicies
+from sliceworks.twin.cloud.core.identifiers import project_number
+from sliceworks.twin.cloud.core.routes import Call, Route
+from sliceworks.twin.cloud.core.service import RestService
+
+if TYPE_CHECKING:
+    from sliceworks.twin.cloud.core.service import ServiceContext
+    from sliceworks.twin.store.store import Store
+
+Obj = dict[str, Any]
+_ID = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
+_CREATED = "2024-01-01T00:00:00.000Z"
+
+
+def check_project_id(project: str) -> str:
+    """Return a valid project ID; raises PERMISSION_DENIED, also for project numbers."""
+    if not _ID.fullmatch(project):
+        raise GoogleError("PERMISSION_DENIED", "The caller does not have permission")
+    return project
+
+
+def create(context: ServiceContext) -> list[RestService]:
+    """Create the service."""
+    projects, path, permission = Projects(context.store), "projects/{project}", "resourcemanager.projects"
+    get, put, test = "getIamPolicy", "setIamPolicy", "testIamPermissions"
+    routes = [
+        Route("GET", path, "projects.get", projects.get, f"{permission}.get"),
+        Route("POST", f"{path}:{get}", f"projects.{get}", projects.get_policy, f"{permission}.{get}", "GetIamPolicyRequest"),
+        Route("POST", f"{path}:{put}", f"projects.{put}", projects.set_policy, f"{permission}.{put}", "SetIamPolicyRequest"),
+        Route("POST", f"{path}:{test}", f"projects.{test}", projects.test_permissions, "", "TestIamPermissionsRequest"),
+    ]
+    return [RestService("cloudresourcemanager", "v1", routes)]
+
+
+class Projects:
+    """All projects."""
+
+    def __init__(self, store: Store) -> None:
+        self._policies = IamPolicies(store, "cloudresourcemanager")
+        self._authorizer = Authorizer(store)
+
+    def get(self, call: Call) -> Obj:
+        """Return a project."""
+        project = check_project_id(call.params["project"])
+        return {
+            "projectNumber": project_number(project),
+            "projectId": project,
+            "lifecycleState": "ACTIVE",
+            "name": project,
+            "createTime": _CREATED,
+            "parent": {"type": "folder", "id": "123456789012"},
+        }
+
+    def get_policy(self, call: Call) -> Obj:
+        """Return the IAM policy of a project."""
+        return self._policies.get(f"projects/{check_project_id(call.params['project'])}")
+
+    def set_policy(self, call: Call) -> Obj:
+        """Replace the IAM policy of a project."""
+        return self._policies.set(f"projects/{check_project_id(call.params['project'])}", call.body.get("policy") or {})
+
+    def test_permissions(self, call: Call) -> Obj:
+        """Return the permissions of the request that the caller has on a project."""
+        project = check_project_id(call.params["project"])
+        permissions = self._authorizer.filter(call.caller, call.body.get("permissions") or (), project)
+        return {"permissions": permissions} if permissions else {}

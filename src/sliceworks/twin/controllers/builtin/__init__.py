@@ -1,0 +1,20 @@
+"""The controllers of kube-controller-manager.
+
+pod_control                                                                       what controllers of pods share
+replicaset_controller                                                             ReplicaSets
+deployment_controller, deployment_rollout, deployment_progress                    Deployments
+statefulset_controller, statefulset_identity                                      StatefulSets
+daemonset_controller, daemonset_plan                                              DaemonSets
+job_controller, job_state, job_status, job_policy, indexed_job                    Jobs
+cronjob_controller, cron_schedule                                                 CronJobs
+podautoscaler_controller, replica_calculator, metric_source, autoscaler_behavior  HorizontalPodAutoscalers
+disruption_controller                                                             PodDisruptionBudgets
+endpointslice_controller, endpointslice_reconciler                                EndpointSlices of Services
+garbage_collector, dependency_graph                                               owners and dependents
+namespace_controller, resource_quota_controller                                   namespaces and their quotas
+serviceaccount_controller, clusterrole_aggregation                                accounts and roles
+node_lifecycle, taint_eviction, pod_gc                                            nodes that stop reporting, and their pods
+storage_protection                                                                claims and volumes in use
+"""
+
+from __future__ import annotations

@@ -1,0 +1,79 @@
+"""The PVC and PV protection controllers: remove the finalizer once a claim or volume is no longer in use."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
+from sliceworks.twin.controllers.runtime.controller import Change, Controller
+from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, ObjectKey, controller_user
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_CLAIMS, _VOLUMES = "/persistentvolumeclaims", "/persistentvolumes"
+_CLASSES = "storage.k8s.io/volumeattributesclasses"
+_FINALIZERS = {
+    _CLAIMS: "kubernetes.io/pvc-protection",
+    _VOLUMES: "kubernetes.io/pv-protection",
+    _CLASSES: "kubernetes.io/vac-protection",
+}
+_ACCOUNTS = {
+    _CLAIMS: "pvc-protection-controller",
+    _VOLUMES: "pv-protection-controller",
+    _CLASSES: "volumeattributesclass-protection-controller",
+}
+
+
+class StorageProtectionController(Controller[ObjectKey]):
+    """Removes the protection finalizer of terminating claims, volumes and volume attributes classes that are unused."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._terminating: dict[ObjectKey, None] = {}
+        self._writers = {resource: ApiWriter(context, controller_user(account)) for resource, account in _ACCOUNTS.items()}
+
+    def observe(self, change: Change) -> None:
+        resource = change.resource
+        if resource in _FINALIZERS:
+            key = ObjectKey(resource, change.namespace, change.name)
+            if change.type != "DELETED" and change.obj["metadata"].get("deletionTimestamp"):
+                self._terminating[key] = None
+                self.queue.add(key)
+            else:
+                self._terminating.pop(key, None)
+        if self._terminating and resource in {"/pods", _CLAIMS, _VOLUMES}:
+            for key in self._terminating:
+                if key.namespace in {"", change.namespace}:
+                    self.queue.add(key)
+
+    async def sync(self, key: ObjectKey) -> None:
+        obj, finalizer = self.context.get(*key), _FINALIZERS[key.resource]
+        if obj is None or finalizer not in (obj["metadata"].get("finalizers") or ()):
+            return
+        if obj["metadata"].get("deletionTimestamp") and not self._is_used(key, obj):
+            obj["metadata"]["finalizers"].remove(finalizer)
+            await self._writers[key.resource].update(key.resource, obj)
+
+    def _is_used(self, key: ObjectKey, obj: Mapping[str, Any]) -> bool:
+        if key.resource == _VOLUMES:
+            return (obj.get("status") or {}).get("phase") == "Bound"
+        if key.resource == _CLASSES:
+            objects = (*self.context.list_objects(_CLAIMS), *self.context.list_objects(_VOLUMES))
+            return any((user.get("spec") or {}).get("volumeAttributesClassName") == key.name for user in objects)
+        return any(key.name in pod_claims(pod) for pod in self.context.list_objects("/pods", key.namespace) if _is_running(pod))
+
+
+def pod_claims(pod: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the claims that a pod uses, with those of its ephemeral volumes."""
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield volume["persistentVolumeClaim"].get("claimName", "")
+        elif "ephemeral" in volume:
+            yield f"{pod['metadata']['name']}-{volume.get('name', '')}"
+
+
+def _is_running(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod may still use its volumes: it has a node and is not finished."""
+    phase = (pod.get("status") or {}).get("phase")
+    return bool((pod.get("spec") or {}).get("nodeName")) and phase not in {"Succeeded", "Failed"}

@@ -1,0 +1,247 @@
+"""Kueue's job integrations behind one interface: Jobs and JobSets."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.twin.controllers.kueue import workload_status
+from sliceworks.twin.controllers.kueue.kueue_api import (
+    ADMITTED,
+    COMPLETIONS_EQUAL_PARALLELISM_ANNOTATION,
+    JOBS,
+    JOBSETS,
+    MAX_EXEC_TIME_SECONDS_LABEL,
+    MIN_PARALLELISM_ANNOTATION,
+    PODS_READY,
+    QUEUE_LABEL,
+    STOPPING_ANNOTATION,
+    Obj,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
+
+
+def is_equivalent(job: Obj, job_pod_sets: list[Obj], workload: Mapping[str, Any]) -> bool:
+    """Whether a Workload matches the job. Admission adds tolerations, so those of an admitted Workload are not compared."""
+    workload_pod_sets = workload_status.pod_sets_of(workload)
+    if len(job_pod_sets) != len(workload_pod_sets):
+        return False
+    fields = ["containers", "initContainers"]
+    if not workload_status.is_true(workload, ADMITTED):
+        fields.append("tolerations")
+    counts = {
+        assignment["name"]: assignment.get("count")
+        for assignment in ((workload.get("status") or {}).get("admission") or {}).get("podSetAssignments", ())
+    }
+    for expected, actual in zip(job_pod_sets, workload_pod_sets, strict=True):
+        allowed = {actual["count"]} | ({counts.get(actual["name"])} if "minCount" in actual else set())
+        if expected["count"] not in allowed or expected.get("minCount") != actual.get("minCount"):
+            return False
+        expected_spec, actual_spec = (pod_set["template"].get("spec") or {} for pod_set in (expected, actual))
+        if any((expected_spec.get(field) or []) != (actual_spec.get(field) or []) for field in fields):
+            return False
+    return has_same_maximum_time(job, workload)
+
+
+def has_same_maximum_time(job: Obj, workload: Mapping[str, Any]) -> bool:
+    label = (job["metadata"].get("labels") or {}).get(MAX_EXEC_TIME_SECONDS_LABEL)
+    return str(workload["spec"].get("maximumExecutionTimeSeconds", "")) == (label or "")
+
+
+def pods_ready_condition(workload: Mapping[str, Any], ready: bool) -> tuple[bool, str, str]:
+    """The status, reason and message of the PodsReady condition."""
+    old = workload_status.find_condition(workload, PODS_READY)
+    waiting = (False, "WaitForStart", "Not all pods are ready or succeeded")
+    if not workload_status.is_true(workload, ADMITTED):
+        return waiting
+    was_lost = old is not None and old["reason"] in ("WaitForRecovery", "Recovered")
+    if ready:
+        return True, "Recovered" if was_lost else "Started", "All pods reached readiness and the workload is running"
+    if old is not None and (old["status"] == "True" or old["reason"] == "WaitForRecovery"):
+        return False, "WaitForRecovery", "At least one pod has failed, waiting for recovery"
+    return waiting
+
+
+_JOB_LABELS = ("job-name", "controller-uid", "batch.kubernetes.io/job-name", "batch.kubernetes.io/controller-uid")
+
+
+class Integration:
+    """One kind of job. `name` is its kind, `component` the source of its events."""
+
+    resource = group = version = plural = name = component = ""
+
+    def path(self, obj: Mapping[str, Any], subresource: str = "") -> str:
+        metadata = obj["metadata"]
+        url = f"/apis/{self.group}/{self.version}/namespaces/{metadata['namespace']}/{self.plural}/{metadata['name']}"
+        return f"{url}/{subresource}" if subresource else url
+
+    def load(self, context: ControllerContext, namespace: str, name: str) -> Obj | None:
+        """The current state of a job."""
+        return context.get(self.resource, namespace, name)
+
+    def is_deleting(self, job: Mapping[str, Any]) -> bool:
+        return "deletionTimestamp" in job["metadata"]
+
+    def is_queued(self, job: Mapping[str, Any]) -> bool:
+        """Whether Kueue manages the job."""
+        return bool(queue_name(job))
+
+    def templates(self, job: Obj) -> list[Obj]:
+        """The pod templates of a job, one for each pod set; the caller may modify them."""
+        raise NotImplementedError
+
+    def matches(self, job: Obj, pod_sets: list[Obj], workload: Mapping[str, Any]) -> bool:
+        """Whether a Workload matches a job with these pod sets."""
+        return is_equivalent(job, pod_sets, workload)
+
+    def pod_sets(self, job: Obj) -> list[Obj]:
+        raise NotImplementedError
+
+    def is_suspended(self, job: Mapping[str, Any]) -> bool:
+        return bool(job["spec"].get("suspend"))
+
+    def is_active(self, job: Mapping[str, Any]) -> bool:
+        raise NotImplementedError
+
+    def finished(self, job: Mapping[str, Any]) -> tuple[bool, str] | None:
+        """Whether the job succeeded, and its final message; None while it is not finished."""
+        raise NotImplementedError
+
+    def are_pods_ready(self, job: Mapping[str, Any]) -> bool:
+        raise NotImplementedError
+
+    def reclaimable_pods(self, job: Mapping[str, Any]) -> list[Obj]:
+        raise NotImplementedError
+
+    def resize(self, job: Obj, counts: list[int]) -> None:
+        """Set the number of pods of each pod set, for jobs with partial admission."""
+
+    def kept_labels(self, template: Mapping[str, Any]) -> Obj:
+        """The labels that a pod template keeps when it is restored."""
+        return {}
+
+
+class JobIntegration(Integration):
+    """Jobs of batch/v1."""
+
+    resource, group, version, plural, name, component = JOBS, "batch", "v1", "jobs", "Job", "batch/job-kueue-controller"
+
+    def templates(self, job: Obj) -> list[Obj]:
+        return [job["spec"]["template"]]
+
+    def pod_sets(self, job: Obj) -> list[Obj]:
+        template = copy.deepcopy(job["spec"]["template"])
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        for label in _JOB_LABELS:
+            if label != "batch.kubernetes.io/job-name":
+                labels.pop(label, None)
+        pod_set: Obj = {"name": "main", "template": template, "count": _pod_count(job["spec"])}
+        min_count = (job["metadata"].get("annotations") or {}).get(MIN_PARALLELISM_ANNOTATION, "")
+        if min_count.lstrip("-").isdigit():
+            pod_set["minCount"] = int(min_count)
+        return [pod_set]
+
+    def is_suspended(self, job: Mapping[str, Any]) -> bool:
+        return super().is_suspended(job) and (job["metadata"].get("annotations") or {}).get(STOPPING_ANNOTATION) != "true"
+
+    def is_active(self, job: Mapping[str, Any]) -> bool:
+        return bool((job.get("status") or {}).get("active"))
+
+    def finished(self, job: Mapping[str, Any]) -> tuple[bool, str] | None:
+        return _finished(job, "Complete")
+
+    def are_pods_ready(self, job: Mapping[str, Any]) -> bool:
+        status = job.get("status") or {}
+        uncounted = (status.get("uncountedTerminatedPods") or {}).get("succeeded") or ()
+        return bool(status.get("succeeded", 0) + status.get("ready", 0) + len(uncounted) >= _pod_count(job["spec"]))
+
+    def reclaimable_pods(self, job: Mapping[str, Any]) -> list[Obj]:
+        spec, succeeded = job["spec"], (job.get("status") or {}).get("succeeded", 0)
+        parallelism = spec.get("parallelism", 1)
+        remaining = spec.get("completions", parallelism) - succeeded
+        if parallelism == 1 or not succeeded or remaining >= parallelism:
+            return []
+        return [{"name": "main", "count": parallelism - remaining}]
+
+    def resize(self, job: Obj, counts: list[int]) -> None:
+        annotations = job["metadata"].get("annotations") or {}
+        if MIN_PARALLELISM_ANNOTATION not in annotations:
+            return
+        job["spec"]["parallelism"] = counts[0]
+        if annotations.get(COMPLETIONS_EQUAL_PARALLELISM_ANNOTATION) == "true":
+            job["spec"]["completions"] = counts[0]
+
+    def kept_labels(self, template: Mapping[str, Any]) -> Obj:
+        labels = (template.get("metadata") or {}).get("labels") or {}
+        return {label: labels[label] for label in _JOB_LABELS if label in labels}
+
+
+class JobSetIntegration(Integration):
+    """JobSets."""
+
+    resource, group, version, plural, name = JOBSETS, "jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet"
+    component = "jobset.x-k8s.io/jobset-kueue-controller"
+
+    def templates(self, job: Obj) -> list[Obj]:
+        return [replicated["template"]["spec"]["template"] for replicated in _replicated_jobs(job)]
+
+    def pod_sets(self, job: Obj) -> list[Obj]:
+        return [
+            {
+                "name": replicated["name"].lower(),
+                "template": copy.deepcopy(replicated["template"]["spec"]["template"]),
+                "count": int(replicated.get("replicas", 1)) * _pod_count(replicated["template"]["spec"]),
+            }
+            for replicated in _replicated_jobs(job)
+        ]
+
+    def is_active(self, job: Mapping[str, Any]) -> bool:
+        return any(status.get("active") for status in _replicated_job_statuses(job))
+
+    def finished(self, job: Mapping[str, Any]) -> tuple[bool, str] | None:
+        return _finished(job, "Completed")
+
+    def are_pods_ready(self, job: Mapping[str, Any]) -> bool:
+        replicas = sum(replicated.get("replicas", 1) for replicated in _replicated_jobs(job))
+        ready = sum(status.get("ready", 0) + status.get("succeeded", 0) for status in _replicated_job_statuses(job))
+        return bool(replicas == ready)
+
+    def reclaimable_pods(self, job: Mapping[str, Any]) -> list[Obj]:
+        succeeded = {status["name"]: status.get("succeeded", 0) for status in _replicated_job_statuses(job)}
+        return [
+            {
+                "name": replicated["name"].lower(),
+                "count": succeeded[replicated["name"]] * _pod_count(replicated["template"]["spec"]),
+            }
+            for replicated in _replicated_jobs(job)
+            if 0 < succeeded.get(replicated["name"], 0) <= replicated.get("replicas", 1)
+        ]
+
+
+def queue_name(job: Mapping[str, Any]) -> str:
+    """The LocalQueue of a job; empty when it has none."""
+    return str((job["metadata"].get("labels") or {}).get(QUEUE_LABEL) or "")
+
+
+def _pod_count(spec: Mapping[str, Any]) -> int:
+    parallelism = spec.get("parallelism", 1)
+    return int(min(parallelism, spec.get("completions", parallelism)))
+
+
+def _replicated_jobs(job: Mapping[str, Any]) -> Iterable[Obj]:
+    return job["spec"].get("replicatedJobs") or ()
+
+
+def _replicated_job_statuses(job: Mapping[str, Any]) -> Iterable[Obj]:
+    return (job.get("status") or {}).get("replicatedJobsStatus") or ()
+
+
+def _finished(job: Mapping[str, Any], success_type: str) -> tuple[bool, str] | None:
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["type"] in (success_type, "Failed") and condition["status"] == "True":
+            return condition["type"] == success_type, condition.get("message", "")
+    return None

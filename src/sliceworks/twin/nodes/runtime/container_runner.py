@@ -1,0 +1,283 @@
+"""Runs one container as a process: start, probe, restart, stop."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from signal import SIGKILL
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.twin.nodes import container_status
+from sliceworks.twin.nodes.container_status import crash_loop_backoff, render_message
+from sliceworks.twin.nodes.runtime import pod_volumes, probe
+from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log
+from sliceworks.twin.nodes.runtime.envvars import build_command
+from sliceworks.twin.nodes.runtime.process import MountView, Process, build_view, pid_file
+from sliceworks.twin.nodes.runtime.value_sources import read_sources
+
+if TYPE_CHECKING:
+    from sliceworks.twin.nodes.runtime.envvars import Command
+    from sliceworks.twin.nodes.runtime.pod_worker import PodWorker
+    from sliceworks.twin.nodes.runtime.value_sources import Sources
+
+Obj = dict[str, Any]
+_START_ERROR = 128
+_BACKOFF_RESET = 600.0
+_SOURCE_RETRY = 5.0
+_IMAGE_PULL = "sliceworks.dev/image-pull"
+_MESSAGE_LINES, _MESSAGE_BYTES = 80, 2048  # limits of the kubelet
+
+
+class ContainerRunner:
+    """Runs one container of a pod, with restarts."""
+
+    def __init__(self, pod: PodWorker, container: Obj, folder: Path) -> None:
+        self._pod = pod
+        self.container = container
+        self.folder = folder
+        self.ended = asyncio.Event()
+        self._process: Process | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the container."""
+        return str(self.container["name"])
+
+    def log_file(self, count: int) -> Path:
+        """The log file of one run."""
+        return self.folder / "logs" / f"{count}.log"
+
+    async def run(self, *, once: bool = False) -> int:
+        """Run the container until it is not restarted; with `once` only failures restart it. Returns the last exit code."""
+        restarted = self._status is not None
+        while True:
+            started = clock.loop_time()
+            code = await self._run_process(restarted=restarted)
+            policy = {**self.container, "restartPolicy": _init_restart_policy(self._pod.pod["spec"])} if once else self.container
+            if self._pod.is_stopping or not container_status.should_restart(policy, self._pod.pod["spec"], code):
+                return code
+            restarted = True
+            await self._back_off(clock.loop_time() - started)
+
+    @property
+    def _status(self) -> Obj | None:
+        return self._pod.statuses.get(self.name)
+
+    async def _run_process(self, *, restarted: bool) -> int:
+        command = await self._wait_for_command()
+        self._set_status(
+            container_status.running_status(
+                self._pod.uid, self.container, self._status, clock.timestamp(), ready=False, restarted=restarted
+            )
+        )
+        count = self._pod.statuses[self.name]["restartCount"]
+        self.ended.clear()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = LogWriter(self.log_file(count))
+        try:
+            self._process = await Process.start(command, log, pid_file(self.folder))
+        except (OSError, ValueError) as error:
+            log.close()
+            await self._finish(_START_ERROR, "StartError", f"failed to start the process: {error}")
+            return _START_ERROR
+        probes = [asyncio.create_task(work) for work in self._probes(command)]
+        try:
+            if not any(self.container.get(kind) for kind in ("readinessProbe", "startupProbe")):
+                self._set_status({**self._pod.statuses[self.name], "ready": True})
+            await self._pod.publish()
+            code = await self._process.wait()
+        finally:
+            for task in probes:
+                task.cancel()
+        await self._finish(code, message=self._termination_message(self.log_file(count)) if code else "")
+        return code
+
+    def _termination_message(self, log: Path) -> str:
+        """The end of the log, if terminationMessagePolicy requests it."""
+        if self.container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return ""
+        return read_log(log, LogOptions(tail=_MESSAGE_LINES))[-_MESSAGE_BYTES:].decode(errors="replace")
+
+    async def _wait_for_command(self) -> Command:
+        """Return the command once the image and everything that the pod refers to exist."""
+        pod = self._pod
+        while True:
+            sources = await read_sources(pod.client, pod.pod)
+            missing = sources.missing()
+            messages = {item["name"]: item["message"] for item in missing.get("containers") or ()}
+            if volumes := missing.get("volumes"):
+                await self._set_waiting("PodInitializing" if pod.pod["spec"].get("initContainers") else "ContainerCreating")
+                for volume in volumes:
+                    pod.record_event("FailedMount", volume["message"], warning=True)
+                await clock.sleep(_SOURCE_RETRY)
+            elif (pod.pod["metadata"].get("annotations") or {}).get(_IMAGE_PULL) == "fail":
+                await self._fail_to_pull()
+            elif message := messages.get(self.name):
+                await self._set_waiting("CreateContainerConfigError", message)
+                pod.record_event("Failed", f"Error: {message}", warning=True)
+                await clock.sleep(_SOURCE_RETRY)
+            else:
+                return await self._build_command(sources)
+
+    async def _set_waiting(self, reason: str, message: str = "") -> None:
+        self._set_status(container_status.waiting_status(self.container, self._status, reason, message))
+        await self._pod.publish()
+
+    async def _fail_to_pull(self) -> None:
+        """Report an image that cannot be pulled, as the stages of simulated pods do, and wait for the next attempt."""
+        image = self.container["image"]
+        problem = f'failed to pull and unpack image "{image}": not found'
+        if ((self._status or {}).get("state", {}).get("waiting") or {}).get("reason") != "ImagePullBackOff":
+            self._pod.record_event("Pulling", f'Pulling image "{image}"')
+            self._pod.record_event("Failed", f'Failed to pull image "{image}": {problem}', warning=True)
+            self._pod.record_event("Failed", "Error: ErrImagePull", warning=True)
+        await self._set_waiting("ImagePullBackOff", f'Back-off pulling image "{image}": ErrImagePull: {problem}')
+        self._pod.record_event("BackOff", f'Back-off pulling image "{image}"', warning=True)
+        self._pod.record_event("Failed", "Error: ImagePullBackOff", warning=True)
+        await clock.sleep(_SOURCE_RETRY)
+
+    async def _build_command(self, sources: Sources) -> Command:
+        pod = self._pod
+        pod.token = await pod.access.token(pod.client, pod.pod)
+        mounts = pod_volumes.mount_folders(self.container, await pod.populate_volumes(sources))
+        api_variables = pod.access.variables(pod.token, pod.pod["metadata"]["namespace"], pod.folder)
+        has_namespaces = not await pod.namespaces.unavailable_reason()
+        variables = pod.services.variables(pod.pod, api=has_namespaces)
+        folder, host_folder = self._working_folders(mounts)
+        if has_namespaces:
+            volumes = pod.pod["spec"].get("volumes") or ()
+            names, hidden = pod.host_files(), pod.namespaces.hidden
+            view = build_view(self.container, volumes, mounts, pod.folder, str(folder), names=names, hidden=hidden)
+            replace = pod.replace_names
+        else:
+            view = MountView(str(host_folder))
+
+            def replace(value: str) -> str:
+                return pod.replace_names(pod_volumes.replace_mount_paths(value, mounts))
+
+        return build_command(
+            self.container,
+            sources,
+            pod.addresses,
+            self._home(),
+            replace,
+            view=view,
+            api_variables=api_variables,
+            service_variables=variables,
+        )
+
+    def _home(self) -> Path:
+        home = self.folder / "home"
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return home
+
+    def _working_folders(self, mounts: dict[str, str]) -> tuple[Path, Path]:
+        """The working directory in the container and on this machine: in a volume, else in the home folder."""
+        folder = Path(str(self.container.get("workingDir") or ""))
+        host_folder = Path(pod_volumes.replace_mount_paths(str(folder), mounts))
+        if host_folder == folder:
+            folder = host_folder = self._home() / str(folder).strip("/")
+        allowed = (*mounts.values(), str(self._home()))
+        if not any(host_folder.resolve().is_relative_to(Path(root).resolve()) for root in allowed):
+            folder = host_folder = self._home()
+        host_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder, host_folder
+
+    def _set_status(self, status: Obj) -> None:
+        self._pod.statuses[self.name] = status
+
+    async def _finish(self, code: int, reason: str = "", message: str = "") -> None:
+        self._process = None
+        now = clock.timestamp()
+        old = self._status
+        self._set_status(
+            container_status.terminated_status(self._pod.uid, self.container, old, now, code, reason=reason, message=message)
+        )
+        self.ended.set()
+        await self._pod.publish()
+
+    async def _back_off(self, run_time: float) -> None:
+        status = self._pod.statuses[self.name]
+        if not status["restartCount"] or run_time > _BACKOFF_RESET:
+            return
+        message = "back-off $backoff restarting failed container=$container pod=$pod"
+        pod = {**self._pod.pod, "status": {"containerStatuses": [status]}}
+        self._set_status(
+            container_status.waiting_status(
+                self.container, status, "CrashLoopBackOff", render_message(message, pod, self.container)
+            )
+        )
+        await self._pod.publish()
+        self._pod.record_event(
+            "BackOff",
+            render_message("Back-off restarting failed container $container in pod $pod", pod, self.container),
+            warning=True,
+        )
+        await clock.sleep(crash_loop_backoff(status["restartCount"]))
+
+    # Probes.
+
+    def _probes(self, command: Command) -> list[Any]:
+        started = asyncio.Event()
+        probes = []
+        if rule := self.container.get("startupProbe"):
+            probes.append(probe.run_probe(rule, self._check(rule, command), lambda success: self._on_startup(started, success)))
+        else:
+            started.set()
+        if rule := self.container.get("livenessProbe"):
+            probes.append(self._probe_after(started, rule, command, self._on_liveness))
+        if rule := self.container.get("readinessProbe"):
+            probes.append(self._probe_after(started, rule, command, self._on_readiness))
+        return probes
+
+    async def _probe_after(self, started: asyncio.Event, rule: Obj, command: Command, report: Any) -> None:
+        await started.wait()
+        await probe.run_probe(rule, self._check(rule, command), report)
+
+    def _check(self, rule: Obj, command: Command) -> Any:
+        return probe.checker(rule, self.container, self._pod.addresses[1], command)
+
+    async def _on_startup(self, started: asyncio.Event, success: bool) -> None:
+        started.set()
+        if not success:
+            await self._kill_for_probe("startup")
+        elif not self.container.get("readinessProbe"):
+            await self._on_readiness(True)
+
+    async def _on_liveness(self, success: bool) -> None:
+        if not success:
+            await self._kill_for_probe("liveness")
+
+    async def _kill_for_probe(self, kind: str) -> None:
+        self._pod.record_event("Killing", f"Container {self.name} failed {kind} probe, will be restarted")
+        await self.stop(float(self._pod.pod["spec"].get("terminationGracePeriodSeconds", 30)))
+
+    async def _on_readiness(self, success: bool) -> None:
+        status = self._status
+        if status is not None and "running" in status["state"] and status["ready"] is not success:
+            self._set_status({**status, "ready": success})
+            await self._pod.publish()
+
+    # Termination.
+
+    async def stop(self, grace: float) -> None:
+        """Stop the process with a grace period."""
+        if self._process is not None:
+            await self._process.stop(grace)
+
+    def kill(self) -> None:
+        """Kill the process."""
+        if self._process is not None:
+            self._process.send(SIGKILL)
+
+    async def kill_and_wait(self) -> None:
+        """Kill the process and wait for its end."""
+        if self._process is not None:
+            self.kill()
+            await self._process.wait()
+
+
+def _init_restart_policy(spec: Obj) -> str:
+    """The restart policy of init containers, which are never restarted after success."""
+    return "Never" if spec.get("restartPolicy") == "Never" else "OnFailure"

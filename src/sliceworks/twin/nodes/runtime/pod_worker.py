@@ -1,0 +1,265 @@
+"""Runs one pod as processes: containers in order, status, termination."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.base.errors import Conflict, NotFound, SliceworksError
+from sliceworks.kube.resources import POD
+from sliceworks.twin.nodes import container_status
+from sliceworks.twin.nodes.pod_status import TERMINAL, Addresses, compute_pod_status
+from sliceworks.twin.nodes.runtime import pod_volumes
+from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
+from sliceworks.twin.nodes.runtime.value_sources import read_sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sliceworks.kube.client import Client
+    from sliceworks.kube.events import EventRecorder
+    from sliceworks.twin.nodes.runtime.pod_dns import PodHosts
+    from sliceworks.twin.nodes.runtime.process import NamespaceSupport
+    from sliceworks.twin.nodes.runtime.process_runtime import ApiAccess
+    from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy
+    from sliceworks.twin.nodes.runtime.value_sources import Sources
+
+log = logging.getLogger(__name__)
+Obj = dict[str, Any]
+_ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
+_VOLUME_REFRESH = 5.0
+_NO_MOUNT_NAMESPACE = (
+    "mount namespaces are not available on this machine ({}): mount paths are replaced by folders in the command, environment "
+    "variables and ConfigMap files only, and Services are found by environment variables only"
+)
+_LOST = {"reason": "ContainerStatusUnknown", "message": "The container could not be located when the pod was terminated"}
+_DEADLINE = {
+    "phase": "Failed",
+    "reason": "DeadlineExceeded",
+    "message": "Pod was active on the node longer than the specified deadline",
+}
+
+
+class PodWorker:
+    """Runs one pod until it completes or is stopped."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: EventRecorder,
+        hosts: PodHosts,
+        pod: Obj,
+        *,
+        host: str,
+        folder: Path,
+        access: ApiAccess,
+        namespaces: NamespaceSupport,
+        services: ServiceProxy,
+    ) -> None:
+        self.client = client
+        self.access = access
+        self.namespaces = namespaces
+        self.services = services
+        self.pod = pod
+        self.folder = folder
+        self.uid: str = pod["metadata"]["uid"]
+        self.addresses = (host, host if pod["spec"].get("hostNetwork") else hosts.register(pod))
+        self.is_stopping = False
+        self.token = ""
+        self.statuses: dict[str, Obj] = {}
+        self._recorder = recorder
+        self._hosts = hosts
+        self._stop_requested = asyncio.Event()
+        self._status_lock = asyncio.Lock()
+        self._overlay: Obj = {}
+        spec = pod["spec"]
+        self._init = [ContainerRunner(self, item, folder / item["name"]) for item in spec.get("initContainers") or ()]
+        self._main = [ContainerRunner(self, item, folder / item["name"]) for item in spec["containers"]]
+        self.containers = {runner.name: runner for runner in (*self._init, *self._main)}
+        self.task = asyncio.create_task(self._run(), name=f"pod {pod['metadata']['name']}")
+
+    def replace_names(self, value: str) -> str:
+        """Replace names of pods and 0.0.0.0 by loopback addresses."""
+        value = _ALL_ADDRESSES.sub(self.addresses[1], value)
+        return self._hosts.replace_names(value, self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain") or "")
+
+    def host_files(self) -> tuple[str, Path | None]:
+        """The host name and hosts file of the pod; none if it uses the host network."""
+        if self.pod["spec"].get("hostNetwork"):
+            return "", None
+        own = self._hosts.hostname_of(self.pod)
+        aliases = self.pod["spec"].get("hostAliases") or ()
+        return own.hostname, self._hosts.files.open(self.uid, own, self.folder / "hosts", aliases)
+
+    def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Record an event about the pod."""
+        self._recorder.record(self.pod, reason, message, type="Warning" if warning else "Normal")
+
+    def on_pod_changed(self, pod: Obj) -> None:
+        """Take in a newer state; one that is being deleted is stopped."""
+        self.pod = pod
+        if pod["metadata"].get("deletionTimestamp"):
+            self._stop_requested.set()
+            if self.task.done():
+                self.task = asyncio.create_task(finish_deletion(self.client, pod))
+
+    def kill(self) -> None:
+        """Kill all processes."""
+        self.is_stopping = True
+        for runner in self.containers.values():
+            runner.kill()
+        self.task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            self._restore_statuses()
+            work = asyncio.create_task(self._run_containers())
+            stop = asyncio.create_task(self._stop_requested.wait())
+            refresh = asyncio.create_task(self._refresh_volumes())
+            try:
+                await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED, timeout=self._deadline())
+                if not work.done():
+                    await self._stop(work)
+                else:
+                    work.result()
+            finally:
+                for task in (work, stop, refresh):
+                    task.cancel()
+        except NotFound:
+            pass  # force-deleted
+        except Exception:
+            log.exception("pod %s", self.pod["metadata"]["name"])
+        finally:
+            await asyncio.gather(*(runner.kill_and_wait() for runner in self.containers.values()))
+        if self._stop_requested.is_set():  # possibly after it completed
+            await finish_deletion(self.client, self.pod)
+
+    async def _refresh_volumes(self) -> None:
+        """Update volumes of ConfigMaps and Secrets periodically, as the kubelet does."""
+        while any("configMap" in volume or "secret" in volume for volume in self.pod["spec"].get("volumes") or ()):
+            await clock.sleep(_VOLUME_REFRESH)
+            with contextlib.suppress(SliceworksError):
+                await self.populate_volumes(await read_sources(self.client, self.pod))
+
+    async def populate_volumes(self, sources: Sources) -> dict[str, Path]:
+        """Update the folders of the volumes; returns them by volume name."""
+        replace_paths = bool(await self.namespaces.unavailable_reason())
+        sources.token = self.token
+        return pod_volumes.populate_volumes(self.folder / "volumes", sources, self.addresses, replace_paths=replace_paths)
+
+    async def _report_missing_namespaces(self) -> None:
+        """Record a warning if the pod has mounts and this machine has no mount namespaces."""
+        if pod_volumes.has_mounts(self.pod["spec"]) and (reason := await self.namespaces.unavailable_reason()):
+            self.record_event("NoMountNamespace", _NO_MOUNT_NAMESPACE.format(reason), warning=True)
+
+    def _restore_statuses(self) -> None:
+        """Mark containers that ran when the twin stopped as terminated."""
+        old = self.pod.get("status") or {}
+        for status in (*(old.get("initContainerStatuses") or ()), *(old.get("containerStatuses") or ())):
+            runner = self.containers.get(status["name"])
+            if runner is None:
+                continue
+            self.statuses[runner.name] = status
+            if "running" in status["state"]:
+                ended = container_status.terminated_status(self.uid, runner.container, status, clock.timestamp(), 137, **_LOST)
+                self.statuses[runner.name] = ended
+
+    async def _run_containers(self) -> None:
+        await self._report_missing_namespaces()
+        sidecars = []
+        for runner in self._init:
+            if container_status.is_sidecar(runner.container):
+                sidecars.append(asyncio.create_task(runner.run()))
+            elif self._final_exit_code(runner) is None:
+                code = await runner.run(once=True)
+                if code:
+                    return
+                self.statuses[runner.name] = {**self.statuses[runner.name], "ready": True}
+        try:
+            await asyncio.gather(*(runner.run() for runner in self._main if self._final_exit_code(runner) is None))
+        finally:
+            for runner in self._init:
+                if container_status.is_sidecar(runner.container):
+                    await runner.stop(self._grace_period())
+            for task in sidecars:
+                task.cancel()
+
+    def _final_exit_code(self, runner: ContainerRunner) -> int | None:
+        """The exit code of a terminated container that is not restarted."""
+        ended = self.statuses.get(runner.name, {}).get("state", {}).get("terminated")
+        if ended is None or container_status.should_restart(runner.container, self.pod["spec"], ended["exitCode"]):
+            return None
+        return int(ended["exitCode"])
+
+    def _deadline(self) -> float | None:
+        seconds = self.pod["spec"].get("activeDeadlineSeconds")
+        return None if seconds is None else float(seconds)
+
+    def _grace_period(self) -> float:
+        metadata, spec = self.pod["metadata"], self.pod["spec"]
+        return float(metadata.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds", 30)))
+
+    async def _stop(self, work: asyncio.Task[None]) -> None:
+        """Stop the containers, write the final status, and finish the deletion of the pod."""
+        self.is_stopping = True
+        if not self._stop_requested.is_set():
+            self._overlay = _DEADLINE
+        for runner in self._main:
+            self.record_event("Killing", f"Stopping container {runner.name}")
+        await asyncio.gather(*(runner.stop(self._grace_period()) for runner in self._main))
+        await asyncio.wait({work}, timeout=1.0)
+        work.cancel()
+        await self.publish(final=True)
+        if self.pod["metadata"].get("deletionTimestamp"):
+            await finish_deletion(self.client, self.pod)
+
+    async def publish(self, *, final: bool = False) -> None:
+        """Write the status of the pod."""
+        async with self._status_lock:
+            while True:
+                try:
+                    await self._write_status(final=final)
+                except Conflict:
+                    metadata = self.pod["metadata"]
+                    self.pod = await self.client.get(POD, metadata["name"], metadata["namespace"])
+                else:
+                    return
+
+    async def _write_status(self, *, final: bool) -> None:
+        pod, now = self.pod, clock.timestamp()
+        if (pod.get("status") or {}).get("phase") in TERMINAL:
+            return
+        metadata = pod["metadata"]
+        main, init = self._statuses_of(self._main), self._statuses_of(self._init)
+        addresses = Addresses(*self.addresses)
+        status = compute_pod_status(pod, main, init, now, addresses, final=final, overlay=self._overlay)
+        lock = {"uid": self.uid, "resourceVersion": metadata["resourceVersion"]}
+        change = {"metadata": lock, "status": status}
+        self.pod = await self.client.patch(POD, metadata["name"], change, metadata["namespace"], subresource="status")
+
+    def _statuses_of(self, runners: list[ContainerRunner]) -> list[Obj]:
+        reason = "PodInitializing" if self._init else "ContainerCreating"
+        return [
+            self.statuses.get(runner.name) or container_status.waiting_status(runner.container, None, reason) for runner in runners
+        ]
+
+    def delete_files(self) -> None:
+        """Delete the files of the pod and remove it from the hosts files of others."""
+        self._hosts.files.close(self.uid)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def finish_deletion(client: Client, pod: Obj) -> None:
+    """Delete a terminating pod whose containers have stopped, as the kubelet does."""
+    metadata = pod["metadata"]
+    try:
+        await client.delete(POD, metadata["name"], metadata["namespace"], grace_period_seconds=0, uid=metadata["uid"])
+    except (NotFound, Conflict):
+        return  # deleted already, or replaced by another pod
+    except SliceworksError as error:
+        log.warning("cannot delete pod %s/%s: %s", metadata["namespace"], metadata["name"], error)

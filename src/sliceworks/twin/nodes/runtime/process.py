@@ -1,0 +1,283 @@
+"""A process in its mount and host-name namespaces: start, signal, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import clock
+from sliceworks.twin.nodes.runtime.envvars import MARKER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sliceworks.twin.nodes.runtime.container_log import LogWriter
+    from sliceworks.twin.nodes.runtime.envvars import Command
+
+    Output = tuple[asyncio.StreamReader, asyncio.ReadTransport]
+Obj = dict[str, Any]
+_ALWAYS_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected")
+_HOSTS = "/etc/hosts"
+_SANDBOX_INIT = Path(__file__).with_name("sandbox_init.py")
+_KEPT_FOLDERS = sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[4]})
+"""Python and this package, which stay visible below any mount: the machine itself is the image of every container."""
+
+
+@dataclass(frozen=True, slots=True)
+class MountView:
+    """The file system of a container: the machine with mounts (mode, source, path), a host name and a working directory."""
+
+    folder: str
+    mounts: tuple[tuple[str, str, str], ...] = ()
+    hostname: str = ""
+
+    def wrap(self, command: Iterable[str], report: int) -> tuple[str, ...]:
+        """The command line that runs a command in this view; errors go to the descriptor `report`."""
+        mounts = [word for mount in self.mounts for word in mount]
+        host = ("host", self.hostname, "-") if self.hostname else ()
+        return (sys.executable, "-I", "-S", str(_SANDBOX_INIT), str(report), self.folder, *host, *mounts, "--", *command)
+
+
+def build_view(
+    container: Obj,
+    volumes: Iterable[Obj],
+    sources: dict[str, str],
+    pod_folder: Path,
+    folder: str,
+    *,
+    names: tuple[str, Path | None],
+    hidden: tuple[Path, ...] = (),
+) -> MountView:
+    """The view of a container. `sources` maps mount paths to folders; `pod_folder` stays visible.
+
+    `names` are the host name and hosts file of the pod. A container that has `hidden` folders is isolated.
+    """
+    hostname, file = names
+    read_only = {volume["name"] for volume in volumes if any(kind in volume for kind in _ALWAYS_READ_ONLY)}
+    mounts = [
+        ("ro" if mount.get("readOnly") or mount["name"] in read_only else "rw", sources[path], path)
+        for mount in container.get("volumeMounts") or ()
+        if (path := mount["mountPath"].rstrip("/")) in sources
+    ]
+    if file is not None and _HOSTS not in sources:
+        mounts.append(("rw", str(file), _HOSTS))
+    hides = [("hide", "-", str(path)) for path in hidden]
+    kept = [("keep", str(path), str(path)) for path in (pod_folder, *_KEPT_FOLDERS)] if mounts or hides else []
+    return MountView(folder, (*hides, *mounts, *kept), hostname)
+
+
+async def spawn(command: Iterable[str], view: MountView, environment: dict[str, str], *, output: int) -> asyncio.subprocess.Process:
+    """Start a command in a view and a new process group; raises OSError."""
+    if not view.mounts:
+        return await _start(command, environment, output, folder=view.folder)
+    report, written = os.pipe()
+    try:
+        inner = await _start(view.wrap(command, written), environment, output, pass_fds=(written,))
+    except BaseException:
+        os.close(report)
+        raise
+    finally:
+        os.close(written)
+    try:
+        problem = await _read_report(report)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(inner.pid, signal.SIGKILL)
+        raise
+    if problem:
+        await inner.wait()
+        raise OSError(problem)
+    return inner
+
+
+async def _start(
+    command: Iterable[str], environment: dict[str, str], output: int, *, folder: str | None = None, pass_fds: tuple[int, ...] = ()
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *command,
+        env=environment,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=output,
+        stderr=asyncio.subprocess.STDOUT,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+
+
+async def _read_report(report: int) -> str:
+    """The error of the sandbox; empty once the command runs."""
+    reader, pipe = await open_reader(report)
+    try:
+        return (await reader.read()).decode(errors="replace")
+    finally:
+        pipe.close()
+
+
+async def open_reader(end: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
+    """Open the read end of a pipe; closing the transport closes it."""
+    reader = asyncio.StreamReader()
+    file = os.fdopen(end, "rb", 0)
+    try:
+        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
+    except BaseException:
+        file.close()
+        raise
+    return reader, pipe
+
+
+class NamespaceSupport:
+    """Whether processes can have mount namespaces on this machine, tested once; with `hidden` folders, PID namespaces too."""
+
+    def __init__(self, folder: Path, hidden: tuple[Path, ...] = ()) -> None:
+        self._folder = folder
+        self.hidden = hidden
+        self._test_task: asyncio.Task[str] | None = None
+
+    async def unavailable_reason(self) -> str:
+        """Why mount namespaces are not available; empty if they are."""
+        if self._test_task is None:
+            self._test_task = asyncio.create_task(self._test())
+        return await asyncio.shield(self._test_task)
+
+    async def _test(self) -> str:
+        if sys.platform != "linux":
+            return "requires Linux"
+        hides = tuple(("hide", "-", str(path)) for path in self.hidden)
+        kept = tuple(("keep", str(path), str(path)) for path in (self._folder, *_KEPT_FOLDERS)) if hides else ()
+        view = MountView(str(self._folder), (*hides, ("ro", str(self._folder), "/sliceworks/probe"), *kept), "probe")
+        try:
+            inner = await spawn((sys.executable, "-I", "-S", "-c", ""), view, {}, output=asyncio.subprocess.DEVNULL)
+        except OSError as error:
+            return str(error)
+        await inner.wait()
+        return ""
+
+
+log = logging.getLogger(__name__)
+_SIGNAL_EXIT_BASE = 128
+_PID_FILE = "process"
+_KILL_ROUNDS = 20
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_OUTPUT_TIMEOUT = 2.0
+"""Real seconds to read the remaining output of a terminated process."""
+
+
+class Process:
+    """The process of a container."""
+
+    def __init__(
+        self, inner: asyncio.subprocess.Process, output: Output, writer: LogWriter, pid_file: Path, *, marker: str = ""
+    ) -> None:
+        self._inner = inner
+        self._pid_file = pid_file
+        self._marker = marker
+        reader, self._pipe = output
+        self._log = asyncio.create_task(writer.write_all(reader))
+
+    @classmethod
+    async def start(cls, command: Command, writer: LogWriter, pid_file: Path) -> Process:
+        """Start a process; raises OSError."""
+        # An explicit pipe: some event loops do not report the end of a process while a child holds its output open.
+        end, written = os.pipe()
+        try:
+            output = await open_reader(end)
+            try:
+                inner = await spawn(command.arguments, command.view, command.environment, output=written)
+            except BaseException:
+                output[1].close()
+                raise
+        finally:
+            os.close(written)
+        pid_file.write_text(f"{inner.pid} {_start_time(inner.pid)}")
+        return cls(inner, output, writer, pid_file, marker=command.environment.get(MARKER, ""))
+
+    async def wait(self) -> int:
+        """Wait for the end, kill all other processes of the container, and return the exit code."""
+        code = await self._inner.wait()
+        self.send(signal.SIGKILL)
+        if self._marker:
+            await asyncio.get_running_loop().run_in_executor(None, kill_marked, self._marker)
+        # A child that has left the group may hold the output open.
+        await asyncio.wait({self._log}, timeout=clock.scale_real_seconds(_OUTPUT_TIMEOUT))
+        self._pipe.close()
+        if not self._log.done():
+            self._log.cancel()
+        elif not self._log.cancelled() and (error := self._log.exception()) is not None:
+            log.warning("cannot write the log of process %d: %s", self._inner.pid, error)
+        self._pid_file.unlink(missing_ok=True)
+        return code if code >= 0 else _SIGNAL_EXIT_BASE - code
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to the process group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._inner.pid, number)
+
+    async def stop(self, grace: float) -> None:
+        """Send SIGTERM, then SIGKILL after the grace period."""
+        self.send(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace):
+                await self._inner.wait()
+        except TimeoutError:
+            self.send(signal.SIGKILL)
+
+
+def kill_marked(*prefixes: str) -> None:
+    """Kill the processes whose marker starts with one of the prefixes, until none is left that could start others."""
+    wanted = tuple(f"{MARKER}={prefix}".encode() for prefix in prefixes)
+    for _ in range(_KILL_ROUNDS):
+        marked = [pid for pid in _pids() if any(entry.startswith(wanted) for entry in _environment(pid))]
+        if not marked:
+            return
+        for pid in marked:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _pids() -> list[int]:
+    try:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()]
+    except OSError:
+        return []  # not Linux
+
+
+def _environment(pid: int) -> list[bytes]:
+    """The initial environment of a process; empty for a zombie, or one of another user."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def kill_orphans(folder: Path) -> None:
+    """Kill the processes of a twin that was killed; reused PIDs are detected by start time."""
+    if uids := [f"{entry.name}/" for entry in folder.iterdir() if _UID.fullmatch(entry.name)]:
+        kill_marked(*uids)
+    for file in folder.glob(f"*/*/{_PID_FILE}"):
+        with contextlib.suppress(OSError, ValueError):
+            pid, started = map(int, file.read_text().split())
+            if started and _start_time(pid) == started and os.getpgid(pid) == pid:
+                os.killpg(pid, signal.SIGKILL)
+        file.unlink(missing_ok=True)
+
+
+def _start_time(pid: int) -> int:
+    """The start time of a process in ticks since boot; 0 if unknown."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def pid_file(folder: Path) -> Path:
+    """The PID file of a container."""
+    return folder / _PID_FILE

@@ -1,0 +1,198 @@
+"""Runs pods as processes and serves `kubectl logs` for them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from sliceworks.base.errors import ApiError, BadRequest, SliceworksError
+from sliceworks.base.transport import Response
+from sliceworks.kube import kubeconfig
+from sliceworks.kube.events import EventRecorder
+from sliceworks.kube.resources import Key, key_of
+from sliceworks.twin.nodes.pod_status import TERMINAL
+from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
+from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
+from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
+from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans
+from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from pathlib import Path
+
+    from sliceworks.kube.client import Client
+    from sliceworks.twin.apiserver.request_info import Call
+Obj = dict[str, Any]
+_TOKEN_SECONDS = 86_400
+
+
+@dataclass(slots=True)
+class ApiAccess:
+    """The URL of the API server; empty before the twin listens, and in a twin without a listener."""
+
+    url: str = ""
+    ca: bytes = b""
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of the URL."""
+        parts = urlsplit(self.url)
+        return (parts.hostname or "", parts.port or 443) if self.url else None
+
+    async def token(self, client: Client, pod: Obj) -> str:
+        """Request a token of the pod's service account; empty if the pod does not mount one."""
+        spec, namespace = pod["spec"], pod["metadata"]["namespace"]
+        if not self.url or spec.get("automountServiceAccountToken") is False:
+            return ""
+        try:
+            response = await client.create_token(spec.get("serviceAccountName") or "default", namespace, seconds=_TOKEN_SECONDS)
+        except ApiError:
+            return ""  # the service account does not exist
+        return str(response["status"]["token"])
+
+    def variables(self, token: str, namespace: str, folder: Path) -> dict[str, str]:
+        """The environment variables that give a process access to the API."""
+        if not token:
+            return {}
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = folder / "kubeconfig"
+        content = kubeconfig.render(name="twin", server=self.url, token=token, ca=self.ca, namespace=namespace)
+        file.touch(mode=0o600)
+        file.write_text(content)
+        return {"KUBECONFIG": str(file)}
+
+
+ANNOTATION = "sliceworks.dev/runtime"
+_PLAIN_TEXT = {"content-type": "text/plain"}
+
+
+class ProcessRuntime:
+    """Runs every pod whose containers all have a command; `folder` holds their files and logs.
+
+    With `hidden` folders, containers do not see these, and none of their processes outlives them.
+    """
+
+    def __init__(self, client: Client, folder: Path, hidden: tuple[Path, ...] = ()) -> None:
+        self._client = client.using(field_manager="kubelet")
+        self._recorder = EventRecorder(self._client, "kubelet", core=True)
+        self._folder = folder
+        self._access = ApiAccess()
+        self._namespaces = NamespaceSupport(folder, hidden)
+        self._loopback = LoopbackRange()
+        self._hosts = PodHosts(self._loopback.number)
+        self.networks = self._loopback.networks
+        self._services = ServiceProxy(self._client, self._recorder, self._loopback, self._hosts.files, self._access)
+        self._workers: dict[Key, PodWorker] = {}
+        self._cleanups: set[asyncio.Task[None]] = set()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kill_orphans(folder)
+
+    async def open(self) -> None:
+        """Start to proxy the Services of the cluster; raises if containers cannot be isolated as requested."""
+        if self._namespaces.hidden and (reason := await self._namespaces.unavailable_reason()):
+            await self.close()
+            raise SliceworksError(f"containers cannot be isolated on this machine: {reason}", hint="omit --isolate")
+        await self._services.open()
+
+    def set_api_address(self, url: str, ca: bytes) -> None:
+        """Set the URL and CA certificate of the API server."""
+        self._access.url, self._access.ca = url, ca
+        self._services.notify()
+
+    def accepts(self, pod: Obj) -> bool:
+        """Whether a pod is run as processes: all containers have a command, and no annotation requests simulation."""
+        if (pod["metadata"].get("annotations") or {}).get(ANNOTATION) == "simulated":
+            return False
+        spec = pod["spec"]
+        return all(container.get("command") for container in (*(spec.get("initContainers") or ()), *spec["containers"]))
+
+    def on_pod_changed(self, pod: Obj, host: str) -> None:
+        """Start a worker for a new pod, or pass the change on to it."""
+        key, metadata = key_of(pod), pod["metadata"]
+        worker = self._workers.get(key)
+        if worker is not None and worker.uid != metadata["uid"]:
+            self.on_pod_deleted(key)
+            worker = None
+        if worker is None:
+            if (pod.get("status") or {}).get("phase") in TERMINAL:
+                if metadata.get("deletionTimestamp"):
+                    self._run_in_background(finish_deletion(self._client, pod))
+                return
+            worker = self._workers[key] = PodWorker(
+                self._client,
+                self._recorder,
+                self._hosts,
+                pod,
+                host=host,
+                folder=self._folder / metadata["uid"],
+                access=self._access,
+                namespaces=self._namespaces,
+                services=self._services,
+            )
+        worker.on_pod_changed(pod)
+
+    def on_pod_deleted(self, pod: Key) -> None:
+        """Kill the processes of a deleted pod and delete its files."""
+        worker = self._workers.pop(pod, None)
+        if worker is not None:
+            worker.kill()
+            self._run_in_background(self._clean_up(worker))
+
+    def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._cleanups.add(task)
+        task.add_done_callback(self._cleanups.discard)
+
+    async def _clean_up(self, worker: PodWorker) -> None:
+        await asyncio.gather(worker.task, return_exceptions=True)
+        worker.delete_files()
+
+    async def close(self) -> None:
+        """Kill all processes."""
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.kill()
+        await asyncio.gather(*(worker.task for worker in workers), *self._cleanups, return_exceptions=True)
+        self._workers.clear()
+        await self._services.close()
+        self._loopback.close()
+        await self._recorder.close(1.0)
+
+    def logs(self, call: Call, pod: Obj, container: str) -> Response:
+        """The response to a log request."""
+        options = _log_options(call)
+        status = _container_status(pod, container)
+        count = (status or {}).get("restartCount", 0)
+        worker = self._workers.get(key_of(pod))
+        runner = worker.containers.get(container) if worker is not None else None
+        if call.flag("previous"):
+            if not (status and status["lastState"].get("terminated")):
+                name = pod["metadata"]["name"]
+                raise BadRequest(f'previous terminated container "{container}" in pod "{name}" not found')
+            count -= 0 if "waiting" in status["state"] else 1
+        elif status is None or ("waiting" in status["state"] and not status["lastState"].get("terminated")):
+            reason = (status or {}).get("state", {}).get("waiting", {}).get("reason", "ContainerCreating")
+            name = pod["metadata"]["name"]
+            raise BadRequest(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+        file = self._folder / pod["metadata"]["uid"] / container / "logs" / f"{count}.log"
+        follow = call.flag("follow") and runner is not None and not call.flag("previous")
+        return Response(200, _PLAIN_TEXT, stream=stream_log(file, options, runner.ended if runner is not None and follow else None))
+
+
+def _container_status(pod: Obj, container: str) -> Obj | None:
+    status = pod.get("status") or {}
+    statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
+    return next((item for item in statuses if item["name"] == container), None)
+
+
+def _log_options(call: Call) -> LogOptions:
+    since = None
+    if (seconds := call.number("sinceSeconds")) is not None:
+        since = since_seconds(seconds)
+    elif since_time := call.param("sinceTime"):
+        since = datetime.fromisoformat(since_time)
+    return LogOptions(call.number("tailLines"), since, call.number("limitBytes"), call.flag("timestamps"))

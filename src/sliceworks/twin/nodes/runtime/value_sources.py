@@ -1,0 +1,104 @@
+"""Values from ConfigMaps, Secrets and the downward API."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from typing import TYPE_CHECKING, Any
+
+from sliceworks.base import quantity
+from sliceworks.base.errors import NotFound
+from sliceworks.kube.resources import JOB
+from sliceworks.twin.nodes import pod_sources
+from sliceworks.twin.nodes.pod_sources import SourceKey, missing_sources, references
+
+if TYPE_CHECKING:
+    from sliceworks.kube.client import Client
+
+Obj = dict[str, Any]
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]\Z")
+
+
+class Sources:
+    """The ConfigMaps and Secrets that a pod references, and its Job."""
+
+    def __init__(self, pod: Obj, job: Obj | None, data: dict[SourceKey, dict[str, bytes]]) -> None:
+        self.pod = pod
+        self.job = job
+        self.token = ""
+        """The token of the pod's service account, if it has one."""
+        self._data = data
+
+    def missing(self) -> Obj:
+        """What the pod needs and does not exist, as `missing_sources` returns it."""
+        return missing_sources(self.pod, lambda key: frozenset(self._data[key]) if key in self._data else None) or {}
+
+    def keys(self, kind: str, source: Obj) -> dict[str, bytes]:
+        """All keys of a ConfigMap or Secret; none if it does not exist."""
+        name = source.get("name") or source.get("secretName") or ""
+        return self._data.get(SourceKey(kind, self.pod["metadata"]["namespace"], name)) or {}
+
+    def key(self, kind: str, source: Obj) -> bytes | None:
+        """The value of one key, or None."""
+        return self.keys(kind, source).get(source["key"])
+
+
+async def read_sources(client: Client, pod: Obj) -> Sources:
+    """Read the ConfigMaps, Secrets, account and Job of a pod."""
+    namespace = pod["metadata"]["namespace"]
+    data: dict[SourceKey, dict[str, bytes]] = {}
+    for key in dict.fromkeys(references(pod)):
+        try:
+            obj = await client.get(pod_sources.RESOURCES[key.kind], key.name, namespace)
+        except NotFound:
+            continue
+        data[key] = _decode(key.kind, obj)
+    owners = pod["metadata"].get("ownerReferences") or ()
+    job = next((owner["name"] for owner in owners if owner["kind"] == "Job" and owner.get("controller")), None)
+    try:
+        return Sources(pod, await client.get(JOB, job, namespace) if job else None, data)
+    except NotFound:
+        return Sources(pod, None, data)
+
+
+def _decode(kind: str, obj: Obj) -> dict[str, bytes]:
+    if kind not in (pod_sources.CONFIG_MAP, pod_sources.SECRET):
+        return {}
+    if kind == pod_sources.SECRET:
+        return {key: base64.b64decode(value) for key, value in (obj.get("data") or {}).items()}
+    plain = {key: value.encode() for key, value in (obj.get("data") or {}).items()}
+    return plain | {key: base64.b64decode(value) for key, value in (obj.get("binaryData") or {}).items()}
+
+
+def read_field(pod: Obj, path: str, addresses: tuple[str, str]) -> str:
+    """A field of the downward API; `addresses` are those of the node and the pod."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    if match := _SUBSCRIPT.match(path):
+        return str((metadata.get(match[1]) or {}).get(match[2], ""))
+    fields = {
+        "metadata.name": metadata["name"],
+        "metadata.namespace": metadata["namespace"],
+        "metadata.uid": metadata["uid"],
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+        "status.hostIP": addresses[0],
+        "status.hostIPs": addresses[0],
+        "status.podIP": addresses[1],
+        "status.podIPs": addresses[1],
+    }
+    if path in {"metadata.labels", "metadata.annotations"}:
+        entries = metadata.get(path.removeprefix("metadata.")) or {}
+        return "\n".join(f'{key}="{value}"' for key, value in sorted(entries.items()))
+    return str(fields.get(path, ""))
+
+
+def read_resource_field(pod: Obj, container: Obj, reference: Obj) -> str:
+    """A limit or request of a container in units of the divisor, rounded up."""
+    name = reference.get("containerName")
+    owner = next((item for item in pod["spec"]["containers"] if item["name"] == name), container)
+    part, _, resource = reference["resource"].partition(".")
+    resources = owner.get("resources") or {}
+    value = (resources.get(part) or {}).get(resource) or (resources.get("limits") or {}).get(resource) or "0"
+    divisor = quantity.parse(reference.get("divisor") or "1") or 1
+    return str(math.ceil(quantity.parse(value) / divisor))

@@ -1,0 +1,125 @@
+"""Copies of a journal: a backup while the twin runs, and recovery of a damaged one up to its last good revision."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.twin.store.journal import COLUMNS, Journal, acquire_lock, checksum
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    Row = tuple[int, str, str, str, int, bytes, int | None]
+
+_SUFFIXES = ("", "-wal", "-shm")
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What a recovery kept and lost. `lost` has a line for each object that was lost or set back, and for unreadable revisions."""
+
+    kept: int = 0
+    lost: list[str] = field(default_factory=list)
+    damaged: Path | None = None
+    """Where the damaged journal was moved; None if the journal is intact."""
+
+
+def copy_journal(source: Path, target: Path) -> None:
+    """Copy a journal that may be in use: the copy holds all changes that were committed when it began."""
+    if not source.exists():
+        raise SliceworksError(f"{source}: no store found")
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600))
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(f"file:{source}?mode=ro", uri=True)) as reader,
+            contextlib.closing(sqlite3.connect(target)) as writer,
+        ):
+            reader.backup(writer, pages=1024, sleep=0.01)
+            writer.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.Error as error:
+        target.unlink(missing_ok=True)
+        raise SliceworksError(f"{source}: cannot copy the store: {error}") from error
+
+
+def recover(path: Path) -> RecoveryReport:
+    """Set each object of a stopped twin's journal to its last good revision, and move the damaged journal aside.
+
+    Watches start over: their clients get 410 Expired and list again.
+    """
+    lock = acquire_lock(path)
+    try:
+        return _recover(path)
+    finally:
+        os.close(lock)
+
+
+def _recover(path: Path) -> RecoveryReport:
+    report = RecoveryReport()
+    rows, highest = _read(path, report)
+    newest: dict[tuple[str, str, str], Row] = {}
+    damaged: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        if row[6] is None or row[6] == checksum(row[:4], row[4], row[5]):
+            newest[row[1:4]] = row
+        else:
+            damaged[row[1:4]] = row[0]
+    for key, revision in damaged.items():
+        kept = newest.get(key)
+        if kept is None or kept[0] < revision:
+            outcome = f"set back to revision {kept[0]}" if kept is not None else "lost"
+            report.lost.append(f"{key[0]} {'/'.join(filter(None, key[1:]))}: {outcome}")
+    if not report.lost:
+        return report
+    report.damaged = _free_name(path)
+    for suffix in _SUFFIXES:
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + suffix).replace(report.damaged.with_name(report.damaged.name + suffix))
+    kept_rows = sorted(row for row in newest.values() if not row[4])
+    journal = Journal(path, lock=False)
+    journal.restore(kept_rows, dict.fromkeys({row[1] for row in rows}, highest))
+    journal.close()
+    report.kept = len(kept_rows)
+    return report
+
+
+def _read(path: Path, report: RecoveryReport) -> tuple[list[Row], int]:
+    """All rows that can be read, oldest first, and a revision that is at least the highest."""
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+        rows, problem = _scan(db, "ASC")
+        if not problem:
+            return rows, max((row[0] for row in rows), default=1)
+        later, _ = _scan(db, "DESC")
+    known = rows[-1][0] if rows else 0
+    after = [row for row in reversed(later) if row[0] > known]
+    end = f"to {after[0][0] - 1}" if after else "on"
+    report.lost.append(f"revisions from {known + 1} {end}: {problem}")
+    rows += after
+    return rows, max((row[0] for row in rows), default=1) + (0 if after else _SKIPPED_REVISIONS)
+
+
+_SKIPPED_REVISIONS = 1_000_000
+"""How far the revision advances if the newest ones cannot be read: none may be used twice."""
+
+
+def _scan(db: sqlite3.Connection, order: str) -> tuple[list[Row], str]:
+    rows: list[Row] = []
+    try:
+        columns = {name for _, name, *_ in db.execute("PRAGMA table_info(log)")}
+        names = COLUMNS if "checksum" in columns else COLUMNS.replace("checksum", "NULL")
+        for row in db.execute(f"SELECT {names} FROM log ORDER BY revision {order}"):
+            rows.append(row)  # noqa: PERF402 - an error must not lose the rows before it
+    except sqlite3.Error as error:
+        return rows, str(error)
+    return rows, ""
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    while (candidate := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    return candidate

@@ -1,1 +1,0 @@
-"""HorizontalPodAutoscalers: how many replicas something that scales should have."""

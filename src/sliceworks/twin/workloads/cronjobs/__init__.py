@@ -1,1 +1,0 @@
-"""CronJobs: Jobs by the clock."""

@@ -1,1 +1,0 @@
-"""DaemonSets: one pod on every node that fits."""

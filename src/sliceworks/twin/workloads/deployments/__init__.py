@@ -1,1 +1,0 @@
-"""Deployments: ReplicaSets that follow one another."""

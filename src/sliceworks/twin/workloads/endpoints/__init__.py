@@ -1,1 +1,0 @@
-"""EndpointSlices: where the pods behind a Service are reached."""

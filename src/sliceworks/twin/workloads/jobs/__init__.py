@@ -1,1 +1,0 @@
-"""Jobs: pods that run to completion, counted once each however they end."""

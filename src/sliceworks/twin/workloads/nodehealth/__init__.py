@@ -1,1 +1,0 @@
-"""Nodes that stop to answer, and what becomes of the pods on them."""

@@ -1,1 +1,0 @@
-"""StatefulSets: pods with names, volumes and an order of their own."""

@@ -1,0 +1,128 @@
+"""`sliceworks version` and `sliceworks doctor`: what is installed in a cluster, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from tests.support.clusters import TwinCluster
+from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
+
+from sliceworks import __version__
+from sliceworks.base import clock
+from sliceworks.cli.main import run
+from sliceworks.controllers.graphs.controller import install
+from sliceworks.infra.cluster.composition import component_manifests
+from sliceworks.kube.client import Client
+from sliceworks.kube.requests import PatchType
+from sliceworks.kube.resources import CLUSTER_ROLE, CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT
+from sliceworks.platform import installation
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    import pytest
+
+    from sliceworks.platform.installation import Check
+
+NODE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {
+        "name": "machine",
+        "labels": {"sliceworks.dev/node": "simulated", "iam.gke.io/gke-metadata-server-enabled": "true"},
+    },
+    "status": {"capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+}
+
+
+def examined(change: Callable[[Client], Awaitable[Any]] | None, *, nodes: bool = True) -> dict[str, Check]:
+    """The checks of a twin with both controllers, after a change; without one, of an empty twin."""
+    found: dict[str, Check] = {}
+
+    async def main(twin: EmbeddedTwin) -> None:
+        client = Client(twin.cluster.transport())
+        if change is not None:
+            await install(client)
+            for obj in (*component_manifests("graphs"), *component_manifests("slices"), *([NODE] if nodes else ())):
+                await client.apply(obj, field_manager="test")
+            await clock.sleep(60)
+            await change(client)
+        found.update({f"{check.area}/{check.name}": check for check in await installation.examine(client)})
+
+    run_on_twin(main, workloads=True)
+    return found
+
+
+async def nothing(_client: Client) -> None:
+    """No change."""
+
+
+def test_healthy_installation_has_no_problems() -> None:
+    checks = examined(nothing)
+    assert {name: check.message for name, check in checks.items() if check.state not in ("ok", "skipped")} == {}
+    assert checks["controllers/graphs"].message == f"2 of 2 replicas available, version {__version__}"
+    assert checks["rights/slices"].message.endswith("has all permissions")
+
+
+def test_empty_cluster_names_the_command_that_installs() -> None:
+    checks = examined(None)
+    missing = {name for name, check in checks.items() if check.state == "warning"}
+    assert missing >= {"controllers/graphs", "controllers/slices", "crds/resourcegraphdefinitions.kro.run"}
+    assert all(checks[name].repair for name in missing)
+    assert checks["controllers/slices"].repair.startswith("helm upgrade --install sliceworks")
+
+
+def test_pods_that_do_not_run_are_an_error() -> None:
+    check = examined(nothing, nodes=False)["controllers/slices"]
+    assert (check.state, check.message) == ("error", f"0 of 2 replicas available, version {__version__}")
+    assert check.repair.startswith("kubectl -n tpu-provisioner-system describe deployment")
+
+
+def test_missing_permissions_are_an_error() -> None:
+    async def change(client: Client) -> None:
+        await client.patch(CLUSTER_ROLE, "tpu-provisioner-manager-role", {"rules": []})
+
+    check = examined(change)["rights/slices"]
+    assert check.state == "error"
+    assert "cannot get pods, list pods, watch pods and" in check.message
+
+
+def test_other_versions_are_reported() -> None:
+    async def change(client: Client) -> None:
+        crd = await client.get(CUSTOM_RESOURCE_DEFINITION, "graphrevisions.internal.kro.run")
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "another version"
+        await client.replace(crd)
+        image = {"name": "manager", "image": "registry.example/controllers:0.0.9"}
+        template = {"spec": {"template": {"spec": {"containers": [image]}}}}
+        await client.patch(
+            DEPLOYMENT, "tpu-provisioner-controller-manager", template, "tpu-provisioner-system", kind=PatchType.STRATEGIC
+        )
+        await clock.sleep(60)
+
+    checks = examined(change)
+    assert checks["crds/graphrevisions.internal.kro.run"].state == "warning"
+    assert checks["crds/resourcegraphdefinitions.kro.run"].state == "ok"
+    assert f"version 0.0.9; this command has version {__version__}" in checks["controllers/slices"].message
+
+
+def test_commands_on_a_twin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster = TwinCluster(tmp_path)
+    try:
+        where = ("--kubeconfig", str(cluster.kubeconfig))
+        assert run(["doctor", *where, "-o", "json"]) == 0
+        checks = json.loads(capsys.readouterr().out)
+        assert {check["area"] for check in checks} >= {"versions", "crds", "controllers", "webhooks"}
+        assert run(["doctor", *where]) == 0
+        printed = capsys.readouterr()
+        assert "not installed" in printed.out
+        assert "repair controllers/graphs: helm upgrade" in printed.err
+        assert run(["version", "--cluster", *where, "-o", "json"]) == 0
+        [versions] = json.loads(capsys.readouterr().out)
+        assert versions["sliceworks"] == __version__
+        assert versions["Kubernetes"].startswith("v1.")
+    finally:
+        cluster.stop()
+    assert run(["version"]) == 0
+    assert __version__ in capsys.readouterr().out

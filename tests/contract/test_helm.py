@@ -1,0 +1,149 @@
+"""The chart with the real Helm, on the twin and on a real API server: install, upgrade, rollback, uninstall, reinstall."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from tests.support.clusters import real_enabled
+from tests.support.deployments import DEPLOY, EXAMPLE
+from tests.support.helm import CHART, Helm
+from tests.support.polling import eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(not real_enabled(), reason="needs Helm built from its Go module: SLICEWORKS_REAL=1"),
+]
+RELEASE = ("sliceworks", str(CHART), "--namespace=helm-releases", "--create-namespace", "--set=image.registry=registry.example")
+# Namespaces of their own: other tests of the same cluster install the controllers too.
+SPACES = {"graphs": "helm-graphs", "slices": "helm-slices", "gateway": "helm-gateway"}
+VALUES = ("--set=gateway.enabled=true", *(f"--set={component}.namespace={name}" for component, name in SPACES.items()))
+KINDS = (
+    "/api/v1/namespaces",
+    "/api/v1/configmaps",
+    "/api/v1/serviceaccounts",
+    "/api/v1/services",
+    "/apis/apps/v1/deployments",
+    "/apis/autoscaling/v2/horizontalpodautoscalers",
+    "/apis/networking.k8s.io/v1/networkpolicies",
+    "/apis/policy/v1/poddisruptionbudgets",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/roles",
+    "/apis/rbac.authorization.k8s.io/v1/rolebindings",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+)
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+GRAPHS = f"{CRDS}/resourcegraphdefinitions.kro.run"
+DEPLOYMENT = f"/apis/apps/v1/namespaces/{SPACES['graphs']}/deployments/kro"
+
+
+def managed(api: Api) -> list[str]:
+    """Everything that belongs to the release."""
+    found = []
+    for path in KINDS:
+        for item in api.get(path, query={"labelSelector": "app.kubernetes.io/managed-by=Helm"}).ok(200).json["items"]:
+            metadata = item["metadata"]
+            if (metadata.get("annotations") or {}).get("meta.helm.sh/release-namespace") == "helm-releases":
+                found.append(f"{path.rpartition('/')[2]} {metadata['name']}")
+    return found
+
+
+def in_release_namespaces(api: Api) -> list[str]:
+    """Namespaces of the release that still exist."""
+    return [name for name in SPACES.values() if api.get(f"/api/v1/namespaces/{name}").status != 404]
+
+
+def are_crds_stable(api: Api) -> bool:
+    """Whether no CRD is still being deleted: other tests of the same cluster delete the controllers without waiting."""
+    return not any(item["metadata"].get("deletionTimestamp") for item in api.get(CRDS).ok(200).json["items"])
+
+
+def deployment(api: Api) -> Any:
+    return api.get(DEPLOYMENT).ok(200).json
+
+
+def test_release_lifecycle(cluster: Cluster, tmp_path: Path) -> None:
+    api, helm = cluster.api, Helm(tmp_path, cluster.kubeconfig)
+    eventually(lambda: are_crds_stable(api), what="no CRD is being deleted")
+    # Other tests leave objects of the controllers behind, and kube-controller-manager can recreate an aggregated ClusterRole
+    # that is deleted while it updates it.
+    existing = ("--take-ownership", "--force-conflicts")
+    try:
+        assert "STATUS: deployed" in helm("install", *RELEASE, *VALUES, "--set=image.tag=v1", *existing)
+        first = deployment(api)
+        assert first["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/controllers:v1"
+        assert len(managed(api)) >= 33
+        crd = api.get(GRAPHS).ok(200).json["metadata"]["uid"]
+
+        helm("upgrade", *RELEASE, *VALUES, "--set=image.tag=v2", "--set=graphs.replicas=3")
+        second = deployment(api)
+        assert second["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/controllers:v2"
+        assert (second["spec"]["replicas"], second["metadata"]["uid"]) == (3, first["metadata"]["uid"])
+
+        helm("rollback", "sliceworks", "1", "--namespace=helm-releases")
+        assert deployment(api)["spec"] == first["spec"]
+        assert helm("history", "sliceworks", "--namespace=helm-releases").count("superseded") == 2
+
+        helm("uninstall", "sliceworks", "--namespace=helm-releases")
+        eventually(lambda: not in_release_namespaces(api), what="the namespaces of the release are deleted")
+        assert managed(api) == []
+        assert api.get(GRAPHS).ok(200).json["metadata"]["uid"] == crd
+        secrets = api.get("/api/v1/namespaces/helm-releases/secrets").ok(200).json["items"]
+        assert [each["metadata"]["name"] for each in secrets if each.get("type") == "helm.sh/release.v1"] == []
+
+        helm("install", *RELEASE, *VALUES, "--set=crds.keep=false", *existing)
+        assert api.get(GRAPHS).ok(200).json["metadata"]["uid"] == crd
+        helm("uninstall", "sliceworks", "--namespace=helm-releases")
+        eventually(lambda: api.get(GRAPHS).status == 404, what="the CRDs are deleted as asked")
+        eventually(lambda: not in_release_namespaces(api), what="the namespaces of the release are deleted")
+        assert managed(api) == []
+    finally:
+        helm.attempt("uninstall", "sliceworks", "--namespace=helm-releases", "--ignore-not-found")
+
+
+def test_committed_manifests_are_rendered_from_the_chart(tmp_path: Path) -> None:
+    import subprocess
+    import sys
+
+    from tests.real.build import build
+    from tests.real.programs import PROGRAMS
+
+    command = [sys.executable, str(DEPLOY / "charts" / "render.py"), "--check"]
+    environment = {"HELM": str(build(PROGRAMS["helm"])), "HOME": str(tmp_path), "PATH": ""}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_chart_is_clean_and_values_are_checked(tmp_path: Path) -> None:
+    helm = Helm(tmp_path)
+    registry = "--set=image.registry=registry.example"
+    assert "0 chart(s) failed" in helm("lint", "--strict", str(CHART), registry)
+    for value, message in {
+        "graphs.replicas=0": "/graphs/replicas",
+        "unknown=1": "additional properties 'unknown' not allowed",
+        "slices.settings.lower=x": "'lower' does not match",
+        "image.tag=a b": "/image/tag",
+        "stallTimeout=soon": "/stallTimeout",
+    }.items():
+        refused = helm.attempt("template", "x", str(CHART), registry, f"--set={value}")
+        assert refused.returncode != 0
+        assert message in refused.stderr
+    assert "image.registry: set the registry" in helm.attempt("template", "x", str(CHART)).stderr
+
+
+def test_values_of_the_example_render(tmp_path: Path) -> None:
+    text = Helm(tmp_path)("template", "x", str(CHART), f"--values={EXAMPLE / 'values.yaml'}")
+    objects = [each for each in yaml.safe_load_all(text) if each]
+    kinds = [each["kind"] for each in objects]
+    assert kinds.count("PodMonitoring") == 2
+    assert kinds.count("Rules") == 3
+    [settings] = [each["data"] for each in objects if each["metadata"]["name"] == "tpu-provisioner-manager"]
+    assert settings["GCP_CLUSTER"] == "example-cluster"

@@ -1,0 +1,141 @@
+"""The plan that was shown is the plan that is applied: saved, compared, and refused when it has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import fake_terraform
+from tests.support.environments import SMALL
+
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
+from sliceworks.cli import main
+from sliceworks.cli.env_site import EnvironmentCluster
+from sliceworks.infra.cluster.running_work import find_running_work
+from sliceworks.infra.pools import deployed_costs
+from sliceworks.infra.stack import PlanChanged, _refuse_other_changes, effective_changes
+from sliceworks.infra.terraform import Change
+
+if TYPE_CHECKING:
+    from sliceworks.kube.client import Client
+
+SLICE = 'module.node_pools.google_container_node_pool.this["slice-0"]'
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A document next to a Terraform that creates nothing, without a cluster."""
+    monkeypatch.setattr(EnvironmentCluster, "apply", lambda *_: [])
+    monkeypatch.setattr(EnvironmentCluster, "compare", lambda *_: [])
+    monkeypatch.setattr(EnvironmentCluster, "requeue", lambda *_: None)
+    monkeypatch.setattr(EnvironmentCluster, "running_work", lambda *_: ["job training/resnet", "model chat/gemma"])
+    monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
+    document = tmp_path / "environment.yaml"
+    document.write_text(SMALL)
+    return str(document)
+
+
+def plan(file: str, *changes: str) -> Path:
+    planned = Path(file).parent / "bin" / "planned"
+    planned.write_text("\n".join(changes))
+    return planned
+
+
+def calls(file: str) -> list[str]:
+    return (Path(file).parent / "bin" / "calls").read_text().splitlines()
+
+
+def test_apply_prints_priced_plan_and_asks(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    plan(file, "create first", f"delete {SLICE}")
+    assert main.run(["env", "apply", "-f", file]) == 2
+    output = capsys.readouterr().err
+    assert "0-bootstrap   1        0        0         1" in output
+    assert f"delete 2-cluster {SLICE}" in output
+    assert "cost per hour: 0.00 USD before, 25.76 USD after; without cpu, whose price is unknown" in output
+    assert "stdin is not a terminal; pass --yes to confirm" in output
+    assert not [call for call in calls(file) if call.endswith(" apply")]
+    assert not list(Path(file).parent.rglob("*.tfplan"))
+
+
+def test_saved_plan_is_applied_and_only_to_the_same_document(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = Path(file).parent / "plan.zip"
+    plan(file, "create first")
+    assert main.run(["env", "plan", "-f", file, "-q", "--plan-out", str(saved)]) == 0, capsys.readouterr().err
+    assert saved.stat().st_mode & 0o777 == 0o600
+    assert not list(Path(file).parent.rglob("*.tfplan"))
+    assert main.run(["env", "apply", "-f", file, "-q", "--plan", str(saved)]) == 0, capsys.readouterr().err
+    assert [call for call in calls(file) if call.endswith(" apply")] == ["0-bootstrap apply", "1-base apply", "2-cluster apply"]
+    Path(file).write_text(SMALL + "  forceDestroy: true\n")
+    assert main.run(["env", "apply", "-f", file, "-q", "--plan", str(saved)]) == 1
+    assert "the document changed since this plan was written" in capsys.readouterr().err
+    saved.write_text("no plan")
+    assert main.run(["env", "apply", "-f", file, "-q", "--plan", str(saved)]) == 2
+
+
+def test_stage_with_other_changes_than_approved_is_not_applied() -> None:
+    approved = [Change("a", "create"), Change("b", "update")]
+    _refuse_other_changes("1-base", approved, [Change("a", "update"), Change("b", "update")])
+    _refuse_other_changes("1-base", approved, [])
+    with pytest.raises(PlanChanged, match="1-base: the plan changed since it was approved: replace b"):
+        _refuse_other_changes("1-base", approved, [Change("b", "replace")])
+    assert effective_changes([Change("b", "noop"), Change("a", "create")]) == [Change("a", "create")]
+
+
+def test_resize_names_jobs_and_models_that_it_ends_and_asks(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["env", "apply", "-f", file, "-y", "-q"]) == 0, capsys.readouterr().err
+    plan(file, f"delete {SLICE}")
+
+    def confirm(question: str, yes: bool) -> None:
+        requests.append((question, yes))
+        raise SliceworksError("not confirmed; nothing was changed")
+
+    requests: list[tuple[str, bool]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sliceworks.cli.options.confirm", confirm)
+        assert main.run(["env", "resize", "slice", "0", "-f", file, "-q"]) == 1
+    assert requests == [("Set slice to 0 slices? (this ends job training/resnet, model chat/gemma)", False)]
+    assert main.run(["env", "resize", "slice", "0", "-f", file, "-q"]) == 2
+    hint = "pass --yes to confirm\nhint: to be confirmed: Set slice to 0 slices? (this ends job training/resnet, model chat/gemma)"
+    assert hint in capsys.readouterr().err
+    assert "count" not in Path(file).read_text()
+
+
+def test_deployed_pools_have_the_price_of_their_machines() -> None:
+    def pool(machine: str, count: int, **node: Any) -> tuple[str, dict[str, Any]]:
+        attributes = {"name": machine, "node_count": count, "node_locations": ["us-central2-b"], "autoscaling": []}
+        return "google_container_node_pool", {**attributes, "node_config": [{"machine_type": machine, **node}]}
+
+    slice_, scaled, unknown = deployed_costs([pool("ct4p-hightpu-4t", 2), pool("e2-medium", 0), pool("x9-huge", 1)], "us-central2")
+    assert slice_.count == 2
+    assert slice_.hourly == pytest.approx(25.76)
+    assert scaled.count == 0
+    assert unknown.hourly is None
+
+
+class Objects:
+    """A client that lists fixed objects."""
+
+    def __init__(self, **items: list[dict[str, Any]]) -> None:
+        self.kinds = items
+
+    async def list_all(self, resource: Any, _namespace: str | None = None) -> Any:
+        await asyncio.sleep(0)
+        return type("Page", (), {"items": self.kinds[resource.plural]})
+
+
+def test_running_work_is_found_by_the_pools_of_its_nodes() -> None:
+    def pod(node: str, phase: str) -> dict[str, Any]:
+        return {"metadata": {"namespace": "a", "labels": {}}, "spec": {"nodeName": node}, "status": {"phase": phase}}
+
+    nodes = [{"metadata": {"name": name, "labels": {"cloud.google.com/gke-nodepool": name[:-2]}}} for name in ("tpu-0", "cpu-0")]
+    job, model = "jobset.sigs.k8s.io/jobset-name", "sliceworks.dev/model-service"
+    pods = [pod("tpu-0", "Running"), pod("tpu-0", "Running"), pod("cpu-0", "Running"), pod("tpu-0", "Succeeded")]
+    for item, labels in zip(pods, ({job: "resnet"}, {job: "resnet"}, {model: "gemma"}, {job: "ended"}), strict=True):
+        item["metadata"]["labels"] = labels
+    client: Client = Objects(nodes=nodes, pods=pods)  # type: ignore[assignment]
+    assert clock.run(find_running_work(client, ["tpu"])) == ["job a/resnet"]
+    assert clock.run(find_running_work(client)) == ["job a/resnet", "model a/gemma"]

@@ -1,0 +1,122 @@
+"""Resources whose creation was started and not confirmed: recorded, classified by error, and imported by their Terraform id."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.infra.provider import grpc_provider
+from sliceworks.infra.provider.resources import RESOURCES
+from sliceworks.infra.provider.rest_resource import match_template
+from sliceworks.infra.terraform import FILE, Journal, StateLock, read_state_lock
+from sliceworks.infra.terraform_state import IMPORT_IDS, import_id, lock_stage
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def start(address: str, action: str = "create") -> dict[str, Any]:
+    return {"type": "apply_start", "hook": {"action": action, "resource": {"addr": address}}}
+
+
+def failed(address: str, detail: str) -> dict[str, Any]:
+    return {"type": "diagnostic", "diagnostic": {"severity": "error", "summary": "failed", "detail": detail, "address": address}}
+
+
+def test_started_resource_is_unconfirmed_until_the_run_ends(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for output in (start("a"), start("b"), start("c", "update")):
+        journal.record(output)
+    assert Journal(tmp_path).pending_addresses() == ["a", "b"]
+    journal.settle()
+    assert not (tmp_path / FILE).exists()
+
+
+@pytest.mark.parametrize(
+    ("detail", "stays"),
+    [
+        ("googleapi: Error 503: The service is currently unavailable.", True),
+        ("Post: read tcp 10.0.0.1: connection reset by peer", True),
+        ("unexpected EOF", True),
+        ("googleapi: Error 403: Insufficient regional quota", False),
+        ("googleapi: Error 409: Already exists", False),
+    ],
+)
+def test_only_ambiguous_failures_stay_unconfirmed(tmp_path: Path, detail: str, stays: bool) -> None:
+    journal = Journal(tmp_path)
+    journal.record(start("a"))
+    journal.record(failed("a", detail))
+    journal.settle()
+    assert Journal(tmp_path).pending_addresses() == (["a"] if stays else [])
+
+
+def test_truncated_line_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('{"address":"a"}\n{"addr')
+    assert Journal(tmp_path).pending_addresses() == ["a"]
+
+
+def test_importable_kinds_are_supported_by_the_provider() -> None:
+    values = dict.fromkeys(
+        (
+            "project",
+            "location",
+            "region",
+            "name",
+            "cluster",
+            "account_id",
+            "repository_id",
+            "dataset_id",
+            "table_id",
+            "membership_id",
+            "role_id",
+        ),
+        "some-thing",
+    )
+    for kind in IMPORT_IDS:
+        found = import_id(kind, values)
+        assert any(match_template(template, found) for template in RESOURCES[kind].imports), kind
+
+
+def test_unknown_values_have_no_import_id() -> None:
+    assert import_id("google_compute_network", {"project": "p", "name": None}) == ""
+    assert import_id("google_project_iam_member", {"project": "p"}) == ""
+    assert (
+        import_id("google_container_node_pool", {"project": "p", "location": "l", "cluster": "projects/p/clusters/c", "name": "n"})
+        == "p/l/c/n"
+    )
+
+
+def test_imported_bucket_has_the_documents_location() -> None:
+    prior = {"location": "US-CENTRAL2", "name": "b"}
+    assert grpc_provider.keep_equal_case(prior, {"location": "us-central2", "name": "b"}, ("location",)) == prior
+    moved = {"location": "us-east1", "name": "b"}
+    assert grpc_provider.keep_equal_case(prior, moved, ("location",)) == moved
+    assert grpc_provider.keep_equal_case(None, moved, ("location",)) == moved
+
+
+LOCK = "Lock Info: ID: 1700 Path: gs://b Operation: OperationTypeApply Who: {who} Version: 1.11.4 Created: {created} +0000 UTC"
+
+
+def locked(who: str, created: str) -> StateLock:
+    lock = read_state_lock(LOCK.format(who=who, created=created))
+    assert lock is not None
+    assert lock.id == "1700"
+    return lock
+
+
+def test_lock_is_owned_only_after_a_killed_run(tmp_path: Path) -> None:
+    me = f"{getpass.getuser()}@{socket.gethostname()}"
+    with lock_stage(tmp_path, "1-base") as turn:
+        assert not turn.is_own(locked(who=me, created="2099-01-01 00:00:00"))
+        with pytest.raises(SliceworksError, match="another run on this machine holds the lock"), lock_stage(tmp_path, "1-base"):
+            pass
+    (tmp_path / "turn").write_text("2026-01-01T10:00:00.000000Z")
+    with lock_stage(tmp_path, "1-base") as turn:
+        assert turn.is_own(locked(who=me, created="2026-01-01 10:00:05"))
+        assert not turn.is_own(locked(who=me, created="2026-01-01 09:00:00"))
+        assert not turn.is_own(locked(who="ann@laptop", created="2026-01-01 10:00:05"))
+    assert (tmp_path / "turn").read_text() == ""

@@ -1,0 +1,95 @@
+"""Alerts and dashboards of the chart: every expression is valid and uses metrics that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from tests.support.clusters import real_enabled
+from tests.support.deployments import DEPLOY
+
+from sliceworks.cli.main import ENTRIES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CHART = DEPLOY / "charts" / "sliceworks"
+RULES = sorted((CHART / "rules").glob("*.yaml"))
+DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
+DOCUMENTED = set(re.findall(r"^\| `([\w:]+)` \|", (DEPLOY.parent / "docs" / "reference" / "metrics.md").read_text(), re.MULTILINE))
+_SUFFIX = re.compile(r"_(bucket|sum|count)$")
+real = pytest.mark.skipif(not real_enabled(), reason="needs promtool and Kueue's sources: SLICEWORKS_REAL=1")
+
+
+def alerts(file: Path) -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(file.read_text())["groups"] for rule in group["rules"]]
+
+
+def expressions(file: Path) -> list[str]:
+    if file.suffix == ".yaml":
+        return [rule["expr"] for rule in alerts(file)]
+    return [target["expr"] for panel in json.loads(file.read_text())["panels"] for target in panel["targets"]]
+
+
+def metric_names(expression: str) -> set[str]:
+    """Names before a selector or a range, or inside parentheses; no functions, labels or keywords."""
+    bare = re.sub(r'"[^"]*"|\{[^}]*\}|\[[^\]]*\]|\b(?:by|without) \([^)]*\)', " ", expression)
+    return {name for name in re.findall(r"[a-zA-Z_:][\w:]*(?!\s*\(|\w)", bare) if "_" in name}
+
+
+def test_metric_names_are_found() -> None:
+    assert metric_names('sum by (le, a_b) (rate(x_bucket{c_d="e_f"}[5m])) / vector(0) > 1') == {"x_bucket"}
+
+
+@pytest.mark.parametrize("file", [*RULES, *DASHBOARDS], ids=lambda file: file.name)
+def test_expressions_use_existing_metrics(file: Path) -> None:
+    used = {name for expression in expressions(file) for name in metric_names(expression)}
+    assert used
+    ours = {name for name in used if not name.startswith("kueue_")}
+    assert {name for name in ours if name not in DOCUMENTED and _SUFFIX.sub("", name) not in DOCUMENTED} == set()
+    assert bool(ours) != (file.stem == "queues")
+
+
+@pytest.mark.parametrize("file", RULES, ids=lambda file: file.name)
+def test_alerts_say_what_to_do(file: Path) -> None:
+    for rule in alerts(file):
+        assert set(rule["annotations"]) == {"summary", "description"}, rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning", "info")
+        for command in re.findall(r"`sliceworks (\w+)", rule["annotations"]["description"]):
+            assert command in ENTRIES
+
+
+def test_every_component_has_alerts_and_a_dashboard() -> None:
+    assert [file.stem for file in RULES] == [file.stem for file in DASHBOARDS] == ["gateway", "graphs", "queues", "slices"]
+
+
+@real
+@pytest.mark.real
+def test_promtool_accepts_alerts_and_panels(tmp_path: Path) -> None:
+    from tests.real.prometheus import program
+
+    panels = [
+        {"record": f"panel:{index}", "expr": expression}
+        for index, expression in enumerate(expression for file in DASHBOARDS for expression in expressions(file))
+    ]
+    (tmp_path / "panels.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": panels}]}))
+    command = [str(program()), "check", "rules", *map(str, RULES), str(tmp_path / "panels.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"SUCCESS: {len(panels)} rules found" in done.stdout
+
+
+@real
+@pytest.mark.real
+def test_queue_metrics_are_those_of_kueue() -> None:
+    from tests.real.build import module_folder
+    from tests.real.programs import PROGRAMS
+
+    source = (module_folder(PROGRAMS["kueue"], "sigs.k8s.io/kueue") / "pkg" / "metrics" / "metrics.go").read_text()
+    files = [file for file in (*RULES, *DASHBOARDS) if file.stem == "queues"]
+    used = {_SUFFIX.sub("", name) for file in files for expression in expressions(file) for name in metric_names(expression)}
+    assert {name for name in used if f'"{name.removeprefix("kueue_")}"' not in source} == set()

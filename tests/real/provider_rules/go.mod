@@ -1,0 +1,3 @@
+module sliceworks.dev/provider-rules
+
+go 1.24

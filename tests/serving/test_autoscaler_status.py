@@ -1,0 +1,55 @@
+"""The status of autoscalers: as the real controller writes it, and without a controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.model_services import example
+
+from sliceworks.serving.compiler import manifests
+from sliceworks.serving.service_status import AutoscalerStatus, autoscaler_status
+
+Object = dict[str, Any]
+
+
+def autoscaler(name: str, **status: Any) -> Object:
+    created = manifests(example("densenet-triton"))
+    found = next(each for each in created if each["kind"] == "HorizontalPodAutoscaler" and each["metadata"]["name"] == name)
+    return {**found, "status": status}
+
+
+def active(status: str, reason: str, message: str = "") -> list[Object]:
+    return [
+        {"type": "AbleToScale", "status": "True"},
+        {"type": "ScalingActive", "status": status, "reason": reason, "message": message},
+    ]
+
+
+def test_autoscaler_without_controller() -> None:
+    assert autoscaler_status(autoscaler("densenet", desiredReplicas=0, currentMetrics=None)) == AutoscalerStatus(
+        "densenet", "1–3", "not reconciled yet"
+    )
+
+
+def test_metrics_of_autoscaler() -> None:
+    conditions = active("True", "ValidMetricFound")
+    of_pods = {"type": "Pods", "pods": {"metric": {"name": "…"}, "current": {"averageValue": "8500m"}}}
+    found = autoscaler_status(autoscaler("densenet", conditions=conditions, currentReplicas=2, currentMetrics=[of_pods]))
+    assert (found.replicas, found.state) == ("2 of 1–3", "8500m of 10 nv_inference_pending_request_count")
+    of_cpu = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 35, "averageValue": "350m"}}}
+    found = autoscaler_status(autoscaler("gateway", conditions=conditions, currentReplicas=2, currentMetrics=[of_cpu]))
+    assert found.state == "35% of 70% cpu"
+
+
+def test_reason_of_inactive_autoscaler() -> None:
+    words = 'unable to fetch metrics from custom metrics API: the server could not find the descriptor for metric "…"'
+    found = autoscaler_status(autoscaler("densenet", conditions=active("False", "FailedGetPodsMetric", words), currentReplicas=1))
+    assert found.state == "failing"
+    assert found.cause
+    assert str(found.cause) == f"horizontalpodautoscaler/densenet: {words}"
+    assert found.cause.hint == "check that a custom metrics adapter is installed and that the servers' metrics are scraped"
+    assert (
+        autoscaler_status(autoscaler("densenet", conditions=active("False", "ScalingDisabled"))).state == "disabled: replicas is 0"
+    )
+    unable = [{"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": "no such Deployment"}]
+    assert autoscaler_status(autoscaler("densenet", conditions=unable)).cause is not None

@@ -1,0 +1,141 @@
+"""The walk of each environment with Terraform on a twin, from `env init` to a second apply after `env destroy`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.terraform_twin import changes
+
+if TYPE_CHECKING:
+    from tests.support.terraform_twin import Commands
+
+EXAMPLES = ("saxml", "self-service", "training", "triton")
+GOLDENS = Path(__file__).parents[1] / "infra" / "goldens"
+LABELS = "  labels: {team: ml}\n"
+TPU_POOLS = {"saxml": "saxml-tpu", "training": "tpu-node-pool"}
+
+
+def must(run: Commands, *arguments: str) -> str:
+    done = run("env", *arguments, "-q")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def walk_example(sliceworks: Commands, tmp_path: Path, name: str) -> None:
+    """Walk through an example; the plan of its creation is a golden."""
+    file = tmp_path / "environment.yaml"
+    at = ("--twin", "-f", str(file))
+    # 1. init and check: an environment of its own, protected by default
+    must(sliceworks, "init", "--from", name, "--project", "my-project", "-o", str(file))
+    must(sliceworks, "check", "-f", str(file))
+    # 2. plan: as recorded
+    planned = "".join(f"{each['stage']} {each['action']} {each['address']}\n" for each in changes(sliceworks, str(file)))
+    golden = GOLDENS / f"{name}.plan.txt"
+    if os.environ.get("SLICEWORKS_RECORD") == "1":
+        golden.write_text(planned)
+        pytest.fail(f"{golden.name} was written: read it")
+    assert planned == golden.read_text()
+    # 3. apply; a second plan is empty
+    must(sliceworks, "apply", *at)
+    assert changes(sliceworks, str(file)) == []
+    # 4. change: labels are updated in place
+    text = file.read_text()
+    file.write_text(text.replace("  automation:\n", f"{LABELS}  automation:\n", 1))
+    changed = changes(sliceworks, str(file))
+    assert {each["action"] for each in changed} == {"update"}, changed
+    must(sliceworks, "apply", *at)
+    # 5. resize; a plan after both changes is empty
+    if pool := TPU_POOLS.get(name):
+        must(sliceworks, "resize", pool, "0", *at)
+        must(sliceworks, "resize", pool, "1", *at)
+    assert changes(sliceworks, str(file)) == []
+    # 6. destroy: refused while protected, then complete
+    listed = sliceworks("env", "show", *at, "-o", "json").stdout
+    refused = sliceworks("env", "destroy", "-y", *at)
+    assert refused.returncode == 1
+    assert "-cluster: spec.deletionProtection is true" in refused.stderr
+    assert sliceworks("env", "show", *at, "-o", "json").stdout == listed
+    file.write_text(file.read_text().replace("spec:\n", "spec:\n  deletionProtection: false\n", 1))
+    must(sliceworks, "destroy", "-y", *at)
+    assert sliceworks("env", "show", *at, "-o", "name").stdout == ""
+    # 7. apply again: nothing of the first environment is in the way
+    must(sliceworks, "apply", *at)
+
+
+WIDE = """apiVersion: sliceworks.dev/v1alpha1
+kind: Environment
+metadata: {name: wide}
+spec:
+  project: my-project
+  region: us-central1
+  zones: [us-central1-c]
+  deletionProtection: false
+  automation: {bucket: wide-automation, serviceAccount: wide-automation}
+  network: {flowLogs: true}
+  cluster:
+    autoUpgrade: false
+    private: {endpoint: true, authorizedNetworks: {office: 10.8.0.0/16}}
+    maintenance:
+      recurring: {start: "2026-01-10T00:00:00Z", end: "2026-01-10T06:00:00Z", recurrence: FREQ=WEEKLY;BYDAY=SA}
+      exclusions: {launch: {start: "2026-02-01T00:00:00Z", end: "2026-05-01T00:00:00Z", scope: NO_UPGRADES}}
+    security:
+      secretsKey: projects/my-project/locations/us-central1/keyRings/ml/cryptoKeys/gke
+      bootDiskKey: projects/my-project/locations/us-central1/keyRings/ml/cryptoKeys/disks
+      binaryAuthorization: true
+      posture: vulnerabilities
+      intranodeVisibility: true
+      controlPlaneLogs: [APISERVER]
+      group: gke-security-groups@example.com
+  pools:
+    cpu: {cpu: {nodes: 1, machineType: n2-standard-8}}
+    tpu:
+      scaled: {type: v6e-16, autoscaling: true, zones: [us-central1-b]}
+      newest: {type: tpu7x-16}
+  addons: {slices: true, image: example.com/controllers:1, mesh: true}
+"""
+CHANGES = {
+    "flowLogs: true": "flowLogs: false",
+    "binaryAuthorization: true": "binaryAuthorization: false",
+    "posture: vulnerabilities": "posture: basic",
+    "intranodeVisibility: true": "intranodeVisibility: false",
+    "controlPlaneLogs: [APISERVER]": "controlPlaneLogs: []",
+    "FREQ=WEEKLY;BYDAY=SA": "FREQ=WEEKLY;BYDAY=SU",
+    "autoUpgrade: false": "autoUpgrade: true",
+    "10.8.0.0/16": "10.9.0.0/16",
+    "type: v6e-16": "type: v6e-32",
+    "type: tpu7x-16": "type: tpu7x-32",
+}
+REPLACED = {
+    'module.node_pools.google_compute_resource_policy.slice["newest-0"]',
+    'module.node_pools.google_container_node_pool.this["newest-0"]',
+    'module.node_pools.google_container_node_pool.this["scaled-0"]',
+}
+"""A slice is immutable: another type replaces its node pool, and everything else is updated in place."""
+
+
+def walk_every_field(sliceworks: Commands, tmp_path: Path) -> None:
+    """Create, change and destroy an environment with every optional field: an autoscaled slice, a workload policy, the role of the
+    slices controller, and the fleet feature of the project, which another environment adopts."""
+    file = tmp_path / "wide.yaml"
+    file.write_text(WIDE)
+    at = ("--twin", "-f", str(file))
+    must(sliceworks, "apply", *at)
+    assert changes(sliceworks, str(file)) == []
+    text = WIDE
+    for before, after in CHANGES.items():
+        assert before in text
+        text = text.replace(before, after)
+    file.write_text(text)
+    changed = changes(sliceworks, str(file))
+    resources = {each["address"]: each["action"] for each in changed if not each["stage"].startswith("cluster/")}
+    assert {address for address, action in resources.items() if action == "replace"} == REPLACED, changed
+    assert set(resources.values()) == {"replace", "update"}, changed
+    must(sliceworks, "apply", *at)
+    assert changes(sliceworks, str(file)) == []
+    must(sliceworks, "destroy", "-y", *at)
+    # The feature of the fleet outlives the environment; another one adopts it.
+    must(sliceworks, "apply", *at)
+    assert changes(sliceworks, str(file)) == []

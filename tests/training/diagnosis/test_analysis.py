@@ -1,0 +1,450 @@
+"""Diagnoses from objects alone: rare states, and users with few permissions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.support import evidence as given
+
+from sliceworks.cli import train_description
+from sliceworks.training.diagnosis import cause_catalog
+from sliceworks.training.diagnosis.analysis import diagnose
+from sliceworks.training.diagnosis.model import Evidence
+
+if TYPE_CHECKING:
+    from sliceworks.training.diagnosis.model import Diagnosis
+
+TESTS = Path(__file__).parents[2]
+
+
+def cause_names(evidence: Evidence) -> list[str]:
+    return [cause.kind.name for cause in diagnose(evidence).causes]
+
+
+def first_message(evidence: Evidence) -> str:
+    return diagnose(evidence).causes[0].message
+
+
+def test_every_cause_has_a_test() -> None:
+    files = [*(TESTS / "contract").rglob("test_*.py"), *(TESTS / "training" / "diagnosis").glob("*.py")]
+    text = "\n".join(file.read_text() for file in files)
+    assert len({kind.name for kind in cause_catalog.CAUSES}) == len(cause_catalog.CAUSES) >= 20
+    assert [kind.name for kind in cause_catalog.CAUSES if f'"{kind.name}"' not in text] == []
+
+
+def test_kueue_missing() -> None:
+    found = given.queued(kueue=False, workload=None, local_queue=None, cluster_queue=None, cohort=())
+    assert cause_names(found) == ["kueue-missing"]
+
+
+def test_workload_not_created_yet() -> None:
+    assert cause_names(given.queued(workload=None)) == ["no-workload"]
+
+
+def test_forbidden_cluster_queue_reports_kueues_message() -> None:
+    seen = {
+        "cluster_queue": None,
+        "cohort": (),
+        "hidden": frozenset({"ClusterQueue"}),
+        "unreadable": ("ClusterQueue cq: forbidden",),
+    }
+    found = Evidence(now=given.NOW, jobset=given.jobset(), workload=given.workload(), local_queue=given.local(), **seen)  # type: ignore[arg-type]
+    answer = diagnose(found)
+    assert [cause.kind.name for cause in answer.causes] == ["pending-in-queue"]
+    assert answer.causes[0].reported == "couldn't assign flavors"
+    assert "Could not be read:\n  ClusterQueue cq: forbidden" in train_description.describe_answer(answer)
+
+
+def test_reasons_of_newer_kueue_without_cluster_queue() -> None:
+    for reason, name in (
+        ("WaitingForQuota", "quota-in-use"),
+        ("ExceedsMaxQuota", "quota-too-small"),
+        ("NoMatchingFlavor", "no-flavor-fits"),
+    ):
+        reported = given.conditions(QuotaReserved=("False", reason, "so it is"))
+        hidden = frozenset({"ClusterQueue"})
+        found = Evidence(
+            now=given.NOW, jobset=given.jobset(), workload=given.workload(told=reported), local_queue=given.local(), hidden=hidden
+        )
+        assert cause_names(found) == [name]
+
+
+def test_forbidden_local_queue_is_not_missing() -> None:
+    found = Evidence(now=given.NOW, jobset=given.jobset(), workload=given.workload(), hidden=frozenset({"LocalQueue"}))
+    assert cause_names(found) == ["pending-in-queue"]
+
+
+def test_cluster_queue_without_namespace_selector() -> None:
+    queue = given.cluster_queue()
+    del queue["spec"]["namespaceSelector"]
+    assert first_message(given.queued(cluster_queue=queue)) == "The ClusterQueue cq selects no namespaces."
+
+
+def test_pod_sets_share_the_quota_of_a_flavor() -> None:
+    workload = given.workload(chips=12)
+    workload["spec"]["podSets"].append({**workload["spec"]["podSets"][0], "name": "more"})
+    assert cause_names(given.queued(workload=workload)) == ["quota-too-small"]
+    assert "It requests 24 TPU chips of v4; the maximum of cq is 16" in first_message(given.queued(workload=workload))
+
+
+def test_resource_requests_of_kueue_take_precedence() -> None:
+    counted = [{"name": "slice", "resources": {given.TPU: "32"}}]
+    assert cause_names(given.queued(workload=given.workload(resourceRequests=counted))) == ["quota-too-small"]
+
+
+def test_nested_cohorts_lend_quota() -> None:
+    own = given.cluster_queue(4, used=4, cohortName="left")
+    other = given.cluster_queue(16, name="other", cohortName="right")
+    cohorts = tuple({"metadata": {"name": name}, "spec": {"parentName": "top"}} for name in ("left", "right"))
+    workload = given.workload(chips=12)
+    found = given.queued(cluster_queue=own, cohort=(own, other), cohorts=cohorts, workload=workload)
+    assert cause_names(found) == ["pending-in-queue"]  # quota is free: Kueue is about to admit it
+    assert cause_names(given.queued(cluster_queue=own, cohort=(own, other), workload=workload, cohorts=())) == ["quota-too-small"]
+
+
+def test_quota_above_the_lending_limit_is_not_shared() -> None:
+    own = given.cluster_queue(4, cohortName="all")
+    other = given.cluster_queue(16, used=16, name="other", cohortName="all", limits={"lendingLimit": "4"})
+    found = given.queued(cluster_queue=own, cohort=(own, other), workload=given.workload(chips=8))
+    assert first_message(found).startswith("It requests 8 TPU chips of v4; 4 of 8 TPU chips are free.")
+
+
+def test_releases_are_sorted_by_end_and_long_lists_shortened() -> None:
+    late, soon = given.holder("late", 4, run_seconds="7200"), given.holder("soon", 4, run_seconds="4000")
+    others = [given.holder(f"other-{number}", 1) for number in range(5)]
+    ready = {"replicatedJobsStatus": [{"name": "slice", "ready": 1}]}
+    bound = given.jobset(suspend=False, status=ready)
+    bound["spec"]["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] = 9000
+    full = given.cluster_queue(16, used=16)
+    found = diagnose(given.queued(cluster_queue=full, holders=(late, soon, *others), holder_jobsets={("team", "other-0"): bound}))
+    assert "1 TPU chip by team/other-2 (priority 0); 2 TPU chips by 2 more" in found.causes[0].message
+    releases = [(release.job.name, release.basis) for release in found.releases]
+    assert releases[:3] == [
+        ("soon", "by its estimate"),
+        ("late", "by its estimate"),
+        ("other-0", "at the latest, by its deadline"),
+    ]
+    assert "end time unknown" in train_description.describe_answer(found)
+
+
+def test_release_of_a_job_that_has_not_started_has_no_time() -> None:
+    full = given.cluster_queue(16, used=16)
+    starting = {("team", "a"): given.jobset(suspend=False)}
+    found = diagnose(given.queued(cluster_queue=full, holders=(given.holder("a", 16, run_seconds="60"),), holder_jobsets=starting))
+    assert "16 TPU chips of v4 when team/a ends; it has not started yet" in train_description.describe_answer(found)
+
+
+def test_incomplete_list_of_holders_is_marked() -> None:
+    full = given.cluster_queue(16, used=16)
+    found = given.queued(cluster_queue=full, holders=(given.holder("a", 4),), all_holders=False)
+    assert "In use (incomplete list): 4 TPU chips by team/a" in first_message(found)
+
+
+def test_position_in_queue() -> None:
+    head = tuple(given.workload(f"j{number}", priority=5) for number in range(6))
+    full = given.cluster_queue(16, used=16)
+    full["status"]["pendingWorkloads"] = 40
+    found = diagnose(given.queued(cluster_queue=full, workload=given.workload(priority=5), queue_index=9, head=head))
+    assert [cause.kind.name for cause in found.causes] == ["quota-in-use", "jobs-ahead"]
+    assert found.ahead is not None
+    assert (found.ahead.position, found.ahead.total, len(found.ahead.first)) == (10, 40, 5)
+    page = train_description.describe_answer(found)
+    assert "Position 10 of 40 in the queue:" in page
+    assert "  and 4 more" in page
+
+
+def test_first_in_queue_has_no_jobs_ahead() -> None:
+    found = diagnose(given.queued(queue_index=0, head=(given.workload(),)))
+    assert found.ahead is not None
+    assert (found.ahead.position, found.ahead.first) == (1, ())
+    assert "jobs-ahead" not in [cause.kind.name for cause in found.causes]
+
+
+def evicted(reason: str, message: str = "", *, active: bool = True) -> Evidence:
+    reported = given.conditions(Evicted=("True", reason, message), QuotaReserved=("False", "Pending", ""))
+    workload = given.workload(
+        told=reported, admissionChecks=[{"name": "check", "state": "Pending", "message": "Previously: Retry"}]
+    )
+    workload["spec"]["active"] = active
+    return given.queued(workload=workload)
+
+
+def test_eviction_reasons_map_to_causes() -> None:
+    assert cause_names(evicted("AdmissionCheck"))[0] == "check-retry"
+    assert cause_names(evicted("NodeFailures"))[0] == "evicted"
+    assert cause_names(evicted("DeactivatedDueToMaximumExecutionTimeExceeded", active=False)) == ["deadline"]
+    assert cause_names(evicted("Deactivated", active=False)) == ["deactivated"]
+
+
+def test_preempted_by_a_job_that_may_not_be_read() -> None:
+    reported = given.conditions(
+        Evicted=("True", "Preempted", ""), Preempted=("True", "InCohortReclamation", "to accommodate (UID: 1, JobUID: 2)")
+    )
+    assert first_message(given.queued(workload=given.workload(told=reported))) == (
+        "It was preempted by another job to reclaim quota that its ClusterQueue had lent; its own priority is 0."
+    )
+
+
+def test_reservation_full() -> None:
+    reported = given.conditions(sliceworks_dev__SlicesReady=("False", "ReservationExhausted", "no machines left"))
+    found = Evidence(now=given.NOW, jobset=given.jobset(queue="", suspend=False, told=reported))
+    assert cause_names(found) == ["reservation-full"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"), [("Stockout", "stockout"), ("NotFound", "slice-rejected"), ("Something", "slice-rejected")]
+)
+def test_failed_attempts_before_admission(reason: str, name: str) -> None:
+    notes = {"slices.sliceworks.dev/attempts": f'{{"job-slice-0": [1, 0.0, "{reason}"]}}'}
+    reported = given.conditions(QuotaReserved=("True", "QuotaReserved", ""))
+    workload = given.workload(told=reported, admissionChecks=[{"name": "c", "state": "Pending", "message": "0 of 1 slices"}])
+    checks = {"c": {"kind": "AdmissionCheck", "metadata": {"name": "c"}, "spec": {"controllerName": "sliceworks.dev/slices"}}}
+    found = given.queued(jobset=given.jobset(metadata={"annotations": notes}), workload=workload, checks=checks)
+    assert cause_names(found) == [name, "check-pending"]
+
+
+def test_malformed_attempts_annotation_is_ignored() -> None:
+    reported = given.conditions(QuotaReserved=("True", "QuotaReserved", ""))
+    workload = given.workload(told=reported, admissionChecks=[{"name": "c", "state": "Pending"}])
+    checks = {"c": {"kind": "AdmissionCheck", "metadata": {"name": "c"}, "spec": {"controllerName": "sliceworks.dev/slices"}}}
+    malformed = given.jobset(metadata={"annotations": {"slices.sliceworks.dev/attempts": "[1"}})
+    assert cause_names(given.queued(jobset=malformed, workload=workload, checks=checks)) == ["pool-provisioning", "check-pending"]
+
+
+def test_forbidden_nodes() -> None:
+    found = given.started(given.unplaced(), hidden=frozenset({"Node"}))
+    assert cause_names(found) == ["unschedulable"]
+    assert diagnose(found).causes[0].reported == "0/1 nodes are available"
+
+
+def test_exclusive_node_pools_with_too_few_hosts() -> None:
+    exclusive = {"alpha.jobset.sigs.k8s.io/exclusive-topology": "cloud.google.com/gke-nodepool"}
+    leader = given.unplaced()
+    leader["metadata"]["annotations"] = exclusive
+    nodes = tuple(given.node(f"n{number}", f"pool-{number % 3}") for number in range(6))
+    job = given.jobset(given.part(replicas=2, pods=3), queue="", suspend=False)
+    found = given.started(leader, jobset=job, nodes={"type=v4": nodes})
+    assert first_message(found) == "It needs 2 exclusive node pools of 3 hosts; the cluster has 0."
+
+
+def test_small_pods_share_hosts() -> None:
+    job = given.jobset(given.part(replicas=1, pods=5), queue="", suspend=False)
+    found = given.started(given.unplaced(), jobset=job, nodes={"type=v4": (given.node("a", chips=8), given.node("b", chips=8))})
+    assert first_message(found) == "It needs capacity for 5 pods; the 2 hosts that match have capacity for 4."
+
+
+def test_hosts_in_use_by_unknown_or_known_jobs() -> None:
+    found = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)})
+    assert cause_names(found) == ["unschedulable"]
+    found = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)}, occupants={"n": ("team/other",)})
+    assert cause_names(found) == ["hosts-in-use"]
+
+
+@pytest.mark.parametrize(
+    ("claim", "words"),
+    [
+        (None, "1 pod is unschedulable: the claim data does not exist in team."),
+        ({"metadata": {"name": "data"}, "status": {"phase": "Pending"}}, "the claim data is pending, not bound to a volume."),
+    ],
+)
+def test_claim_missing_or_not_bound(claim: dict[str, Any] | None, words: str) -> None:
+    pod = given.unplaced()
+    pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    found = given.started(pod, nodes={"type=v4": (given.node(),)}, claims={"data": claim})
+    assert cause_names(found) == ["volume"]
+    assert words in first_message(found)
+
+
+def test_crash_loop_after_oom_kill_is_out_of_memory() -> None:
+    state = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    status = {
+        "name": "trainer",
+        "state": state,
+        "lastState": {"terminated": {"reason": "OOMKilled", "exitCode": 137}},
+        "restartCount": 3,
+    }
+    assert cause_names(given.started(given.pod(containerStatuses=[status]))) == ["out-of-memory"]
+
+
+def test_init_container_that_cannot_pull_its_image() -> None:
+    status = {"name": "fetch", "image": "y", "state": {"waiting": {"reason": "ErrImagePull"}}}
+    assert cause_names(given.started(given.pod(phase="Pending", initContainerStatuses=[status]))) == ["image-pull"]
+
+
+def test_pods_with_the_same_failure_are_one_cause() -> None:
+    status = {"name": "trainer", "image": "x", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+    pods = [given.pod(f"p{number}", "Pending", containerStatuses=[status]) for number in range(64)]
+    [cause] = diagnose(given.started(*pods)).causes
+    assert cause.message == "64 pods cannot pull x."
+
+
+def test_failed_without_pods() -> None:
+    reported = given.conditions(Failed=("True", "FailedJobs", "jobset failed due to one or more job failures"))
+    found = Evidence(now=given.NOW, jobset=given.jobset(told=reported))
+    assert cause_names(found) == ["failed"]
+
+
+def test_restarting_after_a_failure() -> None:
+    reported = given.conditions(RestartingJobSet=("True", "DefaultFailurePolicy", "applying RestartJobSet failure policy action"))
+    again = given.jobset(queue="", suspend=False, told=reported, status={"restarts": 2}, failurePolicy={"maxRestarts": 3})
+    found = given.started(jobset=again)
+    assert cause_names(found) == ["restarting"]
+    assert first_message(found) == "It is restarting: 2 of 3 restarts used."
+
+
+def event(kind: str, name: str, reason: str, message: str) -> dict[str, Any]:
+    return {"involvedObject": {"kind": kind, "name": name}, "reason": reason, "message": message, "metadata": {}}
+
+
+def test_starting() -> None:
+    created = given.pod("p", phase="Pending")
+    assert first_message(given.started(created)) == "The containers of 1 pod are being created."
+    pulling = event("Pod", "p", "Pulling", 'Pulling image "x"')
+    assert "their image is being pulled" in first_message(given.started(created, events=(pulling,)))
+
+
+def test_running_after_restarts() -> None:
+    status = {"restarts": 2, "replicatedJobsStatus": [{"name": "slice", "ready": 1}]}
+    again = event("JobSet", "job", "RestartJobSetFailurePolicyAction", "applying RestartJobSet (first failed job: job-slice-0)")
+    found = given.started(jobset=given.jobset(queue="", suspend=False, status=status), events=(again,))
+    [cause] = diagnose(found).causes
+    assert (cause.kind.name, cause.message) == ("running", "All of its replicated jobs are ready. It was restarted 2 times.")
+    assert "job-slice-0" in cause.reported
+
+
+def page(answer: Diagnosis, width: int) -> list[str]:
+    return train_description.describe_answer(answer, width).splitlines()
+
+
+def test_page_fits_the_terminal() -> None:
+    full = given.cluster_queue(16, used=16)
+    found = diagnose(given.queued(cluster_queue=full, holders=(given.holder("a-job-with-a-name", 16),)))
+    for width in (60, 80, 100):
+        assert max(len(line) for line in page(found, width)) <= width
+    assert page(found, 80)[0] == "job is pending: the quota of its queue is in use."
+
+
+def test_json_output() -> None:
+    found = train_description.answer_data(diagnose(given.queued()))
+    assert found["causes"][0]["seenIn"][0] == {
+        "kind": "Workload",
+        "namespace": "team",
+        "name": "w-job",
+        "field": "status.conditions[QuotaReserved]",
+    }
+    assert (found["ahead"], found["state"]) == (None, "queued")
+
+
+def test_condition_of_the_leader_pod_is_used_without_the_jobsets() -> None:
+    ready = given.conditions(sliceworks_dev__SlicesReady=("True", "Ready", "1 of 1 slices are ready"))
+    leader = given.unplaced()
+    leader["status"]["conditions"] += given.conditions(sliceworks_dev__SliceReady=("False", "Stockout", "1 failed attempt"))
+    found = given.started(leader, jobset=given.jobset(queue="", suspend=False, told=ready))
+    assert cause_names(found) == ["stockout"]
+    leader["spec"]["nodeName"] = "n"
+    assert "stockout" not in cause_names(found)
+
+
+def test_released_slices_do_not_explain_a_pending_job() -> None:
+    released = given.conditions(sliceworks_dev__SlicesReady=("False", "Released", "0 slices are ready: the JobSet is suspended"))
+    found = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=released))
+    assert "slice-rejected" not in cause_names(found)
+
+
+def test_missing_selector_is_named() -> None:
+    problem = "spec.nodeSelector: cloud.google.com/gke-tpu-topology is required (such as 2x2x2)"
+    reported = given.conditions(sliceworks_dev__SlicesReady=("False", "BadRequest", f"0 of 1 slices are ready: {problem}"))
+    found = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=reported))
+    assert cause_names(found) == ["slice-rejected"]
+
+
+def test_retry_reports_the_failure_of_the_last_attempt() -> None:
+    making = given.conditions(sliceworks_dev__SlicesReady=("False", "Provisioning", "0 of 1 slices are ready"))
+    notes = {"slices.sliceworks.dev/attempts": '{"job-slice-0": [3, 0.0, "QuotaExceeded"]}'}
+    job = given.jobset(queue="", suspend=False, told=making, metadata={"annotations": notes})
+    failed = event("JobSet", "job", "NodePoolCreationFailed", "Quota 'TPU_V4' exceeded")
+    found = given.started(jobset=job, events=(failed,))
+    assert cause_names(found) == ["project-quota"]
+    assert first_message(found).endswith("It is being retried.")
+    assert diagnose(found).causes[0].reported == "Quota 'TPU_V4' exceeded"
+
+
+def _admitted(**more: Any) -> Evidence:
+    reported = given.conditions(QuotaReserved=("True", "QuotaReserved", ""), Admitted=("True", "Admitted", ""))
+    return given.queued(workload=given.workload(told=reported), **more)
+
+
+def test_admitted_job_that_is_not_resumed_has_a_cause() -> None:
+    assert cause_names(_admitted()) == ["not-resumed"]
+    assert "is still suspended" in first_message(_admitted())
+
+
+def test_evicted_job_that_still_holds_quota_has_a_cause() -> None:
+    for reason in ("ClusterQueueStopped", "Preempted"):
+        reported = given.conditions(
+            QuotaReserved=("True", "QuotaReserved", ""), Admitted=("True", "Admitted", ""), Evicted=("True", reason, "stopped")
+        )
+        assert "starting" not in cause_names(given.queued(workload=given.workload(told=reported)))
+
+
+def _resumed(*jobs: dict[str, Any], pods: tuple[dict[str, Any], ...] = (), **spec: Any) -> Evidence:
+    return _admitted(jobset=given.jobset(suspend=False, **spec), jobs=jobs, pods=pods)
+
+
+def _job(**spec: Any) -> dict[str, Any]:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "slice"}
+    return {"metadata": {"name": "job-slice-0", "labels": labels}, "spec": {"parallelism": 2, "completions": 2, **spec}}
+
+
+def _pending_pod(**spec: Any) -> dict[str, Any]:
+    owners = [{"name": "job-slice-0"}]
+    return {
+        "metadata": {"name": "p", "ownerReferences": owners},
+        "spec": {"containers": [], **spec},
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_resumed_job_without_jobs_pods_or_nodes_has_a_cause() -> None:
+    assert cause_names(_resumed()) == ["no-jobs"]
+    assert first_message(_resumed()) == "JobSet has created 0 of 1 Jobs of slice."
+    assert first_message(_resumed(_job(suspend=True))) == "JobSet has not resumed 1 of 1 Jobs of slice."
+    assert cause_names(_resumed(_job())) == ["no-pods"]
+    assert cause_names(_resumed(_job(), pods=(_pending_pod(),))) == ["not-scheduled"]
+    gated = _resumed(_job(), pods=(_pending_pod(schedulingGates=[{"name": "example.com/wait"}]),))
+    assert first_message(gated) == "1 pod has no node yet; the scheduling gate example.com/wait is not removed."
+    assert cause_names(_resumed(_job(), pods=(_pending_pod(nodeName="n"),))) == ["starting"]
+
+
+def test_running_job_with_steps_after_it_is_running() -> None:
+    later = {**given.part("after"), "dependsOn": [{"name": "slice", "status": "Complete"}]}
+    ready = {"replicatedJobsStatus": [{"name": "slice", "ready": 1}]}
+    pod = _pending_pod(nodeName="n") | {"status": {"phase": "Running"}}
+    found = _admitted(jobset=given.jobset(given.part(), later, suspend=False, status=ready), jobs=(_job(),), pods=(pod,))
+    assert cause_names(found) == ["running"]
+
+
+def test_job_in_its_first_step_is_not_blocked() -> None:
+    first, later = given.part("prepare"), {**given.part(), "dependsOn": [{"name": "prepare", "status": "Complete"}]}
+    pod = _pending_pod(nodeName="n") | {"status": {"phase": "Running"}}
+    step = _job()
+    step["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "prepare"
+    found = _admitted(jobset=given.jobset(first, later, suspend=False), jobs=(step,), pods=(pod,))
+    assert cause_names(found) == ["replicated-job-blocked"]
+    step["status"] = {"active": 1, "ready": 1}
+    assert cause_names(found) == ["earlier-step"]
+    assert diagnose(found).summary == "job runs an earlier step."
+
+
+def test_host_that_is_not_ready_is_the_cause() -> None:
+    silent = {
+        "metadata": {"name": "n"},
+        "status": {"conditions": given.conditions(Ready=("Unknown", "NodeStatusUnknown", "stopped"))},
+    }
+    for pod in (_pending_pod(nodeName="n"), given.pod(told=given.conditions(Ready=("False", "", "")))):
+        found = _resumed(_job(), pods=(pod,))
+        assert cause_names(replace(found, hosts={"n": silent}))[0] == "host-lost"
+    assert "The host n of 1 pod is not ready since" in first_message(replace(found, hosts={"n": silent}))

@@ -1,0 +1,262 @@
+"""Parts of the process runtime without processes: variables, names, paths and logs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sliceworks.base import clock
+from sliceworks.base.errors import SliceworksError
+from sliceworks.twin import main
+from sliceworks.twin.nodes.runtime import container_log, pod_volumes
+from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log, stream_log
+from sliceworks.twin.nodes.runtime.envvars import expand, tpu_variables
+from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
+from sliceworks.twin.nodes.runtime.process import kill_orphans, pid_file
+from sliceworks.twin.nodes.runtime.value_sources import Sources, read_field, read_resource_field
+
+Object = dict[str, Any]
+TPU: Object = {"name": "main", "resources": {"limits": {"google.com/tpu": "4"}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$(A) and $(B)", "1 and $(B)"),
+        ("$$(A)", "$(A)"),
+        ("$A", "$A"),
+        ("$(A", "$(A"),
+        ("a$$b", "a$b"),
+        ("", ""),
+    ],
+)
+def test_expand_resolves_references(text: str, expected: str) -> None:
+    assert expand(text, {"A": "1"}) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("job-0.web:80", "127.1.0.1:80"),
+        ("http://job-0.web.ml.svc.cluster.local:80/x", "http://127.1.0.1:80/x"),
+        ("job-0.web,job-1.web", "127.1.0.1,127.1.0.2"),
+        ("job-0.web.ml job-0.web.ml.svc", "127.1.0.1 127.1.0.1"),
+        ("job-0.webber my.job-0.web job-0.web.example.com", "job-0.webber my.job-0.web job-0.web.example.com"),
+    ],
+)
+def test_pod_names_are_replaced_by_addresses(text: str, expected: str) -> None:
+    assert PodHosts(1).replace_names(text, "ml", "web") == expected
+
+
+def test_pod_name_keeps_its_address() -> None:
+    hosts = PodHosts(1)
+    assert hosts.replace_names("b.web", "ml", "web") == "127.1.0.1"
+    assert (
+        hosts.register({"metadata": {"name": "x", "namespace": "ml", "uid": "u"}, "spec": {"hostname": "b", "subdomain": "web"}})
+        == "127.1.0.1"
+    )
+    assert hosts.address("other", "b", "web") == "127.1.0.2"
+    assert PodHosts(7).address("ml", "b", "web") == "127.7.0.1"
+    assert PodHosts(0).address("ml", "b", "web") == "127.0.0.1"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux answers on every loopback address")
+def test_two_twins_have_different_networks() -> None:
+    one, two = LoopbackRange(), LoopbackRange()
+    try:
+        assert one.number
+        assert two.number
+        assert one.number != two.number
+    finally:
+        one.close()
+        again = LoopbackRange()
+        assert again.number != two.number
+        two.close()
+        again.close()
+
+
+def slice_pod(**labels: str) -> Object:
+    known = {
+        "batch.kubernetes.io/job-completion-index": "1",
+        "jobset.sigs.k8s.io/jobset-name": "train",
+        "jobset.sigs.k8s.io/replicatedjob-name": "workers",
+        "jobset.sigs.k8s.io/replicatedjob-replicas": "2",
+        "jobset.sigs.k8s.io/job-index": "1",
+        **labels,
+    }
+    selector = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice", "cloud.google.com/gke-tpu-topology": "2x2x2"}
+    metadata = {"name": "train-workers-1-1-abcde", "namespace": "ml", "labels": known}
+    return {"metadata": metadata, "spec": {"subdomain": "train", "nodeSelector": selector, "containers": [TPU]}}
+
+
+def test_tpu_variables_of_a_multislice_job() -> None:
+    job = {"metadata": {"name": "train-workers-1"}, "spec": {"completions": 2, "parallelism": 2}}
+    assert tpu_variables(slice_pod(), TPU, job) == {
+        "TPU_WORKER_ID": "1",
+        "TPU_WORKER_HOSTNAMES": "train-workers-1-0.train,train-workers-1-1.train",
+        "TPU_SKIP_MDS_QUERY": "true",
+        "TPU_TOPOLOGY": "2x2x2",
+        "TPU_ACCELERATOR_TYPE": "v5p-16",
+        "MEGASCALE_NUM_SLICES": "2",
+        "MEGASCALE_SLICE_ID": "1",
+        "MEGASCALE_COORDINATOR_ADDRESS": "train-workers-0-0.train",
+        "MEGASCALE_PORT": "8080",
+    }
+
+
+def test_single_slice_has_no_megascale_variables() -> None:
+    found = tpu_variables(slice_pod(**{"jobset.sigs.k8s.io/replicatedjob-replicas": "1"}), TPU, None)
+    assert not [name for name in found if name.startswith("MEGASCALE")]
+
+
+def test_single_pod_is_its_own_worker() -> None:
+    found = tpu_variables({"metadata": {"name": "p"}, "spec": {"containers": [TPU]}}, TPU, None)
+    assert (found["TPU_WORKER_ID"], found["TPU_WORKER_HOSTNAMES"]) == ("0", "localhost")
+    assert tpu_variables(slice_pod(), {"name": "sidecar"}, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("metadata.name", "p"),
+        ("metadata.labels['a/b']", "c"),
+        ("metadata.annotations['none']", ""),
+        ("metadata.labels", 'a/b="c"'),
+        ("status.podIP", "10.0.0.2"),
+        ("status.hostIP", "172.16.0.2"),
+    ],
+)
+def test_downward_api_fields(path: str, expected: str) -> None:
+    pod: Object = {"metadata": {"name": "p", "namespace": "n", "uid": "u", "labels": {"a/b": "c"}}, "spec": {}}
+    assert read_field(pod, path, ("172.16.0.2", "10.0.0.2")) == expected
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ({"resource": "limits.cpu"}, "2"),
+        ({"resource": "limits.cpu", "divisor": "1m"}, "1500"),
+        ({"resource": "requests.memory", "divisor": "1Mi"}, "512"),
+        ({"resource": "limits.memory", "containerName": "other"}, "0"),
+    ],
+)
+def test_resource_fields_use_the_divisor(reference: Object, expected: str) -> None:
+    main = {"name": "main", "resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "512Mi"}}}
+    assert read_resource_field({"spec": {"containers": [main, {"name": "other"}]}}, main, reference) == expected
+
+
+def test_claim_is_shared_by_pods(tmp_path: Path) -> None:
+    named = [{"name": "files", "persistentVolumeClaim": {"claimName": "runs"}}, {"name": "own", "emptyDir": {}}]
+    created = [
+        pod_volumes.populate_volumes(
+            tmp_path / uid / "volumes", Sources({"metadata": {"namespace": space}, "spec": {"volumes": named}}, None, {}), ("", "")
+        )
+        for uid, space in (("one", "team"), ("two", "team"), ("three", "other"))
+    ]
+    assert created[0]["files"] == created[1]["files"] != created[2]["files"]
+    assert created[0]["own"] != created[1]["own"]
+    assert all(folder.is_dir() and folder.is_relative_to(tmp_path) for folders in created for folder in folders.values())
+
+
+def test_mount_paths_are_replaced_by_folders() -> None:
+    container = {"volumeMounts": [{"name": "a", "mountPath": "/data"}, {"name": "b", "mountPath": "/data/in", "subPath": "x"}]}
+    mounts = pod_volumes.mount_folders(container, {"a": Path("/tmp/a"), "b": Path("/tmp/b")})
+    assert (
+        pod_volumes.replace_mount_paths("cat /data/in/f /data/g /database --to=/data", mounts)
+        == "cat /tmp/b/x/f /tmp/a/g /database --to=/tmp/a"
+    )
+    within = {"/etc/settings": "/tmp/pods/a/settings", "/tmp": "/tmp/pods/a/scratch"}
+    assert pod_volumes.replace_mount_paths("-f /etc/settings/x /tmp/y", within) == "-f /tmp/pods/a/settings/x /tmp/pods/a/scratch/y"
+
+
+def test_log_options_select_lines(tmp_path: Path) -> None:
+    file = tmp_path / "0.log"
+    file.write_bytes(
+        b"2026-01-05T08:00:00.000000Z F one\n2026-01-05T08:00:01.000000Z F two words\n2026-01-05T08:00:02.000000Z P end\n"
+    )
+    assert read_log(file, LogOptions()) == b"one\ntwo words\nend"
+    assert read_log(file, LogOptions(tail=2)) == b"two words\nend"
+    assert read_log(file, LogOptions(tail=0)) == b""
+    assert read_log(file, LogOptions(since=datetime(2026, 1, 5, 8, 0, 1, tzinfo=UTC))) == b"two words\nend"
+    assert read_log(file, LogOptions(limit=5)) == b"one\nt"
+    assert read_log(file, LogOptions(tail=1, timestamps=True)) == b"2026-01-05T08:00:02.000000Z end"
+    assert read_log(tmp_path / "none.log", LogOptions()) == b""
+
+
+def test_processes_require_a_loopback_listener(tmp_path: Path) -> None:
+    def folder(**options: Any) -> Path | None:
+        return main._process_directory(main.TwinOptions("t", tmp_path, **options))
+
+    assert folder() is None
+    assert folder(processes=True) == tmp_path / "pods"
+    assert folder(processes=True, host="::1") == tmp_path / "pods"
+    for host in ("0.0.0.0", "192.168.1.2", "example.com"):
+        with pytest.raises(SliceworksError, match="cannot run processes"):
+            folder(processes=True, host=host)
+    with pytest.raises(SliceworksError, match="without workloads"):
+        folder(processes=True, workloads=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing tells when a process began, and none is ended")
+def test_kill_orphans_checks_the_start_time(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as sleeper:
+        try:
+            mark = pid_file(tmp_path / "pod" / "main")
+            mark.parent.mkdir(parents=True)
+            born = int(Path(f"/proc/{sleeper.pid}/stat").read_text().rpartition(")")[2].split()[19])
+            for written in (f"{sleeper.pid} {born - 1}", f"{sleeper.pid} 0", f"{sleeper.pid}", "no number"):
+                mark.write_text(written)
+                kill_orphans(tmp_path)
+                assert not mark.exists()
+                assert sleeper.poll() is None
+            mark.write_text(f"{sleeper.pid} {born}")
+            kill_orphans(tmp_path)
+            assert sleeper.wait(120) == -signal.SIGKILL
+        finally:
+            sleeper.kill()
+
+
+def test_logs_are_rotated_and_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container_log, "_MAX_BYTES", 4_000)
+    monkeypatch.setattr(container_log, "_CHUNK", 512)
+    file = tmp_path / "logs" / "0.log"
+
+    async def main() -> None:
+        source, ended, parts = asyncio.StreamReader(), asyncio.Event(), [b""]
+        writer = LogWriter(file)
+        writing = asyncio.create_task(writer.write_all(source))
+
+        async def follow() -> None:
+            parts.extend([part async for part in stream_log(file, LogOptions(), ended)])
+
+        following = asyncio.create_task(follow())
+        for number in range(1_000):
+            source.feed_data(b"line %d\n" % number)
+            await clock.sleep(0.3)
+        source.feed_eof()
+        await writing
+        ended.set()
+        await following
+        assert b"".join(parts) == b"".join(b"line %d\n" % number for number in range(1_000))
+
+    clock.run(main(), virtual=True)
+    names = sorted(entry.name for entry in file.parent.iterdir())
+    assert names == ["0.log", "0.log.1", "0.log.2", "0.log.3", "0.log.4"]
+    assert all(entry.stat().st_size < 4_100 for entry in file.parent.iterdir())
+    for count in (0, 1, 3, 20):
+        expected = b"".join(b"line %d\n" % number for number in range(1_000 - count, 1_000))
+        assert read_log(file, LogOptions(tail=count)) == expected
+
+    async def streamed(options: LogOptions) -> bytes:
+        return b"".join([part async for part in stream_log(file, options)])
+
+    assert clock.run(streamed(LogOptions(tail=2))) == b"line 998\nline 999\n"
+    assert clock.run(streamed(LogOptions(tail=2, limit=5))) == b"line "
+    assert clock.run(streamed(LogOptions())) == read_log(file, LogOptions())

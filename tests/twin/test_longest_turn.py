@@ -1,0 +1,197 @@
+"""No attack on a twin blocks its event loop: the API answers health checks between two turns, however busy the machine is.
+
+Turns are measured in CPU time, and limits are multiples of the CPU time of a fixed piece of work on the same machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+import orjson
+import pytest
+from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
+
+from sliceworks.base.transport import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+DEFAULT = "/api/v1/namespaces/default"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The CPU seconds of each callback of the event loop; each request of the test is a task, as those of the HTTP server are."""
+    measured: list[float] = []
+    run, ask = asyncio.Handle._run, cast("Any", EmbeddedTwin.ask)
+
+    def measure(handle: asyncio.Handle) -> None:
+        start = time.thread_time()
+        run(handle)
+        measured.append(time.thread_time() - start)
+
+    async def ask_in_task(*arguments: Any, **headers: str) -> tuple[int, Any]:
+        answer: tuple[int, Any] = await asyncio.create_task(ask(*arguments, **headers))
+        return answer
+
+    monkeypatch.setattr(asyncio.Handle, "_run", measure)
+    monkeypatch.setattr(EmbeddedTwin, "ask", ask_in_task)
+    gc.collect()
+    gc.disable()
+    yield measured
+    gc.enable()
+
+
+def work_seconds() -> float:
+    """The CPU time of work that takes about 10 ms on a current machine."""
+
+    def measure() -> float:
+        start = time.thread_time()
+        for _ in range(20):
+            orjson.loads(orjson.dumps({str(number): [number] * 4 for number in range(1500)}))
+        return time.thread_time() - start
+
+    return max(measure() for _ in range(3))
+
+
+def crd(kind: str, properties: dict[str, Any], **schema: Any) -> dict[str, Any]:
+    names = {"plural": f"{kind.lower()}s", "singular": kind.lower(), "kind": kind}
+    version = {"name": "v1", "served": True, "storage": True}
+    structure = {"openAPIV3Schema": {"type": "object", "properties": properties, **schema}}
+    spec = {"group": "x.io", "scope": "Namespaced", "names": names, "versions": [{**version, "schema": structure}]}
+    return {"metadata": {"name": f"{kind.lower()}s.x.io"}, "spec": spec}
+
+
+async def define(twin: EmbeddedTwin, kind: str, properties: dict[str, Any], **schema: Any) -> int:
+    status, _ = await twin.ask("POST", CRDS, crd(kind, properties, **schema))
+    await twin.quiet()
+    return status
+
+
+async def create(twin: EmbeddedTwin, kind: str, obj: dict[str, Any]) -> int:
+    body = {"apiVersion": "x.io/v1", "kind": kind, "metadata": {"name": "a"}, **obj}
+    return (await twin.ask("POST", f"/apis/x.io/v1/namespaces/default/{kind.lower()}s", body))[0]
+
+
+async def patterns(twin: EmbeddedTwin) -> None:
+    """S3, and a pattern as large as the value."""
+    for number, pattern in enumerate([r"(a+)+$", r"^([a-z0-9]+(-[a-z0-9]+)*)+$", r"(x+x+)+y", "a" * 50_000]):
+        kind = f"Pattern{number}"
+        assert await define(twin, kind, {"s": {"type": "string", "pattern": pattern}}) == 201
+        assert await create(twin, kind, {"s": "a" * 40 + "!"}) == 422
+        assert await create(twin, kind, {"s": "a" * 200_000 + "!"}) == 422
+    assert await define(twin, "Nested", {"s": {"type": "string", "pattern": "(" * 20_000 + ")" * 20_000}}) == 422
+
+
+RULES = [
+    "self.s.split('').map(x, self.s.split('').join(x)).size() >= 0",
+    "self.s.replace('a', self.s) != ''",
+    "self.s.matches('(a+)+$')",
+    "url(self.s).getHost() != ''",
+    "cidr('10.0.0.0/8').containsIP(self.s)",
+]
+
+
+async def rules(twin: EmbeddedTwin) -> None:
+    """S4."""
+    for number, rule in enumerate(RULES):
+        kind = f"Rule{number}"
+        if await define(twin, kind, {"s": {"type": "string"}}, **{"x-kubernetes-validations": [{"rule": rule}]}) == 201:
+            await create(twin, kind, {"s": "a" * 12_000})
+
+
+async def owners(twin: EmbeddedTwin) -> None:
+    """S5."""
+    owner = {"apiVersion": "v1", "kind": "ConfigMap"}
+    references = [{**owner, "name": f"o{number}", "uid": str(UUID(int=number + 1))} for number in range(25_000)]
+    await twin.do("POST", f"{DEFAULT}/configmaps", {"metadata": {"name": "many", "ownerReferences": references}})
+    while twin.cluster.store.get("/configmaps", "default", "many") is not None:
+        await asyncio.sleep(0)
+
+
+async def replicas(twin: EmbeddedTwin) -> None:
+    """S6."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    for count in (20_000, 2_000_000):
+        spec = {"replicas": count, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+        body = {"metadata": {"name": f"d{count}"}, "spec": spec}
+        await twin.do("POST", "/apis/apps/v1/namespaces/default/deployments", body)
+    while twin.cluster.store.count("/pods") < 1000:
+        await asyncio.sleep(0)
+
+
+async def roles(twin: EmbeddedTwin) -> None:
+    """S10: a user who may write roles, but not grant what they contain."""
+    group = "rbac.authorization.k8s.io"
+    rule = {"apiGroups": [group], "resources": ["*"], "verbs": ["create"]}
+    await twin.do("POST", ROLES, {"metadata": {"name": "writer"}, "rules": [rule]})
+    reference = {"apiGroup": group, "kind": "ClusterRole", "name": "writer"}
+    subjects = [{"apiGroup": group, "kind": "User", "name": "bob"}]
+    body = {"metadata": {"name": "writer"}, "roleRef": reference, "subjects": subjects}
+    await twin.do("POST", f"/apis/{group}/v1/clusterrolebindings", body)
+    groups, resources, verbs = ([f"{letter}{number}" for number in range(90)] for letter in "grv")
+    large = [{"apiGroups": groups, "resources": resources, "verbs": verbs}]
+    many = [{"apiGroups": [f"g{number}"], "resources": ["x"] * 50, "verbs": ["get"] * 50} for number in range(2000)]
+    for rules_of_role in (large, many):
+        role = {"metadata": {"name": "large"}, "rules": rules_of_role}
+        status, _ = await twin.ask("POST", ROLES, role, impersonate_user="bob")
+        assert status == 403
+
+
+async def pods(twin: EmbeddedTwin) -> None:
+    """Pods with thousands of ports, constraints and references to variables."""
+    container = {"name": "c", "image": "x"}
+    ports = [{"containerPort": number % 60_000 + 1, "name": f"p{number}"} for number in range(10_000)]
+    spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    constraints = [{**spread, "topologyKey": f"v{number}"} for number in range(4000)]
+    variables = [{"name": f"A{number}", "value": f"$(A{number - 1})" * 2} for number in range(200)]
+    specs = [
+        {"containers": [{**container, "ports": ports}]},
+        {"containers": [container], "topologySpreadConstraints": constraints},
+        {"containers": [{**container, "env": variables}]},
+    ]
+    for number, spec in enumerate(specs):
+        await twin.do("POST", f"{DEFAULT}/pods", {"metadata": {"name": f"p{number}"}, "spec": spec})
+    await twin.quiet()
+
+
+def test_large_apply_does_not_block_the_event_loop(turns: list[float]) -> None:
+    """Server-side apply of 1.5 MB with 55,000 fields, as Go clients send it: decoded as JSON, in steps."""
+
+    async def main(twin: EmbeddedTwin) -> None:
+        unit = work_seconds()
+        data = {f"key-{number}": "x" * 10 for number in range(55_000)}
+        for value in ("x", "y"):
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "large"}, "data": {**data, "key-0": value}}
+            turns.clear()
+            path = f"{DEFAULT}/configmaps/large?fieldManager=m"
+            found = await twin.do("PATCH", path, body, content_type="application/apply-patch+yaml")
+            assert found["data"]["key-0"] == value
+            assert max(turns) < 40 * max(unit, work_seconds()), "about 0.4 s"
+
+    run_on_twin(main)
+
+
+@pytest.mark.parametrize("attack", [patterns, rules, owners, replicas, roles, pods])
+def test_attack_does_not_block_the_event_loop(attack: Callable[[EmbeddedTwin], Awaitable[None]], turns: list[float]) -> None:
+    """A few turns decode, validate and store the large object itself; all others are short enough for a health check."""
+
+    async def main(twin: EmbeddedTwin) -> None:
+        unit = work_seconds()
+        await asyncio.sleep(0)
+        turns.clear()
+        await attack(twin)
+        attacked = list(turns)
+        unit = max(unit, work_seconds())
+        assert max(attacked) < 40 * unit, "about 0.4 s"
+        assert sum(turn > 5 * unit for turn in attacked) <= 4, "about 0.05 s"
+        health = await twin.cluster.api.handle(Request("GET", "/livez", (), {}, b""))
+        assert health.status == 200
+
+    run_on_twin(main, workloads=True)
