@@ -62,7 +62,12 @@ def message(obj: Any, component: str) -> bytes:
 
 
 def _names(component: str) -> set[str]:
-    return {spec.split(" ")[0] for spec in _wire()[component].values()}
+    """The JSON names of a message's fields, including those of messages that Go embeds in it."""
+    names: set[str] = set()
+    for spec in _wire()[component].values():
+        name, *rest = spec.split(" ")
+        names |= {name} if name else _names(rest[1])
+    return names
 
 
 def _field(field: int, mark: str, below: str, value: Any) -> bytes:

@@ -12,7 +12,7 @@ from sliceworks.base.conditions import find_condition
 from sliceworks.kube.selectors import from_label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     Row = Callable[[dict[str, Any], datetime], list[Any]]
 
@@ -83,6 +83,20 @@ def format_labels(values: dict[str, str] | None) -> str:
 def format_selector(value: dict[str, Any] | None) -> str:
     """A label selector as a string, or <none>."""
     return str(from_label_selector(value)) or NONE
+
+
+def format_go_selector(selector: Mapping[str, Any] | None) -> str:
+    """A label selector as Go formats it."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{item['key']},Operator:{item['operator']},Values:[{' '.join(item.get('values') or ())}],}},"
+        for item in selector.get("matchExpressions") or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )
 
 
 def container_cells(template: dict[str, Any] | None) -> list[str]:

@@ -13,6 +13,7 @@ from sliceworks.twin.apiserver.printers.cells import (
     age,
     age_since,
     condition_status,
+    format_go_selector,
     name_of,
     printer,
     spec_of,
@@ -142,8 +143,12 @@ def policy_row(obj: Obj, now: datetime) -> list[Any]:
 
 def policy_binding_row(obj: Obj, now: datetime) -> list[Any]:
     reference = spec_of(obj).get("paramRef") or {}
-    name = f"{reference.get('namespace') or '*'}/{reference['name']}" if reference.get("name") else UNSET
-    return [name_of(obj), spec_of(obj).get("policyName", ""), name, age(obj, now)]
+    params = UNSET
+    if reference.get("name"):
+        params = f"{reference.get('namespace') or '*'}/{reference['name']}"
+    elif reference.get("selector") is not None:
+        params = format_go_selector(reference["selector"])
+    return [name_of(obj), spec_of(obj).get("policyName", ""), params, age(obj, now)]
 
 
 DEFAULT = printer("Name:name | Created At:date", created_row)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
 from sliceworks.kube.selectors import from_label_selector
+from sliceworks.twin.apiserver.printers.cells import format_go_selector
 from sliceworks.twin.controllers.builtin import replica_calculator
 from sliceworks.twin.controllers.builtin.replica_calculator import MetricUnavailable
 
@@ -135,7 +136,7 @@ async def _external(client: MetricsClient, source: Metric, scaled: ScaledPods, n
     current = {"value" if average is None else "averageValue": _format_milli(usage, quantity.DECIMAL)}
     status = {"metric": source["metric"], "current": current}
     return ReplicaProposal(
-        replicas, f"external metric {name}({_format_selector(selector)})", {"type": "External", "external": status}
+        replicas, f"external metric {name}({format_go_selector(selector)})", {"type": "External", "external": status}
     )
 
 
@@ -144,7 +145,7 @@ async def _read_external(client: MetricsClient, name: str, selector: Metric | No
         return sum(await client.external(namespace, name, from_label_selector(selector)))
     except MetricUnavailable as error:
         raise MetricUnavailable(
-            f"unable to get external metric {namespace}/{name}/{_format_selector(selector)}: {error}"
+            f"unable to get external metric {namespace}/{name}/{format_go_selector(selector)}: {error}"
         ) from error
 
 
@@ -163,17 +164,3 @@ def _object_failure(source: Metric, namespace: str) -> MetricFailure:
 
 def _format_milli(value: int, style: str) -> str:
     return quantity.render(Fraction(value, 1000), style)
-
-
-def _format_selector(selector: Metric | None) -> str:
-    """A label selector as Go formats it."""
-    if selector is None:
-        return "nil"
-    labels = "".join(f"{key}: {value}," for key, value in sorted((selector.get("matchLabels") or {}).items()))
-    expressions = "".join(
-        f"LabelSelectorRequirement{{Key:{each['key']},Operator:{each['operator']},Values:[{' '.join(each.get('values') or ())}],}},"
-        for each in selector.get("matchExpressions") or ()
-    )
-    return (
-        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )
