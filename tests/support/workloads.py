@@ -28,6 +28,7 @@ _PATHS = {
     "CronJob": "/apis/batch/v1",
     "Deployment": "/apis/apps/v1",
     "ReplicaSet": "/apis/apps/v1",
+    "ReplicationController": "/api/v1",
     "StatefulSet": "/apis/apps/v1",
     "DaemonSet": "/apis/apps/v1",
     "ControllerRevision": "/apis/apps/v1",

@@ -217,6 +217,21 @@ def test_orphaned_pods_lose_their_finalizer(workloads: WorkloadHarness) -> None:
     eventually(is_released, what="the pod is free")
 
 
+def test_deletion_without_a_policy_orphans_pods(workloads: WorkloadHarness) -> None:
+    job(workloads)
+    workloads.pods(1)
+    workloads.wait_synced()
+    answer = workloads.api.delete(workloads.path("Job", "work")).ok()
+    (warning,) = answer.warnings
+    assert warning == (
+        '299 - "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set '
+        'propagationPolicy=Orphan to suppress this warning"'
+    )
+    eventually(lambda: workloads.gone("Job", "work"), what="the Job is deleted")
+    eventually(lambda: all("ownerReferences" not in pod["metadata"] for pod in workloads.items("Pod")), what="the pod is free")
+    assert len(workloads.items("Pod")) == 1
+
+
 def test_managed_by_another_controller(workloads: WorkloadHarness) -> None:
     job(workloads, managedBy="example.com/other")
     time.sleep(1.5)

@@ -240,7 +240,10 @@ class Applier:
             raise refusal
         await remove_completion_finalizer(self.client, cache, live)
         with suppress(NotFound):
-            response = await self.client.delete(cache.resource, live.name, live.namespace, uid=live.uid)
+            # Without a policy the API server orphans the pods of Jobs.
+            response = await self.client.delete(
+                cache.resource, live.name, live.namespace, uid=live.uid, propagation_policy="Background"
+            )
             if "deletionTimestamp" in (response.get("metadata") or {}):
                 deleting = cache.record_write(response)
                 if cache.contains(deleting):

@@ -51,7 +51,10 @@ async def delete_object(client: Client, cache: ObjectCache, record: CachedObject
         elif record.deleting:
             return DeletionResult.TERMINATING
         else:
-            response = await client.delete(cache.resource, record.name, record.namespace, uid=record.uid)
+            # Without a policy the API server orphans the pods of Jobs.
+            response = await client.delete(
+                cache.resource, record.name, record.namespace, uid=record.uid, propagation_policy="Background"
+            )
             if "deletionTimestamp" in (response.get("metadata") or {}):
                 cache.record_write(response)
                 return DeletionResult.TERMINATING if cache.contains(record) else DeletionResult.DELETED

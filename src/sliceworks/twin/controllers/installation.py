@@ -14,7 +14,7 @@ from sliceworks.twin.controllers.builtin.job_controller import JobController, TT
 from sliceworks.twin.controllers.builtin.node_lifecycle import NodeLifecycleController
 from sliceworks.twin.controllers.builtin.pod_gc import PodGCController
 from sliceworks.twin.controllers.builtin.podautoscaler_controller import HorizontalController
-from sliceworks.twin.controllers.builtin.replicaset_controller import ReplicaSetController
+from sliceworks.twin.controllers.builtin.replicaset_controller import ReplicaSetController, ReplicationManager
 from sliceworks.twin.controllers.builtin.statefulset_controller import StatefulSetController
 from sliceworks.twin.controllers.builtin.taint_eviction import TaintEvictionController
 from sliceworks.twin.controllers.kueue.visibility import GROUP as VISIBILITY
@@ -38,6 +38,7 @@ def builtin_controllers(context: ControllerContext) -> tuple[Controller[Any], ..
         TTLAfterFinishedController(context),
         CronJobController(context),
         ReplicaSetController(context),
+        ReplicationManager(context),
         DeploymentController(context),
         StatefulSetController(context),
         DaemonSetController(context),

@@ -23,6 +23,7 @@ from sliceworks.twin.apiserver.selection import build_filter
 if TYPE_CHECKING:
     from sliceworks.base.transport import Response
     from sliceworks.twin.apiserver.generic_server import ApiServer
+    from sliceworks.twin.apiserver.registry.resources import Strategy
     from sliceworks.twin.apiserver.request_info import Call
     from sliceworks.twin.store.watch_cache import Entry
 
@@ -68,6 +69,8 @@ def read_options(call: Call) -> DeleteOptions:
         if "orphanDependents" in raw:
             raw["orphanDependents"] = call.flag("orphanDependents")
     _check(raw)
+    if (warning := call.resource.strategy.delete_warning) and not {"propagationPolicy", "orphanDependents"} & raw.keys():
+        call.warnings.append(warning)
     call.delete_options = {name: value for name, value in raw.items() if name not in ("kind", "apiVersion")}
     return options_from(raw)
 
@@ -161,7 +164,7 @@ class DeleteHandler:
             return self._remove_namespace(call, current, obj)
         grace = self._grace(call, obj, options)
         old_metadata = orjson.dumps(metadata)
-        self._set_finalizers(metadata, options)
+        self._set_finalizers(metadata, options, call.resource.strategy)
         if call.resource.key == crd_registry.KEY:
             self._server.crd_registry.mark_terminating(obj)
         deleting = bool(metadata.get("deletionTimestamp"))
@@ -219,11 +222,14 @@ class DeleteHandler:
         grace = max(int(grace), 1) if grace < 0 else int(grace)
         return min(grace, current) if current is not None else grace
 
-    def _set_finalizers(self, metadata: Obj, options: DeleteOptions) -> None:
-        """Set the garbage collector's finalizers by the propagation policy."""
+    def _set_finalizers(self, metadata: Obj, options: DeleteOptions, strategy: Strategy) -> None:
+        """Set the garbage collector's finalizers by the propagation policy; without one, the object's own, then its kind decide."""
         finalizers = list(metadata.get("finalizers") or ())
-        if options.policy:
-            finalizer = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(options.policy)
+        policy = options.policy
+        if not policy and strategy.orphans_by_default and not {ORPHAN, FOREGROUND} & set(finalizers):
+            policy = "Orphan"
+        if policy:
+            finalizer = {"Orphan": ORPHAN, "Foreground": FOREGROUND}.get(policy)
             finalizers = [name for name in finalizers if name not in {ORPHAN, FOREGROUND} or name == finalizer]
             if finalizer and finalizer not in finalizers:
                 finalizers.append(finalizer)

@@ -64,6 +64,10 @@ _REPLICAS_FIELD = {"status.replicas": field_getter("status.replicas", "0")}
 _RBAC = Strategy(name_errors=names.path_segment_errors, allow_create_on_update=True)
 _REVIEW = Strategy(create_only=True)
 _WEBHOOK_CONFIGURATION = Strategy(has_generation=True, allow_unconditional_update=False, printer=core_kinds.WEBHOOK_CONFIGURATION)
+_ORPHANED_PODS = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 _EVENT = Strategy(allow_create_on_update=True, printer=core_kinds.EVENT)
 
 STRATEGIES: dict[str, Strategy] = {
@@ -179,6 +183,7 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "/replicationcontrollers": Strategy(
         has_generation=True,
+        orphans_by_default=True,
         selectable_fields=_REPLICAS_FIELD,
         prepare_for_create=strategies.reset_status({"replicas": 0}),
         validate=apps.replication_controller_errors,
@@ -329,6 +334,8 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "batch/jobs": Strategy(
         has_generation=True,
+        orphans_by_default=True,
+        delete_warning=_ORPHANED_PODS,
         selectable_fields={"status.successful": field_getter("status.succeeded", "0")},
         prepare_for_create=strategies.prepare_job,
         validate=batch.job_errors,

@@ -56,6 +56,10 @@ class Strategy:
     return_deleted_object: bool = False
     graceful_deletion: bool = False
     """Whether deletion waits for the object's grace period."""
+    orphans_by_default: bool = False
+    """Whether a deletion without a propagation policy orphans the dependents."""
+    delete_warning: str = ""
+    """The warning about a deletion without a propagation policy."""
     create_only: bool = False
     """Whether objects are only posted and never stored, such as reviews."""
     storage_key: str = ""

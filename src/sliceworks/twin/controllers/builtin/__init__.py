@@ -1,7 +1,7 @@
 """The controllers of kube-controller-manager.
 
 pod_control                                                                       what controllers of pods share
-replicaset_controller                                                             ReplicaSets
+replicaset_controller                                                             ReplicaSets, ReplicationControllers
 deployment_controller, deployment_rollout, deployment_progress                    Deployments
 statefulset_controller, statefulset_identity                                      StatefulSets
 daemonset_controller, daemonset_plan                                              DaemonSets

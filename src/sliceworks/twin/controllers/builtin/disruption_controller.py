@@ -15,7 +15,7 @@ from sliceworks.twin.controllers.builtin.statefulset_controller import STATEFUL_
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, controller_user
-from sliceworks.twin.controllers.runtime.object_index import REPLICA_SETS, SelectorIndex
+from sliceworks.twin.controllers.runtime.object_index import REPLICA_SETS, REPLICATION_CONTROLLERS, SelectorIndex
 from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 BUDGETS = "policy/poddisruptionbudgets"
 _USER = controller_user("disruption-controller")
+_SCALED = {"ReplicaSet": REPLICA_SETS, "ReplicationController": REPLICATION_CONTROLLERS, "StatefulSet": STATEFUL_SETS}
 _DELETION_TIMEOUT = 120.0
 """Seconds after which a pod whose eviction was granted, but which was not deleted, counts as healthy again."""
 
@@ -36,7 +37,7 @@ class ExpectedPodsUnknown(Exception):
 class DisruptionController(Controller[NamespacedName]):
     """Updates a budget when it, one of its pods or the scale of their controllers changes."""
 
-    watches = frozenset({BUDGETS, PODS, REPLICA_SETS, DEPLOYMENTS, STATEFUL_SETS})
+    watches = frozenset({BUDGETS, PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, DEPLOYMENTS, STATEFUL_SETS})
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -150,7 +151,7 @@ class DisruptionController(Controller[NamespacedName]):
         return sum(scales.values())
 
     async def _get_controller_scale(self, pod: Pod) -> tuple[str, int]:
-        resource = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS}.get(pod.owner_kind)
+        resource = _SCALED.get(pod.owner_kind)
         controller = self.context.get(resource, pod.namespace, pod.owner_name) if resource else None
         if controller is None:
             return pod.owner, await self._get_scale_subresource(pod)

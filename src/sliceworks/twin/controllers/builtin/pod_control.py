@@ -142,7 +142,9 @@ def pod_key(pod: Pod) -> ObjectKey:
 
 
 def selector_of(owner: Mapping[str, Any]) -> LabelSelector:
-    return from_label_selector((owner.get("spec") or {}).get("selector"))
+    selector = (owner.get("spec") or {}).get("selector")
+    # A ReplicationController has a map of labels where all other kinds have a LabelSelector.
+    return from_label_selector({"matchLabels": selector} if owner.get("kind") == "ReplicationController" else selector)
 
 
 def generate_name(name: str) -> str:

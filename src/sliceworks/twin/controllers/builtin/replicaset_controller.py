@@ -1,4 +1,4 @@
-"""The ReplicaSet controller."""
+"""The controllers of ReplicaSets and of ReplicationControllers, which differ in their kind and selector alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sliceworks.twin.controllers.builtin.pod_control import (
 )
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName
-from sliceworks.twin.controllers.runtime.object_index import REPLICA_SETS, OwnerIndex, SelectorIndex
+from sliceworks.twin.controllers.runtime.object_index import REPLICA_SETS, REPLICATION_CONTROLLERS, OwnerIndex, SelectorIndex
 from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
 
 if TYPE_CHECKING:
@@ -40,18 +40,22 @@ class ReplicaSetController(Controller[NamespacedName]):
 
     workers = 5
     watches = frozenset({REPLICA_SETS, PODS})
+    resource, kind, account = REPLICA_SETS, "ReplicaSet", "replicaset-controller"
+    has_immutable_selector = True
+    reports_terminating = True
+    """Whether the status of the kind has `terminatingReplicas`."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._pods, self._owners = context.shared_index(PodIndex), context.shared_index(OwnerIndex)
-        self._pod_control = PodControl(context, "replicaset-controller", "replicaset-controller")
+        self._pod_control = PodControl(context, self.account, self.account)
         self._selectors = SelectorIndex()
 
     def observe(self, change: Change) -> None:
-        if change.resource == REPLICA_SETS:
+        if change.resource == self.resource:
             if change.type == "DELETED":
                 self._selectors.remove(change.namespace, change.name)
-            elif (change.namespace, change.name) not in self._selectors:
+            elif not self.has_immutable_selector or (change.namespace, change.name) not in self._selectors:
                 self._selectors.put(change.namespace, change.name, selector_of(change.obj))
             self.queue.add((change.namespace, change.name))
         else:
@@ -60,7 +64,7 @@ class ReplicaSetController(Controller[NamespacedName]):
     def _observe_pod(self) -> None:
         before, after = self._pods.before, self._pods.after
         for pod in (before, after):
-            if pod is not None and pod.owner_kind == "ReplicaSet":
+            if pod is not None and pod.owner_kind == self.kind:
                 self.queue.add((pod.namespace, pod.owner_name))
         if (
             after is not None
@@ -72,7 +76,7 @@ class ReplicaSetController(Controller[NamespacedName]):
                 self.queue.add((after.namespace, name))
 
     async def sync(self, key: NamespacedName) -> None:
-        replica_set = self.context.get(REPLICA_SETS, *key)
+        replica_set = self.context.get(self.resource, *key)
         if replica_set is None:
             return
         # 1. Claim pods.
@@ -84,10 +88,10 @@ class ReplicaSetController(Controller[NamespacedName]):
             error = await self._manage_replicas(replica_set, active)
         # 3. Write the status of the pods as they were before step 2.
         now = clock.now()
-        terminating = sum(1 for pod in pods if pod.terminating)
+        terminating = sum(1 for pod in pods if pod.terminating) if self.reports_terminating else None
         status = compute_status(replica_set, active, terminating, error.message if error else "", now)
         if status != (replica_set.get("status") or {}):
-            await self._pod_control.writer.update_status(REPLICA_SETS, replica_set, status)
+            await self._pod_control.writer.update_status(self.resource, replica_set, status)
         if error is not None:
             raise error
         if (wait := seconds_to_available(active, min_ready_seconds(replica_set), now)) is not None:
@@ -113,8 +117,20 @@ class ReplicaSetController(Controller[NamespacedName]):
         return [pod for sibling in siblings if sibling is not None for pod in self._pods.owned_by(sibling["metadata"]["uid"])]
 
 
-def compute_status(replica_set: Object, active: list[Pod], terminating: int, error: str, now: datetime) -> Object:
-    """The status of a ReplicaSet with these pods."""
+class ReplicationManager(ReplicaSetController):
+    """The controller of ReplicationControllers; its name and account are those of kube-controller-manager."""
+
+    watches = frozenset({REPLICATION_CONTROLLERS, PODS})
+    resource, kind, account = REPLICATION_CONTROLLERS, "ReplicationController", "replication-controller"
+    has_immutable_selector = False
+    reports_terminating = False
+
+    def _related_pods(self, replica_set: Object) -> Iterable[Pod]:
+        return self._pods.owned_by(replica_set["metadata"]["uid"])
+
+
+def compute_status(replica_set: Object, active: list[Pod], terminating: int | None, error: str, now: datetime) -> Object:
+    """The status of a ReplicaSet with these pods; None leaves `terminatingReplicas` out."""
     template_labels = (replica_set["spec"].get("template") or {}).get("metadata", {}).get("labels") or {}
     min_ready = min_ready_seconds(replica_set)
     counts = {
@@ -124,7 +140,8 @@ def compute_status(replica_set: Object, active: list[Pod], terminating: int, err
         "observedGeneration": replica_set["metadata"].get("generation", 0),
     }
     status: Object = {"replicas": len(active), **{name: count for name, count in counts.items() if count}}
-    status["terminatingReplicas"] = terminating
+    if terminating is not None:
+        status["terminatingReplicas"] = terminating
     conditions = _conditions(replica_set, len(active), error)
     return {**status, "conditions": conditions} if conditions else status
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import NamespacedName
 
 REPLICA_SETS = "apps/replicasets"
+REPLICATION_CONTROLLERS = "/replicationcontrollers"
 REVISIONS = "apps/controllerrevisions"
 JOBS = "batch/jobs"
 _Bucket = tuple[str, str, str]
