@@ -87,6 +87,15 @@ def test_deep_nesting_and_exponential_aliases_are_rejected() -> None:
         yaml_documents.load_all(bomb, "f.yaml")
 
 
+@pytest.mark.parametrize("value", ['"{}"', "[{}, b]", "{{c: {}}}"])
+def test_aliases_of_large_scalars_are_rejected(value: str) -> None:
+    """Few nodes, but gigabytes of text if it is written again."""
+    text = "a: &a " + value.format("x" * 100_000) + "\nb: [" + ", ".join(["*a"] * 1000) + "]"
+    with pytest.raises(InvalidDocument, match=r"aliases expand to more than [0-9,]+ characters"):
+        yaml_documents.load_all(text, "f.yaml")
+    assert yaml_documents.load_all("a: &a " + value.format("x") + "\nb: [*a, *a]", "f.yaml")[0].data["b"][0]
+
+
 def test_limits_are_exact(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     yaml_documents.load_all("a: " + "[" * 99 + "]" * 99, "f.yaml")
     with pytest.raises(InvalidDocument, match=r"^f.yaml:1: nested more than 100 levels deep$"):

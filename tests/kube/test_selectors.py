@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from sliceworks.kube.selectors import (
     EVERYTHING,
     NOTHING,
     LabelSelector,
+    Requirement,
     from_label_selector,
     from_labels,
     parse_labels,
@@ -216,3 +218,52 @@ def test_field_selectors_as_values() -> None:
 @given(st.text(max_size=8))
 def test_escape_round_trips(value: str) -> None:
     assert unescape(escape(value)) == value
+
+
+LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["x", "y", "", "1", "7"]), max_size=3)
+REQUIREMENTS = st.one_of(
+    st.builds(Requirement, st.sampled_from("abc"), st.sampled_from(["=", "==", "!="]), st.tuples(st.sampled_from(["x", "", "1"]))),
+    st.builds(
+        Requirement,
+        st.sampled_from("abc"),
+        st.sampled_from(["in", "notin"]),
+        st.sets(st.sampled_from("xy17"), min_size=1).map(tuple),
+    ),
+    st.builds(Requirement, st.sampled_from("abc"), st.sampled_from(["exists", "!"])),
+    st.builds(Requirement, st.sampled_from("abc"), st.sampled_from(["gt", "lt"]), st.tuples(st.sampled_from(["0", "3", "9"]))),
+)
+
+
+@given(st.lists(REQUIREMENTS, max_size=6), LABELS)
+def test_large_selectors_match_as_small_ones(requirements: list[Requirement], labels: dict[str, str]) -> None:
+    repeated = requirements * 20  # beyond the number that is tried one after another
+    assert LabelSelector(repeated).matches(labels) is all(requirement.matches(labels) for requirement in requirements)
+
+
+class CountedLabels(dict[str, str]):
+    """Labels that count how often they are read."""
+
+    reads = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.reads += 1
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.reads += 1
+        return super().__contains__(key)
+
+
+@pytest.mark.parametrize("term", ["k{}!=v", "!k{}", "k{}", "a!=v{}", "a notin (v{},w)"])
+def test_a_match_does_not_take_time_per_requirement(term: str) -> None:
+    selector = parse_labels(",".join(term.format(number) for number in range(10_000)))
+    labels = CountedLabels(a="b")
+    assert selector.matches(labels) is (term != "k{}")
+    assert labels.reads < 10
+
+
+def test_a_field_with_two_values_matches_nothing() -> None:
+    selector = parse_fields("a=1,a=2,b!=3")
+    assert selector.matches_nothing
+    assert not selector.matches({"a": "1"})
+    assert not parse_fields("a=1,a=1").matches_nothing

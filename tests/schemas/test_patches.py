@@ -141,3 +141,33 @@ def test_an_object_that_cannot_be_read_any_more_is_refused_as_a_patch() -> None:
 def test_a_merge_patch_shares_what_it_does_not_change() -> None:
     doc = {"a": {"b": 1}, "c": {"d": 1}}
     assert merge_patch(doc, {"a": {"b": 2}})["c"] is doc["c"]
+
+
+class CountedKey(str):
+    """A merge key that counts its comparisons."""
+
+    comparisons = 0
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        CountedKey.comparisons += 1
+        return super().__eq__(other)
+
+
+@pytest.mark.parametrize("directive", [{}, {"$patch": "delete"}])
+def test_a_strategic_merge_takes_linear_time(directive: Object) -> None:
+    count = 3000
+    names = [CountedKey(f"E{number}") for number in range(count)]
+    env = [{"name": name, "value": "x"} for name in names]
+    before = {"spec": {"template": {"spec": {"containers": [{"name": "c", "env": env}]}}}}
+    changed = [{"name": name, "value": "y", **directive} for name in reversed(names)]
+    order = [{"name": name} for name in reversed(names)]
+    container = {"name": "c", "env": changed, "$setElementOrder/env": order}
+    CountedKey.comparisons = 0
+    after = strategic_merge(
+        before, {"spec": {"template": {"spec": {"containers": [container]}}}}, schema_of("apps/v1/deployments/Deployment")
+    )
+    env = after["spec"]["template"]["spec"]["containers"][0]["env"]
+    assert [item["value"] for item in env] == ([] if directive else ["y"] * count)
+    assert CountedKey.comparisons < 20 * count

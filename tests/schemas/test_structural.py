@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sliceworks.base.errors import RequestEntityTooLarge
 from sliceworks.schemas import build, crds, formats, patterns, prune, set_defaults, validate
 from sliceworks.schemas.field_errors import FieldError, go_number, invalid
 from sliceworks.schemas.model import MISSING, Schema
@@ -195,3 +196,16 @@ def test_patterns_match_in_linear_time(pattern: str) -> None:
 )
 def test_numbers_are_shown_as_go_shows_them(value: float, text: str) -> None:
     assert go_number(value) == text
+
+
+def test_defaults_of_one_object_are_limited() -> None:
+    """A list of empty items, each with large defaults, would otherwise be larger than the memory."""
+    item = {"type": "object", "properties": {f"q{number}": {"type": "string", "default": "x" * 1000} for number in range(100)}}
+    schema = build({"type": "object", "properties": {"list": {"type": "array", "items": item}}})
+    few: dict[str, Any] = {"list": [{}] * 10}
+    set_defaults(schema, few)
+    assert few["list"][9]["q99"] == "x" * 1000
+    for default in ({}, {"default": {"text": "x" * 3000}, "x-kubernetes-preserve-unknown-fields": True}):
+        schema = build({"type": "object", "properties": {"list": {"type": "array", "items": {**item, **default}}}})
+        with pytest.raises(RequestEntityTooLarge, match="limit of the defaults of an object is 3145728"):
+            set_defaults(schema, {"list": [None if default else {} for _ in range(100_000)]})

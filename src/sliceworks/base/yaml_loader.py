@@ -17,7 +17,7 @@ STANDARD = "tag:yaml.org,2002:"
 
 
 class Limits(NamedTuple):
-    """The largest input: bytes, levels of nesting, and nodes after the expansion of aliases."""
+    """The largest input: bytes, levels of nesting, and nodes. All apply to the input and to what its aliases expand to."""
 
     size: int
     depth: int
@@ -147,14 +147,15 @@ def _translate(error: yaml.MarkedYAMLError) -> Problem:
 
 
 class _Frame:
-    """A collection that is not complete: its anchor, the nodes before it, the pending key, and the levels below it."""
+    """A collection that is not complete: its anchor, the nodes and characters before it, the pending key, the levels below it."""
 
-    __slots__ = ("anchor", "before", "key", "levels", "node")
+    __slots__ = ("anchor", "before", "characters_before", "key", "levels", "node")
 
-    def __init__(self, node: Sequence | Mapping, anchor: str | None, before: int) -> None:
+    def __init__(self, node: Sequence | Mapping, anchor: str | None, before: int, characters_before: int) -> None:
         self.node = node
         self.anchor = anchor
         self.before = before
+        self.characters_before = characters_before
         self.key: Node | None = None
         self.levels = 0
 
@@ -163,6 +164,7 @@ class _Anchored(NamedTuple):
     node: Node
     nodes: int
     levels: int
+    characters: int
 
 
 class _Composer:
@@ -175,13 +177,15 @@ class _Composer:
         self._anchors: dict[str, _Anchored] = {}
         self._count = 0
         self._aliased = 0
+        self._characters = 0
 
     def add(self, event: yaml.Event) -> None:
         if isinstance(event, yaml.ScalarEvent):
             scalar = Scalar(event)
             self._grow(1, scalar.line)
+            self._characters += len(scalar.value)
             if event.anchor:
-                self._anchors[event.anchor] = _Anchored(scalar, 1, 0)
+                self._anchors[event.anchor] = _Anchored(scalar, 1, 0, len(scalar.value))
             self._attach(scalar)
         elif isinstance(event, yaml.MappingStartEvent):
             self._start(Mapping(event, event.tag), event.anchor)
@@ -196,7 +200,7 @@ class _Composer:
         self._deepen(1, node.line)
         if anchor:
             self._anchors.pop(anchor, None)
-        self._open.append(_Frame(node, anchor, self._count))
+        self._open.append(_Frame(node, anchor, self._count, self._characters))
         self._grow(1, node.line)
 
     def _end(self, event: yaml.Event) -> None:
@@ -205,7 +209,8 @@ class _Composer:
             frame.node.end = event.end_mark.index
         levels = frame.levels + 1
         if frame.anchor:
-            self._anchors[frame.anchor] = _Anchored(frame.node, self._count - frame.before, levels)
+            nodes, characters = self._count - frame.before, self._characters - frame.characters_before
+            self._anchors[frame.anchor] = _Anchored(frame.node, nodes, levels, characters)
         if self._open:
             self._open[-1].levels = max(self._open[-1].levels, levels)
         self._attach(frame.node)
@@ -220,6 +225,9 @@ class _Composer:
         self._deepen(anchored.levels, line)
         self._aliased += anchored.nodes
         self._grow(anchored.nodes, line)
+        self._characters += anchored.characters
+        if self._characters > self._limits.size:
+            raise LimitExceeded("aliases", f"aliases expand to more than {self._limits.size:,} characters", line)
         if self._open:
             self._open[-1].levels = max(self._open[-1].levels, anchored.levels)
         self._attach(anchored.node)
@@ -266,8 +274,8 @@ def merged_pairs(mapping: Mapping) -> list[tuple[Node, Node]]:
                 assert isinstance(item, Mapping)
                 merged.extend(merged_pairs(item))
         else:
-            found = "a scalar" if isinstance(value, Scalar) else "a sequence"
-            raise Problem(f"expected a mapping or list of mappings for merging, found {found}", value.line)
+            kind = "a scalar" if isinstance(value, Scalar) else "a sequence"
+            raise Problem(f"expected a mapping or list of mappings for merging, found {kind}", value.line)
     return merged + own
 
 

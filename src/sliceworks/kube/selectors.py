@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _EXPRESSION_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 _INFIX = {"in": " in ", "notin": " notin ", "gt": ">", "lt": "<"}
 _NO_LABELS: Mapping[str, str] = {}
+_MAX_LINEAR = 16
+"""Requirements of a selector, and values of a requirement, that are tried one after another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +56,89 @@ class Requirement:
         return self.key + _INFIX.get(self.operator, self.operator) + values
 
 
+class _ValueTest:
+    """All requirements on the value of one label: the time of a match does not depend on their number."""
+
+    __slots__ = ("_allowed", "_excluded", "_lower", "_upper")
+
+    def __init__(self) -> None:
+        self._allowed: set[str] | None = None
+        self._excluded: set[str] = set()
+        self._lower: int | None = None
+        self._upper: int | None = None
+
+    def add(self, requirement: Requirement) -> None:
+        values = requirement.values
+        match requirement.operator:
+            case "=" | "==" | "in":
+                self._allowed = set(values) if self._allowed is None else self._allowed.intersection(values)
+            case "!=" | "notin":
+                self._excluded.update(values)
+            case "!":
+                self._allowed = set()
+            case "gt":
+                self._lower = int(values[0]) if self._lower is None else max(self._lower, int(values[0]))
+            case "lt":
+                self._upper = int(values[0]) if self._upper is None else min(self._upper, int(values[0]))
+
+    def matches(self, value: str) -> bool:
+        if value in self._excluded or (self._allowed is not None and value not in self._allowed):
+            return False
+        if self._lower is None and self._upper is None:
+            return True
+        number = parse_int(value)
+        if number is None:
+            return False
+        return (self._lower is None or number > self._lower) and (self._upper is None or number < self._upper)
+
+
+class _Index:
+    """Requirements by label. A match takes time per label of the object, not per requirement."""
+
+    __slots__ = ("_required", "_tests")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        self._required: set[str] = set()
+        self._tests: dict[str, _ValueTest] = {}
+        for requirement in requirements:
+            self._tests.setdefault(requirement.key, _ValueTest()).add(requirement)
+            if requirement.operator not in ("!", "!=", "notin"):
+                self._required.add(requirement.key)
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if len(self._required) > len(labels) or not all(key in labels for key in self._required):
+            return False
+        tests = self._tests
+        return all(tests[key].matches(value) for key, value in labels.items() if key in tests)
+
+
+def _is_exact(requirement: Requirement) -> bool:
+    return requirement.operator in ("=", "==", "in") and len(requirement.values) == 1
+
+
+def _is_large(requirements: tuple[Requirement, ...]) -> bool:
+    """Whether to match by an index, which takes longer to build."""
+    return len(requirements) > _MAX_LINEAR or any(len(requirement.values) > _MAX_LINEAR for requirement in requirements)
+
+
 class LabelSelector:
     """Matches labels that meet all requirements; without requirements it matches everything."""
 
-    __slots__ = ("_equal", "_others", "matches_nothing", "requirements")
+    __slots__ = ("_equal", "_index", "_others", "matches_nothing", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement] = (), *, nothing: bool = False) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self.matches_nothing = nothing
         self._equal = tuple((item.key, item.values[0]) for item in self.requirements if _is_exact(item))
         self._others = tuple(item for item in self.requirements if not _is_exact(item))
+        self._index = _Index(self.requirements) if _is_large(self.requirements) else None
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Whether the selector matches these labels."""
         if labels is None:
             labels = _NO_LABELS
+        if self._index is not None:
+            return self._index.matches(labels) and not self.matches_nothing
         for key, value in self._equal:
             if labels.get(key) != value:
                 return False
@@ -136,10 +206,6 @@ def parse_int(text: str | None) -> int | None:
         return None
     number = int(text)
     return number if -(1 << 63) <= number < 1 << 63 else None
-
-
-def _is_exact(requirement: Requirement) -> bool:
-    return requirement.operator in ("=", "==", "in") and len(requirement.values) == 1
 
 
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n]+))")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base.errors import RequestEntityTooLarge
 from sliceworks.schemas.model import MISSING, plan
 
 if TYPE_CHECKING:
@@ -13,68 +14,92 @@ if TYPE_CHECKING:
 
     from sliceworks.schemas.model import Defaulter, Plan, Schema
 
-    # A field, the factory of its default, and whether the field is nullable.
-    Static = tuple[str, Callable[[], Any], bool]
+    # A field, the factory of its default, whether the field is nullable, and the size of both as JSON.
+    Static = tuple[str, Callable[[], Any], bool, int]
     Work = tuple[list[Defaulter], list[Static]]
+
+MAX_BYTES = 3 * 1024 * 1024
+"""Of the defaults of one object: a list of many empty items would otherwise become larger than the memory."""
+
+
+class _Allowance:
+    """How many bytes of defaults an object may still get."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAX_BYTES
+
+    def take(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise RequestEntityTooLarge(f"Request entity too large: limit of the defaults of an object is {MAX_BYTES}")
 
 
 def set_defaults(schema: Schema, value: Any, settled: Container[str] = ()) -> None:
-    """Set defaults in place, parents before children, but not inside the `settled` fields."""
+    """Set defaults in place, parents before children, but not inside the `settled` fields.
+
+    Raises RequestEntityTooLarge if the defaults exceed MAX_BYTES; the object has some of them then.
+    """
     wanted = plan(schema, "functions", _functions) if schema.name else plan(schema, "defaults", _work)
     if wanted is None:
         return
+    allowance = _Allowance()
     if not settled:
-        _apply(wanted, value)
+        _apply(wanted, value, allowance)
         return
     if wanted.work is not None:
-        _fill(wanted.work, value)
+        _fill(wanted.work, value, allowance)
     for field, below in wanted.fields.items():
         if field in value and field not in settled:
-            _apply(below, value[field])
+            _apply(below, value[field], allowance)
 
 
-def _apply(wanted: Plan[Work], value: Any) -> None:
+def _apply(plan_: Plan[Work], value: Any, allowance: _Allowance) -> None:
     if value.__class__ is list:
-        if wanted.items is not None:
-            _apply_items(wanted.items, value)
+        if plan_.items is not None:
+            _apply_items(plan_.items, value, allowance)
         return
     if value.__class__ is not dict:
         return
-    if wanted.work is not None:
-        _fill(wanted.work, value)
+    if plan_.work is not None:
+        _fill(plan_.work, value, allowance)
     # Iterate over the value: it has fewer fields than its schema.
-    find = wanted.fields.get
+    find = plan_.fields.get
     for field, item in value.items():
         if item.__class__ is dict or item.__class__ is list:
             below = find(field)
             if below is not None:
-                _apply(below, item)
-    if wanted.values is not None:
+                _apply(below, item, allowance)
+    if plan_.values is not None:
         for key, item in value.items():
-            if key not in wanted.schema.properties:
-                value[key] = _filled(wanted.values, item)
+            if key not in plan_.schema.properties:
+                value[key] = _filled(plan_.values, item, allowance)
 
 
-def _fill(work: Work, value: dict[str, Any]) -> None:
+def _fill(work: Work, value: dict[str, Any], allowance: _Allowance) -> None:
     functions, statics = work
     for function in functions:
         function(value)
-    for field, make, nullable in statics:
+    for field, make, nullable, size in statics:
         if field not in value or (value[field] is None and not nullable):
+            allowance.take(size)
             value[field] = make()
 
 
-def _apply_items(wanted: Plan[Work], values: list[Any]) -> None:
+def _apply_items(wanted: Plan[Work], values: list[Any], allowance: _Allowance) -> None:
     for index, item in enumerate(values):
-        values[index] = _filled(wanted, item)
+        values[index] = _filled(wanted, item, allowance)
 
 
-def _filled(wanted: Plan[Work], item: Any) -> Any:
+def _filled(wanted: Plan[Work], item: Any, allowance: _Allowance) -> Any:
     """The item with its defaults set; `null` is replaced with the default of the item schema, if any."""
     if item is None and not wanted.schema.nullable:
         default = wanted.schema.default
-        item = orjson.loads(default) if isinstance(default, bytes) else None
-    _apply(wanted, item)
+        if isinstance(default, bytes):
+            allowance.take(len(default))
+            item = orjson.loads(default)
+    _apply(wanted, item, allowance)
     return item
 
 
@@ -95,7 +120,7 @@ def _has_default(schema: Schema) -> bool:
 
 def _static(field: str, child: Schema) -> Static:
     text = child.default if isinstance(child.default, bytes) else b"null"
-    value = orjson.loads(text)
+    value, size = orjson.loads(text), len(field) + len(text)
     if isinstance(value, dict | list):
-        return field, lambda: orjson.loads(text), child.nullable
-    return field, lambda: value, child.nullable
+        return field, lambda: orjson.loads(text), child.nullable, size
+    return field, lambda: value, child.nullable, size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks import schemas
-from sliceworks.base.errors import ApiError, BadRequest, NotAcceptable, UnsupportedMediaType
+from sliceworks.base.errors import ApiError, BadRequest, NotAcceptable, RequestEntityTooLarge, UnsupportedMediaType
 from sliceworks.base.transport import Response
 from sliceworks.schemas import builtins
 from sliceworks.schemas.field_errors import FieldError, invalid, new_invalid
@@ -412,7 +413,8 @@ def to_served(resource: Resource, version: Version, entry: Entry) -> Obj:
     if entry.revision < version.since:
         schema = version.schema()
         schemas.prune(schema, obj, [])
-        schemas.set_defaults(schema, obj)
+        with contextlib.suppress(RequestEntityTooLarge):  # it stays readable, with as many defaults as are allowed
+            schemas.set_defaults(schema, obj)
     return obj
 
 

@@ -48,9 +48,11 @@ def _field_test(call: Call, fields: field_selectors.FieldSelector) -> Callable[[
                 f'"{call.param("fieldSelector")}": "{term.field}" is not a known field selector: only "metadata.name", '
                 '"metadata.namespace"'
             )
-    names = [term.field for term in fields.terms if term.field in known]
+    if fields.matches_nothing:
+        return lambda _: False
+    names = {term.field for term in fields.terms if term.field in known}
     # Objects whose JSON does not contain the value cannot match: they need not be decoded.
-    words = [term.value for term in fields.terms if term.equal and term.field in known and _is_word(term.value)]
+    words = {term.value for term in fields.terms if term.equal and term.field in known and _is_word(term.value)}
     literals = [b'"%b"' % value.encode() for value in words]
 
     def test(entry: Entry) -> bool:

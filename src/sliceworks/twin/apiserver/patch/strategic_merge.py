@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from sliceworks.base.errors import BadRequest, Invalid
 from sliceworks.schemas.golang import json_kind
 from sliceworks.twin.apiserver.fieldmanager.typed_value import GO_TYPES, format_go_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable, Iterable
 
     from sliceworks.schemas import Schema
 
@@ -76,34 +78,52 @@ def _element_type(*lists: Items) -> type:
 def _apply_item_directives(original: Items, patch: Items, key: str) -> tuple[Items, Items]:
     """Apply the directives among the items of a patch; returns the list and the patch without them."""
     rest: Items = []
+    deleted: set[Hashable] = set()
     replace = False
     for item in patch:
         match item.get(DIRECTIVE, ""):
             case "" if DIRECTIVE not in item:
                 rest.append(item)
             case "delete":
-                value = _key_of(item, key)
-                original = [one for one in original if one.get(key) != value]
+                deleted.add(_index_key(_key_of(item, key)))
             case "replace":
                 replace = True
             case "merge":
                 raise BadRequest("merging lists cannot yet be specified in the patch")
             case other:
                 raise BadRequest(f"unknown patch type: {format_go_value(other)} in map: {format_go_value(item)}")
-    return (rest, []) if replace else (original, rest)
+    if replace:
+        return rest, []
+    return ([item for item in original if _index_key(item.get(key)) not in deleted] if deleted else original), rest
 
 
 def _merged_maps(original: Items, patch: Items, field: Schema, merge: Merge) -> Items:
     key = _merge_key(field)
     merged = list(original)
+    places: dict[Hashable, int] = {}
+    for index, item in enumerate(original):
+        if key in item:
+            places.setdefault(_index_key(item[key]), index)
     for item in patch:
-        value = _key_of(item, key)
-        place = next((index for index, one in enumerate(merged) if key in one and one[key] == value), None)
-        if place is None:
+        place = places.setdefault(_index_key(_key_of(item, key)), len(merged))
+        if place == len(merged):
             merged.append(item)
         else:
             merged[place] = merge(merged[place], item, field.items)
     return merged
+
+
+def _index_key(value: Any) -> Hashable:
+    """A merge key value as the key of a dict: lists of thousands of items are merged in linear time."""
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if isinstance(value, dict | list) else value
+
+
+def _places(values: Iterable[Any]) -> dict[Hashable, int]:
+    """The first index of each value."""
+    places: dict[Hashable, int] = {}
+    for index, value in enumerate(values):
+        places.setdefault(_index_key(value), index)
+    return places
 
 
 def _key_of(item: dict[str, Any], key: str) -> Any:
@@ -129,11 +149,11 @@ def _ordered_value(index: int, item: Any, key: str) -> Any:
 
 def _in_order(merged: Items, patch: Items, original: Items, key: str) -> Items:
     """Patched items in the order of the patch, with the other items at their original relative positions."""
-    wanted = [_ordered_value(index, item, key) for index, item in enumerate(patch)]
-    before = [_value(item, key) for item in original]
-    known = [(_value(item, key), item) for item in merged]
-    right = sorted((pair for pair in known if pair[0] in wanted), key=lambda pair: wanted.index(pair[0]))
-    left = [pair for pair in known if pair[0] not in wanted]
+    patched = _places(_ordered_value(index, item, key) for index, item in enumerate(patch))
+    before = _places(_value(item, key) for item in original)
+    known = [(_index_key(_value(item, key)), item) for item in merged]
+    right = sorted((pair for pair in known if pair[0] in patched), key=lambda pair: patched[pair[0]])
+    left = [pair for pair in known if pair[0] not in patched]
     result: Items = []
     i = 0
     for value, item in right:
@@ -144,8 +164,8 @@ def _in_order(merged: Items, patch: Items, original: Items, key: str) -> Items:
     return [*result, *(item for _, item in left[i:])]
 
 
-def _stands_before(left: Any, right: Any, order: Items) -> bool:
-    return left in order and right in order and order.index(left) < order.index(right)
+def _stands_before(left: Hashable, right: Hashable, places: dict[Hashable, int]) -> bool:
+    return left in places and right in places and places[left] < places[right]
 
 
 def _check_order(patch: Items, order: Items, key: str) -> None:
@@ -219,6 +239,7 @@ def _retained(merged: Object, patch: Object) -> Object:
     kept = patch[RETAIN]
     if type(kept) is not list:
         raise BadRequest("invalid patch format of retainKeys")
+    kept = _places(kept)
     rest = {key: value for key, value in patch.items() if key != RETAIN}
     if any(value is not None and key not in kept and not key.startswith((DELETE, ORDER)) for key, value in rest.items()):
         raise BadRequest("invalid patch format of retainKeys")
@@ -268,7 +289,8 @@ def _delete_from_list(merged: Object, key: str, values: Any) -> None:
     if values is None:
         merged.pop(key, None)
     elif type(current) is list and type(values) is list:
-        merged[key] = [item for item in current if item not in values]
+        deleted = _places(values)
+        merged[key] = [item for item in current if _index_key(item) not in deleted]
 
 
 def _merge_field(merged: Object, key: str, value: Any, schema: Schema | None) -> None:
