@@ -85,6 +85,9 @@ class Load:
         self.twin, self.api, self.folder = twin, twin.api, folder
         state = orjson.loads((twin.kubeconfig.parent / "ready.json").read_bytes())
         self.cloud = f"{state['cloud']}/container"
+
+    def create_cluster(self) -> None:
+        """Create the cluster of the slices in the twin's cloud."""
         self.api.post("/debug/twin/cloud", {"set": {"container": {"clusters": [PLACE], **OFFERS, "seconds": SECONDS}}}).ok()
         # The old version creates node pools without automatic upgrades, which a release channel does not allow.
         none = {"channel": "UNSPECIFIED"}
@@ -124,6 +127,14 @@ class Load:
             eventually(lambda: not process.alive(), PATIENCE, f"{name} ends")
         finally:
             process.kill()
+
+    def create_instance(self) -> None:
+        """Define a kind of graph instances, and create one."""
+        eventually(lambda: api_serves_graphs(self.api), PATIENCE, "the CRDs are established")
+        apply(self.api, DEFINITION)
+        eventually(lambda: self.api.get(INSTANCE.rpartition("/")[0]).status == 200, PATIENCE, "the kind is served")
+        crate = {"apiVersion": "kro.run/v1alpha1", "kind": "Crate", "metadata": {"name": "one", "namespace": "default"}}
+        apply(self.api, {**crate, "spec": {"value": "0"}})
 
     def set_value(self, value: str) -> None:
         """Change the instance, and wait until a controller has reconciled it."""
@@ -169,12 +180,9 @@ def test_upgrade_and_rollback_recreate_nothing(old: Path, tmp_path: Path) -> Non
     twin = TwinCluster(tmp_path, workloads=True)
     try:
         load = Load(twin, tmp_path)
+        load.create_cluster()
         with load.controllers("old", old):
-            eventually(lambda: api_serves_graphs(twin.api), PATIENCE, "the CRDs are established")
-            apply(twin.api, DEFINITION)
-            eventually(lambda: twin.api.get(INSTANCE.rpartition("/")[0]).status == 200, PATIENCE, "the kind is served")
-            crate = {"apiVersion": "kro.run/v1alpha1", "kind": "Crate", "metadata": {"name": "one", "namespace": "default"}}
-            apply(twin.api, {**crate, "spec": {"value": "0"}})
+            load.create_instance()
             load.set_value("1")
             load.run_job("first")
         before, pools = load.identities(), load.pools()
@@ -208,13 +216,41 @@ def test_state_of_an_older_twin_is_migrated_and_of_a_newer_one_refused(old: Path
         assert twin.api.get(f"{objects}/new").status == 200
 
 
+def test_older_twin_keeps_its_jobs_slices_instances_and_time(old: Path, tmp_path: Path) -> None:
+    fast = ("--speed", "60")
+    with stored_twin(tmp_path, old, *fast) as twin:
+        load = Load(twin, tmp_path)
+        load.create_cluster()
+        with load.controllers("old", old):
+            load.create_instance()
+            load.set_value("1")
+            load.run_job("first")
+        before, pools, last = load.identities(), load.pools(), create_configmap(twin.api, "before")
+        assert len(pools) == 1
+    with stored_twin(tmp_path, ROOT / "src", *fast) as twin:
+        load = Load(twin, tmp_path)
+        assert create_configmap(twin.api, "after") >= last, "time ran backwards"
+        assert load.pools() == pools
+        with load.controllers("new", ROOT / "src"):
+            load.set_value("2")
+            load.run_job("second")
+        assert load.identities() == before
+        assert pools < load.pools()
+
+
+def create_configmap(api: Api, name: str) -> str:
+    """Create a ConfigMap; returns its time."""
+    created = api.post("/api/v1/namespaces/default/configmaps", {"metadata": {"name": name}}).ok(201)
+    return str(created.json["metadata"]["creationTimestamp"])
+
+
 @contextmanager
-def stored_twin(folder: Path, package: Path) -> Iterator[TwinCluster]:
-    """A twin of a version, with its store on disk; SIGTERM stops it."""
+def stored_twin(folder: Path, package: Path, *options: str) -> Iterator[TwinCluster]:
+    """A twin of a version, with its store on disk; SIGTERM stops it. It runs workloads if it has options."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(package)
     try:
-        twin = TwinCluster(folder, memory=False)
+        twin = TwinCluster(folder, memory=False, workloads=bool(options), options=options)
     finally:
         os.environ.pop("PYTHONPATH")
         os.environ.update({"PYTHONPATH": before} if before is not None else {})

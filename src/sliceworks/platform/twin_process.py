@@ -72,8 +72,13 @@ def _restart(home: Home, settings: Settings) -> None:
 
 def _start_time(home: Home, settings: Settings) -> datetime:
     """The time at which a twin starts: now, or where its clock stopped if that is later, so that its time never goes back."""
-    saved = None if settings.memory else home.clock()
-    return clock.now() if saved is None else max(clock.now(), saved.until)
+    from sliceworks.twin.store.journal import read_last_time
+
+    if settings.memory:
+        return clock.now()
+    saved = home.clock()
+    last = read_last_time(home.directory / "store.db") if saved is None else saved.until
+    return clock.now() if last is None else max(clock.now(), last)
 
 
 def _with_clock(home: Home, settings: Settings) -> Settings:

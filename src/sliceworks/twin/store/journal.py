@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import sys
 import threading
 import zlib
 from typing import TYPE_CHECKING
 
+from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime
     from pathlib import Path
 
 _APPLICATION_ID, _FORMAT, _FORMAT_WITHOUT_CHECKSUMS = 0x534C4943, 2, 1
@@ -39,6 +42,9 @@ _CHECKPOINT_BYTES = 32 * 1024 * 1024
 _MAX_CHECKPOINT_LAG = 3
 """How many times _CHECKPOINT_BYTES the WAL may grow before the writer waits for the checkpoint."""
 _ROW_BYTES = 100
+_RECENT_ROWS = 1_000
+_PAST_TIME = re.compile(rb'"(?:creationTimestamp|renewTime)":"([0-9TZ:.-]+)"')
+"""Times that are never in the future: of creations and of renewed Leases."""
 _RESET_HINT = "start with an empty store: `sliceworks twin reset`"
 _RECOVERY_HINT = "keep the changes before the damage: `sliceworks twin recover`, or use a backup: `sliceworks twin restore`"
 
@@ -172,6 +178,21 @@ class Journal:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def read_last_time(path: Path) -> datetime | None:
+    """The newest time in a store of version 0.1, which recorded no clock beside it; None for stores of later versions."""
+    if not path.exists():
+        return None
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+            if db.execute("PRAGMA user_version").fetchone() != (_FORMAT_WITHOUT_CHECKSUMS,):
+                return None
+            rows = db.execute("SELECT data FROM log ORDER BY revision DESC LIMIT ?", (_RECENT_ROWS,)).fetchall()
+    except sqlite3.Error:
+        return None  # opening the journal reports it
+    found = (clock.parse(text.decode()) for (data,) in rows for text in _PAST_TIME.findall(data))
+    return max((time for time in found if time is not None), default=None)
 
 
 _INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"
