@@ -134,6 +134,89 @@ def _legacy(body: dict[str, Any]) -> set[tuple[str, str, bool, tuple[str, ...]]]
     return {(r["name"], r["kind"], r["namespaced"], tuple(sorted(r["verbs"]))) for r in body["resources"]}
 
 
+BETA = AGGREGATED.replace("v=v2", "v=v2beta1")
+ACCEPTED_TYPES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        f"{BETA},{AGGREGATED}",
+        f"{AGGREGATED},{BETA},application/json",
+        f"application/json,{AGGREGATED}",
+        f"{AGGREGATED};profile=nopeer",
+        "application/json; as=APIGroupDiscoveryList; v=v2; g=apidiscovery.k8s.io",
+        f"text/html, {AGGREGATED}",
+    ],
+)
+def test_aggregated_form_wins_wherever_it_is_accepted(api: Api, path: str, accept: str) -> None:
+    answer = api.get(path, accept=accept).ok(200)
+    assert answer.headers["Content-Type"] == AGGREGATED
+    assert answer.headers["Vary"] == "Accept"
+    assert answer.json["kind"] == "APIGroupDiscoveryList"
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+def test_aggregated_discovery_as_yaml(api: Api, path: str) -> None:
+    accept = AGGREGATED.replace("json", "yaml")
+    answer = api.get(path, accept=accept).ok(200)
+    assert answer.headers["Content-Type"] == accept
+    assert answer.text.startswith("apiVersion: apidiscovery.k8s.io/v2\nitems:\n- metadata:")
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis", "/apis/apps", "/apis/apps/v1"])
+def test_discovery_as_yaml(api: Api, path: str) -> None:
+    answer = api.get(path, accept="application/yaml").ok(200)
+    assert answer.headers["Content-Type"] == "application/yaml"
+    assert "\nkind: API" in f"\n{answer.text}"
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+@pytest.mark.parametrize("accept", [f"{BETA},application/json", "text/html,application/json", "*/*", None])
+def test_unknown_aggregated_versions_fall_back(api: Api, path: str, accept: str | None) -> None:
+    answer = api.get(path, accept=accept).ok(200)
+    assert answer.headers["Content-Type"] == "application/json"
+    assert answer.json["kind"] in {"APIVersions", "APIGroupList"}
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis"])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        BETA,
+        AGGREGATED.replace("v=v2", "v=v9"),
+        AGGREGATED.replace("apidiscovery.k8s.io", "example.com"),
+        "application/json;as=APIGroupDiscoveryList",
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+    ],
+)
+def test_unknown_forms_of_discovery_are_not_acceptable(api: Api, path: str, accept: str) -> None:
+    answer = api.get(path, accept=accept).refused(406, "NotAcceptable")
+    assert answer.message == f"only the following media types are accepted: {ACCEPTED_TYPES}"
+    assert "details" not in answer.json
+
+
+@pytest.mark.parametrize("path", ["/apis/apps", "/apis/apps/v1"])
+def test_single_groups_have_no_aggregated_form(api: Api, path: str) -> None:
+    answer = api.get(path, accept=AGGREGATED).refused(406, "NotAcceptable")
+    assert answer.message == f"only the following media types are accepted: {ACCEPTED_TYPES}"
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/api", "406: Not Acceptable\n\nAvailable representations"),
+        ("/apis", "only the following media types are accepted"),
+        ("/apis/apps", "only the following media types are accepted"),
+        ("/apis/apps/v1", "406: Not Acceptable\n\nAvailable representations"),
+    ],
+)
+def test_unknown_media_types_of_discovery_are_not_acceptable(api: Api, path: str, words: str) -> None:
+    answer = api.get(path, accept="text/html").refused(406, "NotAcceptable")
+    assert answer.message == f"{words}: {ACCEPTED_TYPES}"
+
+
 def test_aggregated_discovery_has_an_etag(api: Api) -> None:
     def unchanged() -> bool:
         first = api.get("/apis", accept=AGGREGATED).ok(200)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.objects import config_map
@@ -130,6 +132,36 @@ def test_list_at_compacted_version_is_expired(cluster: Cluster, api: Api, core: 
     cluster.compact()
     answer = api.get(f"{core}/configmaps", {"resourceVersion": "1", "resourceVersionMatch": "Exact"})
     answer.refused(410, "Expired", "The resourceVersion for the provided list is too old.")
+
+
+def test_expired_continue_token_is_answered_with_an_inconsistent_one(cluster: Cluster, api: Api, core: str) -> None:
+    fill(api, core, 4)
+    path = f"{core}/configmaps"
+    first = api.get(path, {"limit": 2, **MINE}).ok(200)
+    cluster.compact()
+    token = _decode(first.json["metadata"]["continue"])
+    expired = api.get(path, {"limit": 1, "continue": _encode({**token, "rv": 1}), **MINE}).refused(410, "Expired")
+    assert expired.message.startswith("The provided continue parameter is too old to display a consistent list result. ")
+    assert "details" not in expired.json
+    inconsistent = expired.json["metadata"]["continue"]
+    assert _decode(inconsistent)["rv"] == -1
+    # The rest of the list is that of now.
+    api.delete(f"{path}/m2").ok(200)
+    api.post(path, config_map("m4", labels={"mine": "yes"})).ok(201)
+    second = api.get(path, {"limit": 1, "continue": inconsistent, **MINE}).ok(200)
+    assert second.names == ["m3"]
+    rest = api.get(path, {"continue": second.json["metadata"]["continue"], **MINE}).ok(200)
+    assert rest.names == ["m4"]
+    assert rest.version == second.version
+
+
+def _decode(token: str) -> dict[str, Any]:
+    decoded: dict[str, Any] = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    return decoded
+
+
+def _encode(token: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(token).encode()).decode().rstrip("=")
 
 
 def test_invalid_continue_token_is_rejected(api: Api, core: str) -> None:

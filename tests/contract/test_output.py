@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.http import JSON, PARTIAL, PARTIAL_LIST, TABLE
@@ -102,6 +102,39 @@ def test_mismatched_formats_are_rejected(api: Api, core: str) -> None:
     api.get(f"{core}/secrets", accept=PARTIAL).refused(406, "NotAcceptable")
     api.post(f"{core}/configmaps", config_map()).ok(201)
     api.get(f"{core}/configmaps/c", accept=PARTIAL_LIST).refused(406, "NotAcceptable")
+
+
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        ("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", {"token": "unknown"}),
+        ("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"namespace": "default"}),
+        (
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+            {"resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}},
+        ),
+    ],
+)
+def test_reviews_have_no_table(api: Api, path: str, spec: dict[str, Any]) -> None:
+    body = {"spec": spec} if spec else {}
+    answer = api.post(path, body, accept=TABLE).refused(406, "NotAcceptable")
+    assert answer.message == (
+        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    )
+    assert "details" not in answer.json
+    assert api.post(path, body, accept=f"{TABLE},application/json").ok(201).json["kind"].endswith("Review")
+
+
+@pytest.mark.parametrize("subresource", ["eviction", "binding"])
+def test_rejected_form_changes_nothing(api: Api, core: str, subresource: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    body = {"metadata": {"name": "p"}, **({"target": {"name": "node"}} if subresource == "binding" else {})}
+    path = f"{core}/pods/{pod()['metadata']['name']}"
+    api.post(f"{path}/{subresource}", body, accept=TABLE).refused(406, "NotAcceptable")
+    left = api.get(path).ok(200).json
+    assert "nodeName" not in left["spec"]
+    assert "deletionTimestamp" not in left["metadata"]
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "application/*"])

@@ -19,7 +19,7 @@ from sliceworks.twin.apiserver import version_conversion
 from sliceworks.twin.apiserver.fieldmanager import updater
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping
+    from collections.abc import Container, Iterator, Mapping
 
     from sliceworks.twin.apiserver.registry.resources import Resource, Version
     from sliceworks.twin.apiserver.request_info import Call
@@ -40,6 +40,7 @@ _OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
 _SUMMARY_BYTES = 30
 _JSON_HEADERS = {"content-type": JSON, "cache-control": "no-cache, private"}
 _VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
+DISCOVERY_LIST = "APIGroupDiscoveryList"
 TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 
 
@@ -54,13 +55,16 @@ class MediaTypeOptions:
 PLAIN = MediaTypeOptions()
 _negotiated: dict[str, MediaTypeOptions] = {JSON: PLAIN, "*/*": PLAIN, "": PLAIN}
 
-_VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 
-
-def negotiate_output(headers: Mapping[str, str], *, streamed: bool = False) -> MediaTypeOptions:
-    """The first form in the Accept header that the API supports."""
+def negotiate_output(headers: Mapping[str, str], *, streamed: bool = False, tables: bool = True) -> MediaTypeOptions:
+    """The first form in the Accept header that the API supports; reviews, for example, have no `tables`."""
     accept = headers.get("accept", "")
     form = _negotiated.get(accept)
+    if not tables and (form is None or form.view == "Table"):
+        form = _negotiate(accept, views=_VIEWS - {"Table"})
+        if form is None:
+            raise not_transformable() if _negotiate(accept) else not_acceptable(streamed=streamed)
+        return form
     if form is None:
         form = _negotiate(accept)
         if form is None:
@@ -75,18 +79,46 @@ def not_acceptable(*, streamed: bool) -> NotAcceptable:
     return NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}{extra}", details={})
 
 
-def _negotiate(accept: str) -> MediaTypeOptions | None:
-    for clause in accept.split(","):
-        media, *parameters = (part.strip() for part in clause.split(";"))
-        if media not in {JSON, YAML, "*/*"}:
-            continue
-        options = dict(parameter.partition("=")[::2] for parameter in parameters)
+def not_transformable() -> NotAcceptable:
+    """The error for a form that the resource does not have, such as a Table of a review."""
+    return NotAcceptable(f"only the following media types are accepted: {_OFFERED}")
+
+
+def negotiate_discovery(headers: Mapping[str, str], *, aggregated: bool, is_group: bool) -> MediaTypeOptions:
+    """The form of a discovery document; the aggregated form wins wherever it is in the Accept header, as in kube-apiserver.
+
+    `is_group` says that the document describes groups, whose handlers report all unknown media types in the same words.
+    """
+    plain: MediaTypeOptions | None = None
+    known = False
+    for media, options in _accepted_types(headers.get("accept", "") or "*/*"):
+        known = True
+        form = MediaTypeOptions(yaml=media == YAML, view=options.get("as", ""))
+        if aggregated and form.view == DISCOVERY_LIST and (options.get("g"), options.get("v")) == ("apidiscovery.k8s.io", "v2"):
+            return form
+        if not form.view and plain is None:
+            plain = form
+    if plain is not None:
+        return plain
+    raise not_transformable() if known or is_group else not_acceptable(streamed=False)
+
+
+def _negotiate(accept: str, views: Container[str] = _VIEWS) -> MediaTypeOptions | None:
+    for media, options in _accepted_types(accept):
         view = options.get("as", "")
         if not view:
             return MediaTypeOptions(yaml=media == YAML)
-        if view in _VIEWS and (options.get("g"), options.get("v")) == ("meta.k8s.io", "v1"):
+        if view in views and (options.get("g"), options.get("v")) == ("meta.k8s.io", "v1"):
             return MediaTypeOptions(yaml=media == YAML, view=view)
     return None
+
+
+def _accepted_types(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """The media types of an Accept header that the API can encode, with their parameters."""
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        if media in {JSON, YAML, "*/*"}:
+            yield media, dict(parameter.partition("=")[::2] for parameter in parameters)
 
 
 def content_type(headers: Mapping[str, str]) -> str:

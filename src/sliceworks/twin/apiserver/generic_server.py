@@ -59,6 +59,8 @@ _READ_CPU_SECONDS, _WRITE_CPU_SECONDS = 10.0, 3.0
 _MEMORY_BYTES = 1 << 30
 _MODIFIED_RETRIES = 4
 _ADMISSION_GROUP = "admissionregistration.k8s.io/"
+_POSTED = frozenset({"binding", "eviction", "token"})
+"""Subresources whose response has no table."""
 _INTERACTIVE_CLIENTS = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -353,7 +355,8 @@ class ApiHandler:
             raise method_not_allowed()
         if target.verb == "patch":
             patch_type(call)
-        call.form = codec.negotiate_output(call.request.headers, streamed=target.verb in {"list", "watch"})
+        tables = not (call.resource.strategy.create_only or target.subresource in _POSTED)
+        call.form = codec.negotiate_output(call.request.headers, streamed=target.verb in {"list", "watch"}, tables=tables)
         if target.verb == "create":
             codec.check_content_type(codec.content_type(call.request.headers), custom=call.resource.custom)
         for problem in path_segment_errors(target.name):

@@ -35,6 +35,8 @@ VERSION = {
 }
 _TEXT = {"content-type": "text/plain; charset=utf-8", "x-content-type-options": "nosniff"}
 PAGE_NOT_FOUND = Response(404, _TEXT, b"404 page not found\n")
+_VERSION_PARTS = 3
+"""The number of path segments of a group's version: apis/GROUP/VERSION."""
 _HEALTH_CHECKS = {"healthz", "livez", "readyz"}
 
 
@@ -83,20 +85,30 @@ class NonResourceHandler:
         return PAGE_NOT_FOUND
 
     def _discover(self, request: Request, path: str) -> Response:
-        accept = request.headers.get("accept", "")
-        if path in {"api", "apis"} and "as=APIGroupDiscoveryList" in accept and "v=v2" in accept.replace("v=v2beta1", ""):
-            body = self._discovery.document(f"{path}?aggregated")
-            assert body is not None
-            etag = f'"{hashlib.sha256(body).hexdigest().upper()}"'
-            headers = {"content-type": AGGREGATED, "vary": "Accept", "etag": etag, "cache-control": "no-cache, private"}
-            return _unless_cached(request, Response(200, headers, body))
-        codec.negotiate_output(request.headers)
+        is_root = path in {"api", "apis"}
+        parts = path.split("/")
+        form = codec.negotiate_discovery(
+            request.headers, aggregated=is_root, is_group=parts[0] == "apis" and len(parts) < _VERSION_PARTS
+        )
+        if form.view:
+            return self._discover_aggregated(request, path, form)
         document = self._discovery.document(path)
         if document is None:
             if path.startswith("apis/") and not self._has_group(path):
                 return PAGE_NOT_FOUND
             raise unknown_path()
-        return codec.json_response(200, document)
+        return codec.json_response(200, document, form)
+
+    def _discover_aggregated(self, request: Request, path: str, form: codec.MediaTypeOptions) -> Response:
+        document = self._discovery.document(f"{path}?aggregated")
+        assert document is not None
+        headers = {
+            "content-type": AGGREGATED.replace(codec.JSON, codec.YAML) if form.yaml else AGGREGATED,
+            "vary": "Accept",
+            "etag": f'"{hashlib.sha256(document).hexdigest().upper()}"',
+            "cache-control": "no-cache, private",
+        }
+        return _unless_cached(request, Response(200, headers, codec.json_response(200, document, form).body))
 
     def _has_group(self, path: str) -> bool:
         group = path.split("/")[1]

@@ -31,6 +31,17 @@ _EXPIRED = (
 )
 
 
+class ContinueExpired(Expired):
+    """A continue token whose revision is compacted; the Status has a token for the rest of the newest list."""
+
+    def __init__(self, start: str) -> None:
+        super().__init__(_EXPIRED)
+        self._token = encode_continue(-1, start)
+
+    def status(self) -> Obj:
+        return {**super().status(), "metadata": {"continue": self._token}}
+
+
 class ReadHandler:
     """Handles get and list."""
 
@@ -89,7 +100,7 @@ class ReadHandler:
             if requested:
                 raise BadRequest("specifying resource version is not allowed when using continue")
             if 0 < revision < self._server.store.compacted(call.resource.storage_key):
-                raise Expired(_EXPIRED, details=None) from None
+                raise ContinueExpired(start)
             return (revision if revision > 0 else None), start
         await self._server.wait_for_revision(requested)
         if match == "Exact" or (version not in {"", "0"} and call.number("limit") and match != "NotOlderThan"):
