@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
 import socket
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
+from tests.support.real_time import RealTime
 
 from sliceworks.base import clock
 
@@ -83,14 +82,7 @@ def test_virtual_deadlock_is_an_error() -> None:
 
 
 def test_scaled_time_runs_faster_and_can_be_advanced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The real clock is faked and moves only while the selector waits, so the load of the machine has no effect."""
-    real = 0.0
-
-    class FakeSelector(selectors.DefaultSelector):
-        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-            nonlocal real
-            real += timeout or 0.0
-            return super().select(0)
+    real_time = RealTime(monkeypatch)
 
     async def main() -> tuple[float, float]:
         first = clock.now()
@@ -103,12 +95,46 @@ def test_scaled_time_runs_faster_and_can_be_advanced(monkeypatch: pytest.MonkeyP
         await clock.sleep(100)
         return (clock.now() - first).total_seconds(), loop.speed
 
-    monkeypatch.setattr("sliceworks.base.loops.time", SimpleNamespace(monotonic=lambda: real))
-    monkeypatch.setattr("sliceworks.base.loops.selectors", SimpleNamespace(DefaultSelector=FakeSelector))
     passed, speed = clock.run(main(), speed=1000)
     assert passed == pytest.approx(3720)
     assert speed == 5000
-    assert real == pytest.approx(20 / 1000 + 100 / 5000)
+    assert real_time.seconds == pytest.approx(20 / 1000 + 100 / 5000)
+
+
+def test_time_of_a_late_loop_is_as_fast_as_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that the machine does not run for 5 seconds must not find that 20 minutes have passed."""
+    real_time = RealTime(monkeypatch)
+
+    async def main() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        await clock.sleep(60)
+        before = loop.time()
+        real_time.seconds += 5
+        late = loop.time() - before
+        await clock.sleep(60)
+        return late, loop.time() - before - late
+
+    late, after = clock.run(main(), speed=240)
+    assert 5 <= late < 10
+    assert after == pytest.approx(60, abs=0.01)
+
+
+def test_time_after_the_limit_is_as_fast_as_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_time = RealTime(monkeypatch)
+
+    async def main() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, clock.ScaledLoop)
+        loop.set_limit(loop.now() + timedelta(seconds=100))
+        await clock.sleep(103)
+        limited = real_time.seconds
+        loop.set_limit(None)
+        await clock.sleep(100)
+        return limited, real_time.seconds - limited
+
+    limited, unlimited = clock.run(main(), speed=100)
+    assert limited == pytest.approx(1 + 3, abs=0.01)
+    assert unlimited == pytest.approx(1, abs=0.01)
 
 
 def test_scaled_time_can_be_paused_and_advanced_while_sockets_work() -> None:

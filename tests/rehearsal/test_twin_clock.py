@@ -6,19 +6,25 @@ import asyncio
 import os
 import signal
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import orjson
 import pytest
+from tests.support.real_time import RealTime
 
 from sliceworks.base import clock
+from sliceworks.base.transport import Request, Response
 from sliceworks.cli import main
 from sliceworks.kube import open_client
 from sliceworks.kube.resources import CONFIG_MAP
 from sliceworks.platform import twin_clock, twin_home
+from sliceworks.twin.clock_control import ClockControl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+    from sliceworks.kube.client import Client
 
 pytestmark = pytest.mark.usefixtures("own_home")
 
@@ -118,3 +124,45 @@ def test_an_attached_process_follows_the_twin(home: twin_home.Home) -> None:
                 await asyncio.to_thread(lambda: None)
 
     twin_clock.run_on_twin_clock(attached, home.kubeconfig)
+
+
+class StoppedTwin:
+    """A client of a twin that sends its time once and then no more, as on a machine that is too busy to run it."""
+
+    async def exchange(self, _request: Request, *, stream: bool) -> Response:
+        assert stream
+        return Response(200, {}, stream=self._lines())
+
+    async def _lines(self) -> AsyncIterator[bytes]:
+        state = {"now": clock.rfc3339_micro(clock.now()), "speed": 100, "paused": False, "interval": 0.2}
+        yield orjson.dumps(state) + b"\n"
+        await asyncio.Event().wait()
+
+
+def test_an_attached_process_does_not_run_ahead_of_a_stopped_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_time = RealTime(monkeypatch)
+
+    async def attached() -> float:
+        async with twin_clock.follow(cast("Client", StoppedTwin())):
+            await clock.sleep(60)
+        return real_time.seconds
+
+    # Until the next line is due, time passes at full speed.
+    assert clock.run(attached(), speed=100) == pytest.approx(0.3 + 30, abs=0.1)
+
+
+def test_a_twin_sends_its_time_in_regular_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_time = RealTime(monkeypatch)
+
+    async def watch() -> list[float]:
+        control = ClockControl(None, on_speed=lambda _: None)
+        response = await control.paths["debug/twin/clock/watch"](Request("GET", "/debug/twin/clock/watch"))
+        assert response.stream is not None
+        times = []
+        async for _ in response.stream:
+            times.append(real_time.seconds)
+            if len(times) == 4:
+                break
+        return times
+
+    assert clock.run(watch(), speed=100) == pytest.approx([0, 0.2, 0.4, 0.6], abs=0.01)

@@ -13,6 +13,7 @@ import selectors
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Ready = list[tuple[selectors.SelectorKey, int]]
 
 _VIRTUAL_START = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)  # a Monday morning
 _RESOLUTION = 1e-6
+_SLACK = 0.02  # real seconds by which a loop may be late before its clock slows down
 
 
 class TimedLoop(asyncio.SelectorEventLoop):
@@ -151,14 +153,20 @@ class VirtualLoop(TimedLoop):
 
 
 class ScaledLoop(TimedLoop):
-    """Time runs `speed` times as fast as real time. The speed can be changed, and time advanced or paused, while the loop runs."""
+    """Time runs up to `speed` times as fast as real time. Speed can be changed, and time advanced or paused, while the loop runs.
+
+    A loop that is late, because it works or because the machine is busy, has a slower clock: beyond the time that it meant to wait,
+    time passes as fast as real time. Otherwise a pause of one second would let leases and deadlines of minutes expire.
+    """
 
     def __init__(self, *, speed: float = 1.0, start: datetime | None = None) -> None:
         self._speed = speed
         self._paused = False
         self._until = 0.0
+        self._limit = inf
         self._base = 0.0
         self._origin = time.monotonic()
+        self._fast = inf  # real seconds from the origin at full speed
         super().__init__(start or datetime.now(UTC))
 
     @property
@@ -170,19 +178,25 @@ class ScaledLoop(TimedLoop):
         return self._paused
 
     def time(self) -> float:
-        return self._base if self._paused else self._base + (time.monotonic() - self._origin) * self._speed
+        return self._base if self._paused else self._base + self._scale(time.monotonic() - self._origin)
 
     def pause(self, paused: bool = True) -> None:
         """Pause or resume the clock. While it is paused, sockets are served, timers wait, and `advance` still works."""
-        self._rebase(0.0)
+        self._rebase()
         self._paused = paused
         self._write_to_self()
 
     def set_speed(self, speed: float) -> None:
         """Change the speed from now on."""
         check_speed(speed)
-        self._rebase(0.0)
+        self._rebase()
         self._speed = speed
+        self._write_to_self()
+
+    def set_limit(self, limit: datetime | None) -> None:
+        """Let time pass as fast as real time after `limit`: the clock of another process has not come further."""
+        self._rebase()
+        self._limit = inf if limit is None else (limit - self.start).total_seconds()
         self._write_to_self()
 
     def advance(self, seconds: float) -> None:
@@ -192,16 +206,29 @@ class ScaledLoop(TimedLoop):
         self._until = max(self._until, self.time()) + seconds
         self._write_to_self()
 
-    def _rebase(self, jump: float) -> None:
+    def _scale(self, real: float) -> float:
+        """Seconds of this clock in `real` seconds from the origin."""
+        fast = min(real, self._fast)
+        return fast * self._speed + (real - fast) * min(self._speed, 1.0)
+
+    def _rebase(self, jump: float = 0.0, wait: float | None = None) -> float:
+        """Count from now on; returns the real seconds until the clock has advanced by `wait`."""
         real = time.monotonic()
-        self._base += jump if self._paused else (real - self._origin) * self._speed + jump
+        self._base += jump if self._paused else self._scale(real - self._origin) + jump
         self._origin = real
+        self._fast = max(self._limit - self._base, 0.0) / self._speed
+        if wait is None:
+            return inf
+        fast = min(wait / self._speed, self._fast)
+        self._fast = min(self._fast, fast + _SLACK)
+        return fast + (wait - fast * self._speed) / min(self._speed, 1.0)
 
     def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
         left = self._until - self.time()
         if left <= 0:
             timers_wait = self._paused and timeout != 0
-            return selector.select(None if timeout is None or timers_wait else timeout / self._speed)
+            real = self._rebase(wait=timeout)
+            return selector.select(None if timeout is None or timers_wait else real)
         ready = selector.select(0)
         if not ready:
             self._rebase(left if timeout is None else min(timeout, left))

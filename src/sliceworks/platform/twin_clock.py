@@ -35,11 +35,15 @@ _JSON = {"content-type": "application/json"}
 
 @dataclass(frozen=True, slots=True)
 class ClockStatus:
-    """Time, speed and state of a twin's clock. Without a speed it is the machine's clock."""
+    """Time, speed and state of a twin's clock. Without a speed it is the machine's clock.
+
+    A stream of them has one every `interval` real seconds; those of older twins only have one for every change.
+    """
 
     now: datetime
     speed: float | None
     paused: bool
+    interval: float | None = None
 
 
 async def get(client: Client) -> ClockStatus:
@@ -119,6 +123,7 @@ async def _follow(client: Client) -> None:
         except SliceworksError:
             pass  # the twin stops or restarts; the command itself reports it
         loop.pause(False)
+        loop.set_limit(None)
         await clock.sleep(clock.scale_real_seconds(_RECONNECT))
 
 
@@ -142,10 +147,13 @@ def _apply(loop: clock.ScaledLoop, status: ClockStatus) -> None:
     behind = (status.now - loop.now()).total_seconds()
     if behind > max(_TOLERANCE, _LATENCY * speed):
         loop.advance(behind)
+    if status.interval is not None:  # a twin on a busy machine is slower than its speed, and so is its follower
+        loop.set_limit(status.now + timedelta(seconds=max(_TOLERANCE, (status.interval + _LATENCY) * speed)))
 
 
 def _read(answer: dict[str, Any]) -> ClockStatus:
-    return ClockStatus(datetime.fromisoformat(str(answer["now"])), answer.get("speed"), bool(answer.get("paused")))
+    now = datetime.fromisoformat(str(answer["now"]))
+    return ClockStatus(now, answer.get("speed"), bool(answer.get("paused")), answer.get("interval"))
 
 
 async def _post_in_chunks(client: Client, action: str, seconds: float, longest: float) -> str:

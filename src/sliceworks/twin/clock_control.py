@@ -2,7 +2,7 @@
 
 GET  debug/twin/clock         now, speed, paused
 POST debug/twin/clock         set speed or paused
-GET  debug/twin/clock/watch   the same as a stream: one line at once, and one for every change
+GET  debug/twin/clock/watch   the same as a stream: one line at once, for every change and every `interval` real seconds
 POST debug/twin/advance       advance by `seconds`
 POST debug/twin/sleep         respond after `seconds`
 """
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _JSON = {"content-type": "application/json"}
 _WRITE_INTERVAL, _LOOKAHEAD = 1.0, 3.0  # real seconds
+_WATCH_INTERVAL = 0.2  # real seconds
 _STEP = 5.0  # seconds of an advance after which followers get time to act
 _STEP_PAUSE = 0.005  # real seconds
 
@@ -93,15 +94,20 @@ class ClockControl:
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         self._followers.add(queue)
         try:
-            yield _state() + b"\n"
+            line = _state(interval=_WATCH_INTERVAL)
             while True:
-                yield await queue.get() + b"\n"
+                yield line + b"\n"
+                try:
+                    async with asyncio.timeout(clock.scale_real_seconds(_WATCH_INTERVAL)):
+                        line = await queue.get()
+                except TimeoutError:
+                    line = _state(interval=_WATCH_INTERVAL)
         finally:
             self._followers.discard(queue)
 
     def _notify(self) -> None:
         for queue in self._followers:
-            queue.put_nowait(_state())
+            queue.put_nowait(_state(interval=_WATCH_INTERVAL))
 
     async def _keep_writing(self) -> None:
         """Write a time that the clock does not reach before the next write."""
@@ -157,10 +163,10 @@ def _response() -> Response:
     return Response(200, _JSON, _state())
 
 
-def _state() -> bytes:
+def _state(**more: float) -> bytes:
     """The state of the clock. The speed is null if the twin runs in real time."""
     loop = asyncio.get_running_loop()
-    state: dict[str, object] = {"now": clock.timestamp(), "speed": None, "paused": False}
+    state: dict[str, object] = {"now": clock.timestamp(), "speed": None, "paused": False, **more}
     if isinstance(loop, clock.ScaledLoop):
         state |= {"now": clock.rfc3339_micro(loop.now()), "speed": loop.speed, "paused": loop.paused}
     return orjson.dumps(state)
