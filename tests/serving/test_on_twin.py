@@ -19,6 +19,7 @@ from sliceworks.kube.resources import (
     HORIZONTAL_POD_AUTOSCALER,
     JOB,
     NAMESPACE,
+    NODE,
     POD,
     SECRET,
     SERVICE,
@@ -537,6 +538,21 @@ def test_sax_models_are_published_and_unpublished_by_jobs() -> None:
         await change(platform, record, publication.remove_model(record, "tuned"), "unload", "tuned")
         assert "name: tuned\n" not in (await platform.client.get(CONFIG_MAP, "gateway", "saxml"))["data"]["gateway.yaml"]
         assert created not in await platform.names(JOB, "saxml")
+
+    run_on_platform(scenario)
+
+
+def test_job_that_cannot_run_ends_unpublishing_after_its_timeout() -> None:
+    async def scenario(platform: Platform) -> None:
+        await platform.deploy(example("llama2-7b-saxml"))
+        record = await record_of(platform, "llama2-7b", "saxml")
+        tuned = {"name": "tuned", "class": "LLaMA7BFP16TPUv5e", "checkpoint": "gs://tuned/checkpoint_00000000"}
+        await change(platform, record, publication.add_model(record, tuned), "load", "tuned")
+        for node in (await platform.client.list(NODE)).items:
+            await platform.client.patch(NODE, node["metadata"]["name"], {"spec": {"unschedulable": True}})
+        record = await record_of(platform, "llama2-7b", "saxml")
+        with pytest.raises(TimedOut, match=r"job/llama2-7b-publish-\w+ did not complete in time: pod/.* unschedulable"):
+            await change(platform, record, publication.remove_model(record, "tuned"), "unload", "tuned")
 
     run_on_platform(scenario)
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
-from sliceworks.base.errors import SliceworksError, UsageError
+from sliceworks.base.errors import SliceworksError, TimedOut, UsageError
 from sliceworks.base.names import suggest_name
 from sliceworks.kube import pod_diagnosis
 from sliceworks.kube.resources import DEPLOYMENT, JOB, POD
@@ -144,14 +144,14 @@ async def publish(
         rollout.unchanged_components, rollout.pending_steps = frozenset({objects.SERVER_COMPONENT}), (load_step(verb, model),)
     await rollout.prepare()
     if spec.saxml and verb == "unload":
-        await _unpublish(client, record, model)
+        await _unpublish(client, record, model, timeout)
     is_unchanged = document == record.document
     applied = await rollout.apply(report, timeout)
     if spec.triton:
         await _load_or_revert(client, record, applied, (verb, model), report=report)
         applied = await rollout.finish()
     elif service.spec.saxml and verb == "load" and (is_unchanged or not service.spec.saxml.publish):
-        await _republish(client, applied, model)
+        await _republish(client, applied, model, timeout)
     elif is_unchanged:
         await _restart_servers(client, record)
     await rollout.follow(applied, report, timeout)
@@ -204,33 +204,42 @@ async def _restart_servers(client: Client, record: Record) -> None:
             await client.patch(DEPLOYMENT, ref.name, patch, record.namespace)
 
 
-async def _unpublish(client: Client, record: Record, model: str) -> None:
+async def _unpublish(client: Client, record: Record, model: str, timeout: float) -> None:
     settings = record.service.spec.saxml
     assert settings is not None
-    await _run_job(client, record, saxml.unpublication_job(record.service, settings, saxml.root(settings), model))
+    await _run_job(client, record, saxml.unpublication_job(record.service, settings, saxml.root(settings), model), timeout)
 
 
-async def _republish(client: Client, record: Record, model: str) -> None:
+async def _republish(client: Client, record: Record, model: str, timeout: float) -> None:
     """Publish an unchanged model again: its checkpoint may have changed."""
     settings = record.service.spec.saxml
     assert settings is not None
-    await _run_job(client, record, saxml.publication_job(record.service, settings, saxml.root(settings), model))
+    await _run_job(client, record, saxml.publication_job(record.service, settings, saxml.root(settings), model), timeout)
 
 
-async def _run_job(client: Client, record: Record, job: Object) -> None:
+async def _run_job(client: Client, record: Record, job: Object, timeout: float) -> None:
     """Run a Job under a generated name and wait for it."""
     job["metadata"] = {**job["metadata"], "namespace": record.namespace, "ownerReferences": [record.owner]}
     job["metadata"].pop("name")
     job["metadata"]["generateName"] = f"{record.service.metadata.name}-publish-"
     job["spec"]["ttlSecondsAfterFinished"] = _JOB_TTL
     created = await client.create(job, record.namespace, resource=JOB)
-    name = created["metadata"]["name"]
+    name, deadline = created["metadata"]["name"], clock.loop_time() + timeout
     while True:
         live = await client.get(JOB, name, record.namespace)
         if is_condition_true(live, "Complete"):
             return
         if is_condition_true(live, "Failed"):
-            pods = await client.list_all(POD, record.namespace, labels=f"batch.kubernetes.io/job-name={name}")
-            cause = pod_diagnosis.explain(pods.items, [live], [])[0]
+            cause = (await _explain_job(client, record, live))[0]
             raise SliceworksError(str(cause), hint=cause.hint)
+        if clock.loop_time() >= deadline:
+            causes = await _explain_job(client, record, live)
+            cause = causes[0] if causes else pod_diagnosis.PendingCause(f"job/{name}", "not complete")
+            raise TimedOut(f"job/{name} did not complete in time: {cause}", hint=cause.hint)
         await clock.sleep(1)
+
+
+async def _explain_job(client: Client, record: Record, job: Object) -> list[pod_diagnosis.Cause]:
+    """Why a Job has failed or is not complete."""
+    pods = await client.list_all(POD, record.namespace, labels=f"batch.kubernetes.io/job-name={job['metadata']['name']}")
+    return pod_diagnosis.explain(pods.items, [job], [])
