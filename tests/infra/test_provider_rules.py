@@ -10,7 +10,7 @@ import pytest
 from sliceworks.infra.provider import protocol
 from sliceworks.infra.provider.grpc_provider import Provider
 from sliceworks.infra.provider.protocol import UNKNOWN, decode, encode
-from sliceworks.infra.provider.resources import RESOURCES
+from sliceworks.infra.provider.resources import REPLACEMENTS, RESOURCES
 from sliceworks.infra.provider.schema import google_schema
 from sliceworks.infra.provider.validation import find_replaced, validate
 
@@ -102,6 +102,21 @@ def test_object_has_either_a_content_or_a_source() -> None:
 )
 def test_replacement_of_a_node_pool(prior: Object, planned: Object, paths: list[str]) -> None:
     assert replaced(POOL, prior, planned) == paths
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "paths"),
+    [
+        ("10.0.0.0/20", "10.0.0.0/20", []),
+        ("10.0.0.0/20", "10.0.0.0/19", []),
+        ("10.0.0.0/20", "10.0.0.0/21", ["ip_cidr_range"]),
+        ("10.0.0.0/20", "10.8.0.0/16", ["ip_cidr_range"]),
+        ("10.0.0.0/20", UNKNOWN, []),
+    ],
+)
+def test_smaller_primary_range_replaces_a_subnetwork(old: str, new: Any, paths: list[str]) -> None:
+    replacement = REPLACEMENTS["google_compute_subnetwork"]
+    assert replacement({"ip_cidr_range": old}, {"ip_cidr_range": new}) == paths
 
 
 def test_new_resource_is_not_replaced() -> None:

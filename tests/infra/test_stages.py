@@ -13,6 +13,7 @@ from tests.support.environments import BARE
 
 from sliceworks.base.errors import InvalidDocument, SliceworksError
 from sliceworks.base.yaml_documents import load_all, load_path
+from sliceworks.infra.pools import DeployedRanges
 from sliceworks.infra.stages import compile_stages
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
@@ -144,15 +145,51 @@ def test_invalid_environment_is_an_error(line: str, says: str) -> None:
 
 
 def test_pods_of_all_pools_fit_their_range() -> None:
-    """400 slices of 64 hosts do not fit a /20; the range grows with the pools."""
+    """40 slices of 64 hosts do not fit a /20; the range has room for pools of twice the size."""
 
     def pods(more: str) -> str:
         return str(variables(BARE + more, "1-base")["network"]["subnet"]["pods"])
 
     assert pods("  pools: {cpu: {cpu: {nodes: 3}}}\n") == "192.168.64.0/20"
-    assert pods("  pools: {cpu: {cpu: {nodes: 3}}, tpu: {t: {type: v4-512, count: 40}}}\n") == "10.192.0.0/14"
-    assert pods("  pools: {cpu: {cpu: {nodes: 12}}}\n  addons: {slices: true}\n") == "10.192.0.0/19"
+    assert pods("  pools: {cpu: {cpu: {nodes: 3}}, tpu: {t: {type: v4-512, count: 40}}}\n") == "10.192.0.0/13"
+    assert pods("  pools: {cpu: {cpu: {nodes: 12}}}\n") == "10.192.0.0/19"
     assert pods("  pools: {cpu: {cpu: {nodes: 30, maxPods: 16}}}\n") == "192.168.64.0/20"
+
+
+SUBNETWORK = {
+    "ip_cidr_range": "10.129.0.0/20",
+    "secondary_ip_range": [
+        {"range_name": "pods", "ip_cidr_range": "192.168.64.0/20"},
+        {"range_name": "services", "ip_cidr_range": "192.168.80.0/20"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("  pools: {cpu: {cpu: {nodes: 16}}}\n", ""),
+        ("  pools: {cpu: {cpu: {nodes: 17}}}\n", "spec.pools: up to 17 nodes need a /19 for pods, the network has 192.168"),
+        ("  pools: {cpu: {cpu: {nodes: 17, maxPods: 32}}}\n", ""),
+        ("  network: {subnet: {pods: 192.168.64.0/20}}\n", ""),
+        ("  network: {subnet: {pods: 10.64.0.0/16}}\n", "spec.network.subnet.pods: must stay 192.168.64.0/20, got 10.64.0.0/16"),
+        ("  network: {subnet: {services: 10.64.0.0/20}}\n", "spec.network.subnet.services: must stay 192.168.80.0/20"),
+        ("  network: {subnet: {nodes: 10.128.0.0/15}}\n", ""),
+        ("  network: {subnet: {nodes: 10.129.0.0/21}}\n", "spec.network.subnet.nodes: must contain 10.129.0.0/20"),
+        ("  network: {subnet: {nodes: 10.128.0.0/16}}\n", "spec.network.subnet.nodes: must contain 10.129.0.0/20"),
+        ("  network: {subnet: {nodes: 10.129.0.0/16}}\n", ""),
+    ],
+)
+def test_ranges_of_a_deployed_network_do_not_change(more: str, problem: str) -> None:
+    ranges = DeployedRanges.find([("google_storage_bucket", {}), ("google_compute_subnetwork", SUBNETWORK)])
+    assert ranges is not None
+    spec = environment(BARE + more).spec
+    if not problem:
+        ranges.require_fit(spec)
+        return
+    with pytest.raises(InvalidDocument) as refused:
+        ranges.require_fit(spec)
+    assert refused.value.message.startswith(problem)
 
 
 def test_automation_account_grants_only_roles_of_environment() -> None:

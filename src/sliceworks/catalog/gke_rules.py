@@ -368,6 +368,24 @@ def check_overlaps(ranges: Mapping[str, ipaddress.IPv4Network]) -> Iterator[Viol
                 yield violate("subnetwork-range", field=second, range=ranges[second], other_field=first, other=ranges[first])
 
 
+def check_secondary_change(old: Mapping[str, str], new: Mapping[str, str]) -> Violation | None:
+    """Rules `secondary-range-modified` and `secondary-range-replaced`, for secondary ranges by name."""
+    for name in old.keys() & new.keys():
+        if old[name] != new[name]:
+            return violate("secondary-range-modified", name=name)
+    added, removed = [new[name] for name in new if name not in old], [old[name] for name in old if name not in new]
+    if added and removed:
+        return violate("secondary-range-replaced", added=", ".join(added), removed=", ".join(removed))
+    return None
+
+
+def check_primary_change(old: str, new: str) -> Violation | None:
+    """Rule `primary-range`."""
+    if ipaddress.IPv4Network(old).subnet_of(ipaddress.IPv4Network(new)):
+        return None
+    return violate("primary-range", range=new, current=old)
+
+
 def check_authorized_network(cidr: str, *, private_endpoint: bool) -> Violation | None:
     """Rule `authorized-network`."""
     return violate("authorized-network", range=cidr) if private_endpoint and not _is_private(cidr) else None

@@ -155,13 +155,54 @@ def pool_sizes(spec: EnvironmentSpec, *, surge: bool = False) -> list[PoolSize]:
 
 
 def pods_range(spec: EnvironmentSpec) -> str:
-    """The range of pods of a new network: the document's, or one that fits all pools, with room for slices on demand."""
+    """The range of pods of a new network: the document's, or one that fits pools of twice the size. It cannot change later."""
     if spec.network.subnet.pods:
         return spec.network.subnet.pods
-    sizes = pool_sizes(spec, surge=True)
-    prefix = gke_rules.pod_range_prefix(sizes * 2 if spec.addons.slices else sizes)
+    prefix = gke_rules.pod_range_prefix(pool_sizes(spec, surge=True) * 2)
     default = ipaddress.IPv4Network(DEFAULT_PODS)
     return DEFAULT_PODS if prefix >= default.prefixlen else f"10.192.0.0/{prefix}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeployedRanges:
+    """The ranges of a subnetwork that exists. Google does not change secondary ranges, and only expands the primary one."""
+
+    nodes: str
+    pods: str
+    services: str
+
+    @classmethod
+    def find(cls, resources: Iterable[tuple[str, Object]]) -> DeployedRanges | None:
+        """The ranges of the subnetwork in a Terraform state."""
+        for kind, attributes in resources:
+            if kind == "google_compute_subnetwork":
+                secondary = {item["range_name"]: item["ip_cidr_range"] for item in attributes.get("secondary_ip_range") or ()}
+                if {"pods", "services"} <= secondary.keys():
+                    return cls(str(attributes["ip_cidr_range"]), str(secondary["pods"]), str(secondary["services"]))
+        return None
+
+    def require_fit(self, spec: EnvironmentSpec) -> None:
+        """Raise if the document changes a range that cannot change, or has more nodes than the range of pods fits."""
+        subnet, secondary = spec.network.subnet, {"pods": self.pods, "services": self.services}
+        given = {"pods": subnet.pods or self.pods, "services": subnet.services}
+        for name, value in given.items():
+            if gke_rules.check_secondary_change({name: secondary[name]}, {name: value}):
+                raise InvalidDocument(
+                    f"spec.network.subnet.{name}: must stay {secondary[name]}, got {value}: a secondary range cannot change",
+                    hint="restore the range, or destroy the environment first",
+                )
+        if gke_rules.check_primary_change(self.nodes, subnet.nodes):
+            raise InvalidDocument(
+                f"spec.network.subnet.nodes: must contain {self.nodes}, got {subnet.nodes}: a network in use does not shrink",
+                hint="use a larger range that contains it, or destroy the environment first",
+            )
+        sizes = pool_sizes(spec)
+        if gke_rules.check_pod_range(self.pods, sizes):
+            nodes, needed = sum(size.nodes for size in sizes), gke_rules.pod_range_prefix(sizes)
+            raise InvalidDocument(
+                f"spec.pools: up to {nodes:,} nodes need a /{needed} for pods, the network has {self.pods}, which cannot change",
+                hint="reduce the pools or their maxPods, or destroy the environment and set spec.network.subnet.pods",
+            )
 
 
 HOURS_PER_MONTH = 730

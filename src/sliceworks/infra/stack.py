@@ -18,6 +18,7 @@ from sliceworks.base import imports
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.infra import infrastructure_manager, protection
 from sliceworks.infra.images import TERRAFORM_FILES, select_files
+from sliceworks.infra.pools import DeployedRanges
 from sliceworks.infra.protection import BUCKET, Contents
 from sliceworks.infra.stages import Names, compile_stages
 from sliceworks.infra.terraform import SAVED_PLAN, Journal, StalePlan, StateLocked, Terraform, TerraformFailed
@@ -142,7 +143,7 @@ def _put(file: Path, data: Object) -> None:
 
 
 T = TypeVar("T")
-BOOTSTRAP = "0-bootstrap"
+BOOTSTRAP, BASE = "0-bootstrap", "1-base"
 SINGLETONS = {"3-serving": ("module.mesh[0].google_gke_hub_feature.mesh[0]",)}
 """Resources that exist once per project, by stage: another environment may have created them."""
 
@@ -256,6 +257,7 @@ class Stack:
     def _save_plan(self, stage: Stage, known: dict[str, Object]) -> tuple[Terraform, list[Change]]:
         """Plan a stage and save the plan. A state lock that a killed run of ours left is released once."""
         terraform = self._terraform(stage, known)
+        self._require_ranges(terraform)
         try:
             return terraform, terraform.save_plan()
         except StateLocked as error:
@@ -264,6 +266,13 @@ class Stack:
                     raise
                 self._force_unlock(stage, known, error.lock.id)
             return terraform, terraform.save_plan()
+
+    def _require_ranges(self, terraform: Terraform) -> None:
+        """Raise if the document needs other ranges than the deployed subnetwork has."""
+        if terraform.stage == BASE and self.environment.spec.network.existing is None:
+            ranges = DeployedRanges.find(protection.resources_of(terraform.state()))
+            if ranges is not None:
+                ranges.require_fit(self.environment.spec)
 
     def apply_stage(self, plan: StagePlan, report: Callable[[str], None]) -> list[Change]:
         """Apply the plan of one stage only."""
@@ -302,7 +311,9 @@ class Stack:
         known: dict[str, Object] = {}
         for earlier in self.stages():
             if earlier.name in stage.takes.values():
-                known[earlier.name] = self._terraform(earlier, known).outputs()
+                terraform = self._terraform(earlier, known)
+                self._require_ranges(terraform)
+                known[earlier.name] = terraform.outputs()
                 if not known[earlier.name]:
                     raise SliceworksError(
                         f"stage {earlier.name} is not applied yet", hint="`sliceworks env apply` applies all stages"

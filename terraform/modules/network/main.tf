@@ -44,6 +44,11 @@ resource "google_compute_subnetwork" "this" {
       metadata             = "INCLUDE_ALL_METADATA"
     }
   }
+
+  lifecycle {
+    # Google does not change secondary ranges; the default range of pods follows from the pools, which may grow later.
+    ignore_changes = [secondary_ip_range]
+  }
 }
 
 resource "google_compute_router" "this" {

@@ -341,6 +341,38 @@ async def used_network(cloud: Cloud) -> Answer:
     return await send(cloud, "DELETE", "/compute/v1/projects/p/global/networks/net")
 
 
+SUBNETWORK = "/compute/v1/projects/p/regions/us-central1/subnetworks/sub"
+
+
+def changed_subnetwork(**fields: Any) -> Case:
+    """A change of the subnetwork of a running cluster that is refused."""
+
+    async def case(cloud: Cloud) -> Answer:
+        await own_cluster(cloud)
+        return await send(cloud, "PATCH", SUBNETWORK, fields)
+
+    return case
+
+
+def secondary(**ranges: str) -> list[Obj]:
+    return [{"rangeName": name, "ipCidrRange": cidr} for name, cidr in ranges.items()]
+
+
+async def used_subnetwork(cloud: Cloud) -> Answer:
+    await own_cluster(cloud)
+    return await send(cloud, "DELETE", SUBNETWORK)
+
+
+async def used_policy(cloud: Cloud) -> Answer:
+    await own_cluster(cloud, locations=["us-central1-c"])
+    policies, policy = "/compute/v1/projects/p/regions/us-central1/resourcePolicies", {"name": "own"}
+    await cloud.call("POST", policies, {**policy, "workloadPolicy": {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "2x2x2"}})
+    config, placement = {"machineType": "tpu7x-standard-4t"}, {"policyName": "own", "tpuTopology": "2x2x2"}
+    pool = {"name": "a", "initialNodeCount": 2, "config": config, "placementPolicy": placement}
+    await cloud.call("POST", f"/container/v1/{OWN}/nodePools", {"nodePool": pool})
+    return await send(cloud, "DELETE", f"{policies}/own")
+
+
 async def two_zones(cloud: Cloud) -> Answer:
     await own_cluster(cloud)
     config, placement = {"machineType": "ct6e-standard-4t"}, {"type": "COMPACT", "tpuTopology": "4x4"}
@@ -415,12 +447,17 @@ CASES: dict[str, Case] = {
     "policy-conflict-storage": stale_bucket_etag,
     "policy-member": policy("roles/viewer", "somebody"),
     "policy-role": policy("projects/p/roles/absent", "user:a@example.com"),
+    "primary-range": changed_subnetwork(ipCidrRange="10.0.0.0/22"),
     "queued-provisioning-reservation": pool(queuedProvisioning={"enabled": True}),
     "regional-quota": over_quota,
     "reservation-exhausted": reserved,
     "reservation-missing": pool(config={"reservationAffinity": RESERVATION}),
+    "resource-policy-in-use": used_policy,
     "secondary-boot-disk-image": missing_image,
     "secondary-boot-disk-streaming": pool(config={"secondaryBootDisks": [{"diskImage": "i"}]}),
+    "secondary-range-in-use": changed_subnetwork(secondaryIpRanges=secondary(pods="10.4.0.0/14")),
+    "secondary-range-modified": changed_subnetwork(secondaryIpRanges=secondary(pods="10.64.0.0/14", services="10.16.0.0/20")),
+    "secondary-range-replaced": changed_subnetwork(secondaryIpRanges=secondary(pods="10.4.0.0/14", more="10.32.0.0/20")),
     "service-account-user": without_act_as,
     "service-disabled": disabled_service,
     "service-range-missing": ranges("pods", "absent"),
@@ -428,6 +465,7 @@ CASES: dict[str, Case] = {
     "spot-reservation": pool(config={"spot": True, "reservationAffinity": RESERVATION}),
     "stockout": stockout,
     "subnetwork-conflict": conflicting,
+    "subnetwork-in-use": used_subnetwork,
     "subnetwork-missing": cluster(network="net", subnetwork="absent"),
     "subnetwork-range": overlapping,
     "system-pool": checked(gke_rules.check_system_pool(tpu_pools=1, other_pools=0)),
@@ -561,6 +599,41 @@ def test_node_pool_uses_capacity_that_returns_before_it_gives_up() -> None:
         cloud.set(capacity=[{**limit, "nodes": 4}])
         await cloud.done(created)
         assert (await cloud.pool("slice"))["status"] == "RUNNING"
+
+    run_on_cloud(main)
+
+
+def test_subnetwork_without_clusters_is_expanded_and_changed() -> None:
+    async def main(cloud: Cloud) -> None:
+        await cloud.network("us-central1")
+        await cloud.call("POST", f"{SUBNETWORK}/expandIpCidrRange", {"ipCidrRange": "10.0.0.0/19"})
+        await cloud.call("PATCH", SUBNETWORK, {"secondaryIpRanges": secondary(pods="10.4.0.0/14")})
+        await cloud.call("PATCH", SUBNETWORK, {"secondaryIpRanges": secondary(pods="10.4.0.0/14", more="10.32.0.0/20")})
+        found = await cloud.call("GET", SUBNETWORK)
+        assert (found["ipCidrRange"], len(found["secondaryIpRanges"])) == ("10.0.0.0/19", 2)
+
+    run_on_cloud(main, workloads=False)
+
+
+def test_nodes_of_a_shared_vpc_use_the_ranges_of_the_host_project() -> None:
+    async def main(cloud: Cloud) -> None:
+        host = "/compute/v1/projects/host-project"
+        await cloud.call("POST", f"{host}/global/networks", {"name": "net"})
+        ranges = secondary(pods="10.4.0.0/24", services="10.16.0.0/20")
+        body = {"name": "sub", "network": "projects/host-project/global/networks/net", "ipCidrRange": "10.0.0.0/20"}
+        await cloud.call("POST", f"{host}/regions/us-central1/subnetworks", {**body, "secondaryIpRanges": ranges})
+        await cloud.call("POST", "/serviceusage/v1/projects/service-project/services/container.googleapis.com:enable", {})
+        number = project_number("service-project")
+        agent = f"serviceAccount:service-{number}@container-engine-robot.iam.gserviceaccount.com"
+        await bind(cloud, "/cloudresourcemanager/v1/projects/host-project", {"roles/container.hostServiceAgentUser": agent})
+        network = {"network": body["network"], "subnetwork": "projects/host-project/regions/us-central1/subnetworks/sub"}
+        policy = {"clusterSecondaryRangeName": "pods", "servicesSecondaryRangeName": "services"}
+        spec = {"name": "own", "initialNodeCount": 1, "locations": ["us-central1-a"], "ipAllocationPolicy": policy, **network}
+        place = "projects/service-project/locations/us-central1"
+        await cloud.call("POST", f"/container/v1/{place}/clusters", {"cluster": spec})
+        await clock.sleep(600)
+        refused = await failed_pool(cloud, f"{place}/clusters/own")
+        assert "projects/host-project/regions/us-central1/subnetworks/sub-pods' is exhausted" in refused.message
 
     run_on_cloud(main)
 

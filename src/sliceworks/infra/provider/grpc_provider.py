@@ -9,7 +9,7 @@ import orjson
 from sliceworks.base.errors import CloudInvalid, CloudNotFound, SliceworksError, UsageError
 from sliceworks.infra.provider import conversion, protocol, schema, validation
 from sliceworks.infra.provider.protocol import UNKNOWN, decode, encode, schema_message
-from sliceworks.infra.provider.resources import DATA_SOURCES, RESOURCES
+from sliceworks.infra.provider.resources import DATA_SOURCES, REPLACEMENTS, RESOURCES
 from sliceworks.infra.provider.rest_resource import ProviderConfig, RestResource, match_template
 
 if TYPE_CHECKING:
@@ -152,7 +152,10 @@ class Provider:
         state = self._with_defaults(block, plan_state(block, prior, proposed, config), config)
         state.update({name: prior[name] if prior else UNKNOWN for name in kind.filled_in if not config.get(name)})
         state = keep_equal_case(prior, state, kind.names.upper if isinstance(kind, RestResource) else ())
-        for path in validation.find_replaced(self._schemas.rules[request.type_name], block, prior, state):
+        replaced = validation.find_replaced(self._schemas.rules[request.type_name], block, prior, state)
+        if prior is not None and request.type_name in REPLACEMENTS:
+            replaced += REPLACEMENTS[request.type_name](prior, state)
+        for path in replaced:
             response.requires_replace.add().steps.add(attribute_name=path.partition(".")[0])
         response.planned_state.CopyFrom(encode(state))
         return response

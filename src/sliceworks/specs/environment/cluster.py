@@ -52,7 +52,8 @@ class Subnet(Spec):
     name: ResourceName | None = Field(default=None, description="Default: `NETWORK-REGION`.")
     nodes: Range = "10.129.0.0/20"
     pods: Range | None = Field(
-        default=None, description="Default: 192.168.64.0/20, or a larger range at 10.192.0.0 if the pools need it."
+        default=None,
+        description="Default: 192.168.64.0/20, or a larger range at 10.192.0.0 for pools of twice the size. It cannot change.",
     )
     services: Range = "192.168.80.0/20"
 

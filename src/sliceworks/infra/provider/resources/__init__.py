@@ -30,3 +30,5 @@ DATA_SOURCES: dict[str, Callable[[Any, Any, Object], Awaitable[Object]]] = {
     **container.DATA_SOURCES,
     **resourcemanager.DATA_SOURCES,
 }
+REPLACEMENTS: dict[str, Callable[[Object, Object], list[str]]] = {**compute.REPLACEMENTS}
+"""Changes that replace a resource by the provider's code, not by its schema: paths from the prior and the planned state."""

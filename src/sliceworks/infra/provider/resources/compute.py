@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import CloudNotFound
@@ -28,6 +29,27 @@ def _regional(plural: str, names: FieldNames | None = None) -> RestResource:
         names=names or FieldNames(local=_PLACE),
         operations="compute",
     )
+
+
+class Subnetwork(RestResource):
+    """A subnetwork. Its primary range has a method of its own, which only accepts a larger range that contains it."""
+
+    async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
+        """Expand the primary range, then update the other fields."""
+        old, new = prior.get("ip_cidr_range"), planned.get("ip_cidr_range")
+        if old != new:
+            path = "/" + fill_template(self.path, prior) + "/expandIpCidrRange"
+            operation = await settings.session("compute").call("POST", path, {"ipCidrRange": new})
+            await wait_for_operation(settings, "compute", "compute", prior, operation)
+        return await super().update(settings, block, {**prior, "ip_cidr_range": new}, planned)
+
+
+def find_shrunk_range(prior: Object, planned: Object) -> list[str]:
+    """A primary range that does not contain the old one replaces the subnetwork."""
+    old, new = prior.get("ip_cidr_range"), planned.get("ip_cidr_range")
+    if not isinstance(old, str) or not isinstance(new, str) or old == new:
+        return []
+    return [] if ipaddress.IPv4Network(old).subnet_of(ipaddress.IPv4Network(new)) else ["ip_cidr_range"]
 
 
 class RouterNat:
@@ -110,9 +132,13 @@ RESOURCES: dict[str, Resource] = {
         ),
         operations="compute",
     ),
-    "google_compute_subnetwork": _regional(
-        "subnetworks",
-        FieldNames(renamed={"secondary_ip_range": "secondaryIpRanges"}, local=_PLACE | {"send_secondary_ip_range_if_empty"}),
+    "google_compute_subnetwork": Subnetwork(
+        api="compute",
+        collection=f"{_REGIONAL}/subnetworks",
+        path=f"{_REGIONAL}/subnetworks/{{name}}",
+        id=f"{_REGIONAL}/subnetworks/{{name}}",
+        names=FieldNames(renamed={"secondary_ip_range": "secondaryIpRanges"}, local=_PLACE | {"send_secondary_ip_range_if_empty"}),
+        operations="compute",
     ),
     "google_compute_router": _regional("routers"),
     "google_compute_router_nat": RouterNat(),
@@ -128,3 +154,4 @@ RESOURCES: dict[str, Resource] = {
     ),
 }
 DATA_SOURCES = {"google_compute_zones": zones}
+REPLACEMENTS = {"google_compute_subnetwork": find_shrunk_range}

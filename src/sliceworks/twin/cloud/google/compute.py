@@ -21,7 +21,7 @@ from sliceworks.twin.cloud.core.operations import ComputeOperations, self_link
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
 from sliceworks.twin.cloud.google.container.gke_state import instances
-from sliceworks.twin.cloud.google.container.resource_names import project_of, region_of, zones_of
+from sliceworks.twin.cloud.google.container.resource_names import location_of, project_of, region_of, zones_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -119,7 +119,16 @@ class Subnetworks:
 
     def __init__(self, store: Store, networks: Collection, operations: ComputeOperations) -> None:
         self._networks, self._operations = networks, operations
-        resource = ResourceType("subnetworks", _REGIONAL, "Subnetwork", "compute.subnetworks", "items", fill=self.fill)
+        self._clusters = Table(store, "container/clusters", "Cluster")
+        resource = ResourceType(
+            "subnetworks",
+            _REGIONAL,
+            "Subnetwork",
+            "compute.subnetworks",
+            "items",
+            fill=self.fill,
+            check_delete=self._check_unused,
+        )
         self.collection = Collection(store, "compute", resource, operations)
 
     def routes(self) -> Iterator[Route]:
@@ -137,6 +146,8 @@ class Subnetworks:
         if self._networks.find(f"projects/{project}/global", short) is None:
             raise GoogleError("NOT_FOUND", f"The resource '{network}' was not found")
         ranges = ip_ranges(body)
+        if before is not None and call.method != "subnetworks.expandIpCidrRange":
+            self._check_change(path, before, body)
         enforce(*gke_rules.check_overlaps(ranges))
         self._check_conflicts(network, path, ranges)
         subnetwork = {
@@ -161,13 +172,36 @@ class Subnetworks:
                     if cidr.overlaps(other):
                         raise refuse("subnetwork-conflict", range=cidr, subnetwork=document.name, field=field)
 
+    def _check_change(self, path: str, before: Obj, body: Obj) -> None:
+        """Raise INVALID_ARGUMENT if an update changes the primary range, changes a secondary one, or removes one in use."""
+        if body["ipCidrRange"] != before["ipCidrRange"]:
+            raise refuse("primary-range", range=body["ipCidrRange"], current=before["ipCidrRange"])
+        old, new = secondary_ranges(before), secondary_ranges(body)
+        enforce(gke_rules.check_secondary_change(old, new))
+        for name in old.keys() - new.keys():
+            for cluster, names in self._users(path):
+                if name in names:
+                    raise refuse("secondary-range-in-use", range=name, subnetwork=path, user=cluster)
+
+    def _check_unused(self, path: str) -> GoogleError | None:
+        user = next((cluster for cluster, _ in self._users(path)), None)
+        return refuse("subnetwork-in-use", subnetwork=path, user=user) if user else None
+
+    def _users(self, path: str) -> Iterator[tuple[str, set[str]]]:
+        """The clusters in a subnetwork, each with the names of its secondary ranges."""
+        for cluster in self._clusters.all():
+            if (cluster.body.get("networkConfig") or {}).get("subnetwork") == path:
+                policy = cluster.body.get("ipAllocationPolicy") or {}
+                names = {policy.get(field) for field in ("clusterSecondaryRangeName", "servicesSecondaryRangeName")}
+                yield f"{cluster.parent}/clusters/{cluster.name}", {name for name in names if name}
+
     def expand(self, call: Call) -> Obj:
         """Replace the primary range by a larger one that contains it."""
         document, path = self.collection.get_document(call), self.collection.path(call)
         cidr = parse_range("ipCidrRange", call.body.get("ipCidrRange"))
         current = parse_range("ipCidrRange", document.body["ipCidrRange"])
         if not current.subnet_of(cidr) or current == cidr:
-            raise invalid_argument(f"Invalid value for field 'ipCidrRange': '{cidr}'. It must contain {current} and be larger.")
+            raise refuse("primary-range", range=cidr, current=current)
         document.body = self.fill(call, path, {**document.body, "ipCidrRange": str(cidr)}, document.body)
         self.collection.put(document)
         return self._operations.respond(call, path, document.body, "expandIpCidrRange")
@@ -180,6 +214,11 @@ def ip_ranges(body: Obj) -> dict[str, ipaddress.IPv4Network]:
         field = f"secondaryIpRanges[{index}].ipCidrRange"
         ranges[field] = parse_range(field, secondary.get("ipCidrRange"))
     return ranges
+
+
+def secondary_ranges(body: Obj) -> dict[str, str]:
+    """The secondary ranges of a subnetwork by name."""
+    return {str(item.get("rangeName")): str(item.get("ipCidrRange")) for item in body.get("secondaryIpRanges") or ()}
 
 
 def parse_range(field: str, value: Any) -> ipaddress.IPv4Network:
@@ -369,7 +408,10 @@ class Compute:
         self._networks = self._collection("networks", _GLOBAL, "Network", fill=fill_network, check_delete=self._check_unused)
         self._subnetworks = Subnetworks(store, self._networks, self._operations)
         self._routers = self._collection("routers", _REGIONAL, "Router", fill=fill_router)
-        self._policies = self._collection("resourcePolicies", _REGIONAL, "ResourcePolicy", fill=fill_resource_policy)
+        self._policies = self._collection(
+            "resourcePolicies", _REGIONAL, "ResourcePolicy", fill=fill_resource_policy, check_delete=self._check_unused_policy
+        )
+        self._pools = Table(store, "container/nodePools", "NodePool")
         self._addresses = self._collection("addresses", _REGIONAL, "Address", fill=fill_address)
         self._firewalls = self._collection("firewalls", _GLOBAL, "Firewall", fill=fill_firewall)
 
@@ -392,4 +434,12 @@ class Compute:
             for document in collection.all():
                 if resource_path(document.body.get("network", "")) == path:
                     return refuse("network-in-use", network=path, user=resource_path(document.body["selfLink"]))
+        return None
+
+    def _check_unused_policy(self, path: str) -> GoogleError | None:
+        project, region, name = path.split("/")[1], path.split("/")[3], path.rpartition("/")[2]
+        for pool in self._pools.all():
+            used = str((pool.body.get("placementPolicy") or {}).get("policyName") or "").rpartition("/")[2]
+            if used == name and project_of(pool.parent) == project and region_of(location_of(pool.parent)) == region:
+                return refuse("resource-policy-in-use", policy=path, user=f"{pool.parent}/nodePools/{pool.name}")
         return None

@@ -39,7 +39,7 @@ class Dependencies:
     def check_network(self, project: str, location: str, cluster: Obj) -> None:
         """Raise GoogleError if the network, subnetwork or secondary ranges of a new cluster do not exist."""
         network, subnetwork = cluster.get("network") or _DEFAULT, cluster.get("subnetwork") or _DEFAULT
-        host, short = _host_project(network, project), _base_name(network)
+        host, short = host_project(network, project), _base_name(network)
         if short != _DEFAULT and self._networks.get(f"projects/{host}/global", short) is None:
             enforce(violate("network-missing", project=host, network=short))
         agent = f"service-{project_number(project)}@container-engine-robot{_ACCOUNT_DOMAIN}"
@@ -48,7 +48,7 @@ class Dependencies:
         region, name = region_of(location), _base_name(subnetwork)
         if name == _DEFAULT:
             return
-        path = f"projects/{_host_project(subnetwork, host)}/regions/{region}"
+        path = f"projects/{host_project(subnetwork, host)}/regions/{region}"
         document = self._subnetworks.get(path, name)
         if document is None or _base_name(document.body["network"]) != short:
             enforce(violate("subnetwork-missing", subnetwork=f"{path}/subnetworks/{name}", network=short))
@@ -99,7 +99,7 @@ class Dependencies:
         for disk in config.get("secondaryBootDisks") or ():
             image = str(disk.get("diskImage") or "")
             path = image.partition("/compute/v1/")[2] or image
-            owner = _host_project(path, project)
+            owner = host_project(path, project)
             if owner == project and self._images.get(f"projects/{owner}/global", _base_name(path)) is None:
                 return path
         return ""
@@ -108,7 +108,7 @@ class Dependencies:
         """The rule that breaks if the node pools of a cluster have these sizes: its ranges have no address for an instance."""
         project, region, name = project_of(path), region_of(cluster["location"]), cluster.get("subnetwork") or _DEFAULT
         network = (cluster.get("networkConfig") or {}).get("subnetwork") or ""
-        host = _host_project(network, project)
+        host = host_project(network, project)
         document = self._subnetworks.get(f"projects/{host}/regions/{region}", name)
         if document is None:
             return None
@@ -123,7 +123,7 @@ class Dependencies:
         return violation
 
 
-def _host_project(path: str, project: str) -> str:
+def host_project(path: str, project: str) -> str:
     """The project in a resource path, or the given one for a plain name."""
     _, separator, rest = path.partition("projects/")
     return rest.partition("/")[0] if separator else project

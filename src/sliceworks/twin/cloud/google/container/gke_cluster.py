@@ -11,6 +11,7 @@ from sliceworks.twin.cloud.core import schema
 from sliceworks.twin.cloud.core.document_store import Document
 from sliceworks.twin.cloud.core.exceptions import already_exists, enforce, refuse
 from sliceworks.twin.cloud.google.container.cluster_operation import UPGRADE_MASTER
+from sliceworks.twin.cloud.google.container.dependencies import host_project
 from sliceworks.twin.cloud.google.container.gke_state import instances
 from sliceworks.twin.cloud.google.container.node_pool_validation import release_channel, resolve_node_version
 from sliceworks.twin.cloud.google.container.resource_names import (
@@ -201,7 +202,7 @@ class Clusters:
 
     def _build(self, parent: str, name: str, spec: Obj) -> Document:
         location, path = location_of(parent), f"{parent}/clusters/{name}"
-        project = parent.split("/")[1]
+        host = host_project(spec.get("network") or "", parent.split("/")[1])
         body = {key: value for key, value in spec.items() if key not in _OUTPUT_FIELDS}
         network, subnetwork = _base_name(spec.get("network") or "default"), _base_name(spec.get("subnetwork") or "default")
         body["releaseChannel"] = _release_channel(spec)
@@ -231,8 +232,8 @@ class Clusters:
         body.setdefault("legacyAbac", {})
         body["networkConfig"] = {
             **(spec.get("networkConfig") or {}),
-            "network": f"projects/{project}/global/networks/{network}",
-            "subnetwork": f"projects/{project}/regions/{region_of(location)}/subnetworks/{subnetwork}",
+            "network": f"projects/{host}/global/networks/{network}",
+            "subnetwork": f"projects/{host}/regions/{region_of(location)}/subnetworks/{subnetwork}",
         }
         body["ipAllocationPolicy"] = {"stackType": "IPV4", **(spec.get("ipAllocationPolicy") or {}), "useIpAliases": True}
         is_first = not any(cluster.inner.get("kubernetes") for cluster in self._state.clusters.all())
