@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests release release-check push-images push-chart docs docs-serve lock clean
+.PHONY: help setup rehearse test test-real test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -117,18 +117,24 @@ sbom: $(SBOM)/.ready ## Write software bills of materials (CycloneDX) of the loc
 
 VERSION = $(shell sed -nE 's/^__version__.* = "(.*)"/\1/p' src/sliceworks/__init__.py)
 REGISTRY ?= registry.example
+SIGN ?= cosign sign --yes
+HELM_FLAGS ?=
 HELM ?= $(shell command -v helm || $(BIN)/python -m tests.real.build helm)
 
 release-check: $(READY) ## Check that TAG is the version of the package, the chart and the manifests
 	@[ "$(TAG)" = "v$(VERSION)" ] || { echo "tag $(TAG): must be v$(VERSION), the version in src/sliceworks/__init__.py"; exit 1; }
+	@$(BIN)/python docs/changelog.py check $(VERSION)
 	@HELM=$(HELM) $(BIN)/python deploy/charts/render.py --check
+
+changelog: $(READY) ## Move the fragments in changes/ to a section of the version in CHANGELOG.md
+	@$(BIN)/python docs/changelog.py release $(VERSION)
 
 release: wheel sdist sbom docs ## Build everything that a release contains into dist/; REGISTRY has the images
 	@HELM=$(HELM) $(BIN)/python deploy/charts/render.py --registry $(REGISTRY) --output build/manifests
 	@cp build/manifests/controllers/install.yaml dist/install.yaml && cp build/manifests/gateway/install.yaml dist/install-gateway.yaml
 	@$(HELM) package deploy/charts/sliceworks --destination dist >/dev/null
 	@tar -czf dist/documentation-$(VERSION).tar.gz -C site .
-	@awk '/^## /{ if (found) exit; found = 1; next } found' CHANGELOG.md > dist/RELEASE_NOTES.md
+	@$(BIN)/python docs/changelog.py notes $(VERSION) > dist/RELEASE_NOTES.md
 	@cd dist && rm -f SHA256SUMS && sums=$$(sha256sum * 2>/dev/null || shasum -a 256 *) && tee SHA256SUMS <<<"$$sums"
 
 # Multi-arch images with SBOM and provenance, signed by digest with the identity of the workflow. Needs Docker, cosign and an account.
@@ -136,11 +142,13 @@ push-images:
 	@for image in controllers gateway load-worker; do \
 	  docker buildx build --file deploy/Dockerfile --target $$image --platform linux/amd64,linux/arm64 --sbom=true --provenance=mode=max \
 	    --tag $(REGISTRY)/$$image:$(VERSION) --metadata-file build-$$image.json --push . ; \
-	  cosign sign --yes $(REGISTRY)/$$image@$$(sed -nE 's/.*"containerimage.digest": "([^"]+)".*/\1/p' build-$$image.json); \
+	  $(SIGN) $(REGISTRY)/$$image@$$(sed -nE 's/.*"containerimage.digest": "([^"]+)".*/\1/p' build-$$image.json); \
 	done
 
+# HELM_FLAGS=--plain-http and SIGN=true push to a registry on this machine.
 push-chart:
-	@$(HELM) push dist/sliceworks-$(VERSION).tgz oci://$(REGISTRY)/charts
+	@mkdir -p build && $(HELM) push dist/sliceworks-$(VERSION).tgz oci://$(REGISTRY)/charts $(HELM_FLAGS) 2>&1 | tee build/chart.txt
+	@$(SIGN) $(REGISTRY)/charts/sliceworks@$$(sed -nE 's/^Digest: //p' build/chart.txt)
 
 manifests: $(READY) ## Render the plain manifests of the Helm chart into deploy/ (needs Helm or Go)
 	@$(BIN)/python deploy/charts/render.py
@@ -149,6 +157,11 @@ docs: $(READY) ## Build the documentation into site/
 	@$(BIN)/python docs/generate.py --check
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
+
+PAGES ?= build/pages
+
+docs-site: ## Add the documentation in site/ to PAGES, a folder with one site per version
+	@python3 docs/site_versions.py site $(PAGES) $(VERSION)
 
 docs-serve: $(READY) ## Serve the documentation with live reload
 	@$(BIN)/mkdocs serve

@@ -12,6 +12,7 @@ import yaml
 from tests.support.clusters import real_enabled
 
 ROOT = Path(__file__).parents[2]
+WRITES = {"publish": {"contents"}, "docs": {"contents"}, "images": {"packages", "id-token"}, "pypi": {"id-token"}}
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
 
@@ -25,7 +26,7 @@ def test_workflow_may_only_read_by_default(file: Path) -> None:
     assert yaml.safe_load(file.read_text())["permissions"] == {"contents": "read"}
     for name, job in jobs(file).items():
         writes = {right for right, level in job.get("permissions", {}).items() if level == "write"}
-        assert writes <= {"publish": {"contents"}, "images": {"packages", "id-token"}, "pypi": {"id-token"}}.get(name, set())
+        assert writes <= WRITES.get(name, set())
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
