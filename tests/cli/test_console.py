@@ -106,22 +106,22 @@ def test_missing_browser_is_reported_but_not_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
-    door = listen("127.0.0.1", 0)
-    with door.listening:
-        _print_url(door, True)
+    listener = listen("127.0.0.1", 0)
+    with listener.listening:
+        _print_url(listener, True)
         assert capsys.readouterr().err.endswith("No browser found; open the URL yourself.\n")
         monkeypatch.setenv("DISPLAY", ":0")
-        _print_url(door, True)
-        assert (capsys.readouterr().out, opened) == (f"{door.url}\n", [door.url])
+        _print_url(listener, True)
+        assert (capsys.readouterr().out, opened) == (f"{listener.url}\n", [listener.url])
 
 
 def test_non_loopback_address_prints_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    door = listen("0.0.0.0", 0)
-    with door.listening:
-        _print_url(door, False)
+    listener = listen("0.0.0.0", 0)
+    with listener.listening:
+        _print_url(listener, False)
         output = capsys.readouterr()
         assert "is not encrypted" in output.err
-        assert output.out == f"http://127.0.0.1:{door.port}/#token={door.token}\n"
+        assert output.out == f"http://127.0.0.1:{listener.port}/#token={listener.token}\n"
 
 
 def _check_nonces(url: str, token: str) -> None:

@@ -42,4 +42,4 @@ def test_pending_steps_of_a_deployment_are_shown() -> None:
         "\npending: apply httproute/densenet, remove service/densenet-canary\n"
         "            run `sliceworks models deploy -f FILE -n triton` to finish\n"
     )
-    assert models.service_data(seen)["left"] == list(left)
+    assert models.service_data(seen)["pendingSteps"] == list(left)

@@ -115,8 +115,8 @@ def test_json_lines_name_their_source(capsys: pytest.CaptureFixture[str]) -> Non
 class Script:
     """Successive snapshots of a job."""
 
-    def __init__(self, *pictures: JobSnapshot) -> None:
-        self._pictures = pictures
+    def __init__(self, *snapshots: JobSnapshot) -> None:
+        self._snapshots = snapshots
 
     async def __aenter__(self) -> Script:
         return self
@@ -124,14 +124,14 @@ class Script:
     async def __aexit__(self, *_: object) -> None:
         return None
 
-    async def pictures(self) -> AsyncGenerator[JobSnapshot, None]:
-        for each in self._pictures:
-            yield each
+    async def snapshots(self) -> AsyncGenerator[JobSnapshot, None]:
+        for snapshot in self._snapshots:
+            yield snapshot
             await asyncio.sleep(3)
 
 
-def followed(monkeypatch: pytest.MonkeyPatch, client: Any, *pictures: JobSnapshot) -> None:
-    monkeypatch.setattr("sliceworks.cli.train_log_stream.watch_job", lambda *_: Script(*pictures))
+def followed(monkeypatch: pytest.MonkeyPatch, client: Any, *snapshots: JobSnapshot) -> None:
+    monkeypatch.setattr("sliceworks.cli.train_log_stream.watch_job", lambda *_: Script(*snapshots))
     following = LogFollower(client, stored(), PodSelection(), LogWindow(), LogPrinter())
     clock.run(following.run(), virtual=True)
 
@@ -142,11 +142,11 @@ ENDED = [{"type": "Completed", "status": "True"}]
 
 def test_follow_resumes_after_broken_connection(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     client = Pods(train_slice_0_0_0=["t1Z a\nt2Z b\nt2Z c\n!", Unreachable("away"), "t2Z b\nt2Z c\nt2Z d\nt3Z e\n"])
-    pictures = [
+    snapshots = [
         JobSnapshot(stored(), None, [pod(0, 0, **RUNNING)]),
         JobSnapshot(stored(conditions=ENDED), None, [pod(0, 0, **DONE)]),
     ]
-    followed(monkeypatch, client, *pictures)
+    followed(monkeypatch, client, *snapshots)
     assert [line[-1] for line in capsys.readouterr().out.splitlines()] == ["a", "b", "c", "d", "e"]
     assert [each.get("since_time") for each in client.asked][:3] == [None, "t2Z", "t2Z"]
 
@@ -182,5 +182,7 @@ def test_follow_ends_when_job_ends_before_its_pods(monkeypatch: pytest.MonkeyPat
 
 def test_follow_ends_when_job_is_deleted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     client = Pods(train_slice_0_0_0=["t1Z a\n"])
-    followed(monkeypatch, client, JobSnapshot(stored(), None, [pod(0, 0, **RUNNING)]), JobSnapshot(stored(), None, [], gone=True))
+    followed(
+        monkeypatch, client, JobSnapshot(stored(), None, [pod(0, 0, **RUNNING)]), JobSnapshot(stored(), None, [], is_deleted=True)
+    )
     assert capsys.readouterr().out == "slice-0/0 | a\n"

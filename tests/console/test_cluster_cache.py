@@ -35,16 +35,16 @@ Object = dict[str, Any]
 
 def test_objects_are_listed_and_indexed() -> None:
     async def main(small: SmallCluster) -> None:
-        world, job = small.world, next(each for each in small.made.jobs if each.pools)
-        assert {world.table(kind).state for kind in (JOBSETS, WORKLOADS, PODS, NODES, EVENTS)} == {"known"}
-        assert len(world.table(JOBSETS).store) == 200
-        pods = world.table(PODS).store
+        cache, job = small.cache, next(each for each in small.synthetic.jobs if each.pools)
+        assert {cache.table(kind).state for kind in (JOBSETS, WORKLOADS, PODS, NODES, EVENTS)} == {"known"}
+        assert len(cache.table(JOBSETS).store) == 200
+        pods = cache.table(PODS).store
         assert len(pods.by_index("job", f"{job.team}/{job.name}")) == 4
         assert len(pods.by_index("node", f"gke-{job.pools[0]}-0")) == 1
-        assert [each["metadata"]["name"] for each in world.table(WORKLOADS).store.by_index("owner", job.uid)] == [
+        assert [each["metadata"]["name"] for each in cache.table(WORKLOADS).store.by_index("owner", job.uid)] == [
             f"jobset-{job.name}"
         ]
-        assert len(world.table(NODES).store.by_index("pool", job.pools[0])) == 4
+        assert len(cache.table(NODES).store.by_index("pool", job.pools[0])) == 4
         assert "managedFields" not in next(iter(pods))["metadata"]
 
     run_on_small_cluster(main)
@@ -52,11 +52,11 @@ def test_objects_are_listed_and_indexed() -> None:
 
 def test_feed_returns_each_change_once() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.made.jobs if each.state == "running")
-        feed, other = small.world.feed(JOBSETS, PODS), small.world.feed(PODS)
+        job = next(each for each in small.synthetic.jobs if each.state == "running")
+        feed, other = small.cache.feed(JOBSETS, PODS), small.cache.feed(PODS)
         assert feed.take() == {}
         for restarts in range(3):
-            small.put(STORED_PODS, small.made.pod(job, 1, restarts))
+            small.put(STORED_PODS, small.synthetic.pod(job, 1, restarts))
         small.remove(STORED_JOBSETS, job.name, job.team)
         await small.wait_delivered()
         assert feed.take() == {PODS: {Key(job.team, f"{job.name}-slice-0-1")}, JOBSETS: {Key(job.team, job.name)}}
@@ -70,50 +70,50 @@ def test_feed_that_lags_returns_everything(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("sliceworks.console.cluster_cache._MAX_CHANGES", 3)
 
     async def main(small: SmallCluster) -> None:
-        running = [each for each in small.made.jobs if each.state == "running"]
-        feed = small.world.feed(PODS)
+        running = [each for each in small.synthetic.jobs if each.state == "running"]
+        feed = small.cache.feed(PODS)
         for job in running[:5]:
-            small.put(STORED_PODS, small.made.pod(job, 0, 9))
+            small.put(STORED_PODS, small.synthetic.pod(job, 0, 9))
         await small.wait_delivered()
-        assert len(feed.take()[PODS]) == len(small.world.table(PODS).store)
+        assert len(feed.take()[PODS]) == len(small.cache.table(PODS).store)
 
     run_on_small_cluster(main)
 
 
 def test_rows_are_rebuilt_only_for_changed_objects() -> None:
     async def main(small: SmallCluster) -> None:
-        made: list[str] = []
+        built: list[str] = []
 
         def row(obj: dict[str, object]) -> str:
             name: str = obj["metadata"]["name"]  # type: ignore[index]
-            made.append(name)
+            built.append(name)
             return name
 
-        ledger = small.world.ledger(JOBSETS, row)
-        assert ledger is small.world.ledger(JOBSETS, row)
-        assert len(ledger.rows()) == len(made) == 200
-        job = small.made.jobs[3]
-        small.put(STORED_JOBSETS, small.made.jobset(job))
-        small.remove(STORED_JOBSETS, small.made.jobs[4].name, small.made.jobs[4].team)
+        row_cache = small.cache.row_cache(JOBSETS, row)
+        assert row_cache is small.cache.row_cache(JOBSETS, row)
+        assert len(row_cache.rows()) == len(built) == 200
+        job = small.synthetic.jobs[3]
+        small.put(STORED_JOBSETS, small.synthetic.jobset(job))
+        small.remove(STORED_JOBSETS, small.synthetic.jobs[4].name, small.synthetic.jobs[4].team)
         await small.wait_delivered()
-        assert len(ledger.rows()) == 199
-        assert made[200:] == [job.name]
+        assert len(row_cache.rows()) == 199
+        assert built[200:] == [job.name]
 
     run_on_small_cluster(main)
 
 
 def test_malformed_object_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     async def main(small: SmallCluster) -> None:
-        ledger = small.world.ledger(JOBSETS, job_row)
-        assert len(ledger.rows()) == 20
-        odd = small.made.jobset(small.made.jobs[0])
+        row_cache = small.cache.row_cache(JOBSETS, job_row)
+        assert len(row_cache.rows()) == 20
+        odd = small.synthetic.jobset(small.synthetic.jobs[0])
         small.put(STORED_JOBSETS, {**odd, "metadata": {**odd["metadata"], "name": "odd"}, "spec": {}})
         await small.wait_delivered()
-        assert len(ledger.rows()) == 20
+        assert len(row_cache.rows()) == 20
         small.put(STORED_JOBSETS, {**odd, "spec": {}})
         await small.wait_delivered()
-        assert len(ledger.rows()) == 19
-        assert build_overview(small.world).running > 0
+        assert len(row_cache.rows()) == 19
+        assert build_overview(small.cache).running > 0
 
     run_on_small_cluster(main, jobs=20, slices=8)
     assert "skipping malformed" in caplog.text
@@ -123,17 +123,17 @@ def test_view_is_cached_until_a_change() -> None:
     async def main(small: SmallCluster) -> None:
         calls: list[int] = []
 
-        def view(world: ClusterCache) -> int:
+        def view(cache: ClusterCache) -> int:
             calls.append(1)
-            return len(world.table(JOBSETS).store)
+            return len(cache.table(JOBSETS).store)
 
-        world = small.world
-        assert [world.compute(view, JOBSETS) for _ in range(3)] == [200] * 3
-        small.remove(STORED_JOBSETS, small.made.jobs[0].name, small.made.jobs[0].team)
+        cache = small.cache
+        assert [cache.compute(view, JOBSETS) for _ in range(3)] == [200] * 3
+        small.remove(STORED_JOBSETS, small.synthetic.jobs[0].name, small.synthetic.jobs[0].team)
         await clock.sleep(0.1)
-        assert world.compute(view, JOBSETS) == 200  # half a second is soon enough
+        assert cache.compute(view, JOBSETS) == 200  # half a second is soon enough
         await small.wait_delivered()
-        assert (world.compute(view, JOBSETS), len(calls)) == (199, 2)
+        assert (cache.compute(view, JOBSETS), len(calls)) == (199, 2)
 
     run_on_small_cluster(main)
 
@@ -142,18 +142,18 @@ def test_missing_kind_is_not_an_error_and_is_found_later() -> None:
     missing = Resource("kro.run", "v1alpha1", "ResourceGraphDefinition", "resourcegraphdefinitions", namespaced=False)
 
     async def main() -> None:
-        async with Cluster(ca="the authority", workloads=False) as cluster, ClusterCache(Client(cluster.transport())) as world:
-            await world.settled(60)
-            assert world.table(JOBSETS).trouble == "JobSet is not installed in this cluster."
-            assert world.table(WORKLOADS).trouble == "Kueue is not installed in this cluster."
-            table = world.table(missing)
+        async with Cluster(ca="the authority", workloads=False) as cluster, ClusterCache(Client(cluster.transport())) as cache:
+            await cache.settled(60)
+            assert cache.table(JOBSETS).trouble == "JobSet is not installed in this cluster."
+            assert cache.table(WORKLOADS).trouble == "Kueue is not installed in this cluster."
+            table = cache.table(missing)
             assert table.trouble.startswith("Loading")
             await clock.sleep(5)
             assert (table.state, table.trouble) == ("missing", "The graph controller is not installed in this cluster.")
-            assert world.table(PODS).trouble == ""
+            assert cache.table(PODS).trouble == ""
             await Client(cluster.transport()).create(definition(missing))
             await clock.sleep(90)
-            assert world.table(missing).trouble == ""
+            assert cache.table(missing).trouble == ""
 
     clock.run(main(), virtual=True)
 
@@ -176,19 +176,19 @@ def test_unreachable_cluster_is_reported_with_its_time() -> None:
     async def main() -> None:
         async with Cluster(ca="the authority", workloads=False) as cluster:
             line = CuttableTransport(cluster.transport())
-            async with ClusterCache(Client(line)) as world:
+            async with ClusterCache(Client(line)) as cache:
                 await clock.sleep(10)
-                assert _stale(world) is None
+                assert _stale(cache) is None
                 line.cut, fell = True, clock.now()
                 await clock.sleep(10)
-                since = _stale(world)
+                since = _stale(cache)
                 assert since is not None
                 assert abs((since - fell).total_seconds()) < 3
                 await clock.sleep(700)  # watches last as long
-                assert (world.is_stale, world.table(PODS).state) == (True, "known")
+                assert (cache.is_stale, cache.table(PODS).state) == (True, "known")
                 line.cut = False
                 await clock.sleep(10)
-                assert (_stale(world), world.is_stale) == (None, False)
+                assert (_stale(cache), cache.is_stale) == (None, False)
 
     clock.run(main(), virtual=True)
 
@@ -209,23 +209,23 @@ class CuttableTransport:
         await self._transport.close()
 
 
-def _stale(world: ClusterCache) -> datetime | None:
-    return world.stale_since
+def _stale(cache: ClusterCache) -> datetime | None:
+    return cache.stale_since
 
 
 def test_read_only_console_sends_only_reads() -> None:
     async def main() -> None:
         async with Cluster(ca="the authority", workloads=False) as cluster:
             client = Client(cluster.transport())
-            looking = read_only(client)
-            made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
-            await client.create(made)
-            assert (await looking.get(CONFIG_MAP, "a", "default"))["metadata"]["name"] == "a"
+            reader = read_only(client)
+            config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
+            await client.create(config_map)
+            assert (await reader.get(CONFIG_MAP, "a", "default"))["metadata"]["name"] == "a"
             writes = [
-                looking.create(made),
-                looking.delete(CONFIG_MAP, "a", "default"),
-                looking.patch(CONFIG_MAP, "a", {"data": {"x": "1"}}, "default"),
-                looking.using(namespace="default").apply(made),
+                reader.create(config_map),
+                reader.delete(CONFIG_MAP, "a", "default"),
+                reader.patch(CONFIG_MAP, "a", {"data": {"x": "1"}}, "default"),
+                reader.using(namespace="default").apply(config_map),
             ]
             for write in writes:
                 with pytest.raises(SliceworksError, match="this console is read-only"):
@@ -237,12 +237,12 @@ def test_read_only_console_sends_only_reads() -> None:
 
 def test_single_namespace_is_read_without_cluster_permissions() -> None:
     async def main(small: SmallCluster) -> None:
-        async with ClusterCache(Client(small.cluster.transport()), namespace="gemma") as world:
-            await world.settled(60)
-            wanted = {job.name for job in small.made.jobs if job.team == "gemma"}
-            assert {each["metadata"]["name"] for each in world.table(JOBSETS).all()} == wanted
-            assert len(world.table(NODES).store) == 4 * 64
-            assert world.troubles(JOBSETS, WORKLOADS, NODES) == []
+        async with ClusterCache(Client(small.cluster.transport()), namespace="gemma") as cache:
+            await cache.settled(60)
+            expected = {job.name for job in small.synthetic.jobs if job.team == "gemma"}
+            assert {each["metadata"]["name"] for each in cache.table(JOBSETS).all()} == expected
+            assert len(cache.table(NODES).store) == 4 * 64
+            assert cache.troubles(JOBSETS, WORKLOADS, NODES) == []
 
     run_on_small_cluster(main)
 
@@ -250,13 +250,13 @@ def test_single_namespace_is_read_without_cluster_permissions() -> None:
 class RejectingTransport:
     """A cluster that answers every request with the same error while it is active."""
 
-    def __init__(self, code: int, reason: str, transport: Transport | None = None) -> None:
+    def __init__(self, code: int, reason: str, upstream: Transport | None = None) -> None:
         self._status = {"kind": "Status", "reason": reason, "message": reason, "code": code}
-        self._code, self.transport = code, transport
+        self._code, self.upstream = code, upstream
 
     async def send(self, request: Request, *, stream: bool = False) -> Response:
-        if self.transport is not None:
-            return await self.transport.send(request, stream=stream)
+        if self.upstream is not None:
+            return await self.upstream.send(request, stream=stream)
         return Response(self._code, {}, orjson.dumps(self._status))
 
     async def close(self) -> None:
@@ -265,12 +265,12 @@ class RejectingTransport:
 
 def test_forbidden_kinds_are_reported() -> None:
     async def main() -> None:
-        async with ClusterCache(Client(RejectingTransport(403, "Forbidden"))) as world:
-            await world.settled(60)
-            assert world.troubles(JOBSETS, PODS, NODES) == ["You are not allowed to list jobsets, pods and nodes in this cluster."]
-            assert world.stale_since is None  # a rejection is a response
-            assert (world.is_unauthorized, world.knows(PODS)) == (False, False)
-            page = visible_text(overview_page.overview_panels(build_overview(world), world.now(), world.knows))
+        async with ClusterCache(Client(RejectingTransport(403, "Forbidden"))) as cache:
+            await cache.settled(60)
+            assert cache.troubles(JOBSETS, PODS, NODES) == ["You are not allowed to list jobsets, pods and nodes in this cluster."]
+            assert cache.stale_since is None  # a rejection is a response
+            assert (cache.is_unauthorized, cache.knows(PODS)) == (False, False)
+            page = visible_text(overview_page.overview_panels(build_overview(cache), cache.now(), cache.knows))
             assert "Ready hosts – unknown" in page
             assert "has no queues" not in page
 
@@ -280,19 +280,19 @@ def test_forbidden_kinds_are_reported() -> None:
 def test_invalid_or_expired_credentials_are_reported() -> None:
     async def main() -> None:
         async with Cluster(ca="the authority", workloads=False) as cluster:
-            door = RejectingTransport(401, "Unauthorized")
-            async with ClusterCache(Client(door)) as world:
-                await world.settled(60)
-                assert world.troubles(JOBSETS, PODS) == [cluster_cache.UNAUTHORIZED]
-                assert world.is_unauthorized
-                door.transport = cluster.transport()
+            transport = RejectingTransport(401, "Unauthorized")
+            async with ClusterCache(Client(transport)) as cache:
+                await cache.settled(60)
+                assert cache.troubles(JOBSETS, PODS) == [cluster_cache.UNAUTHORIZED]
+                assert cache.is_unauthorized
+                transport.upstream = cluster.transport()
                 await clock.sleep(10)
-                assert (world.is_unauthorized, world.troubles(PODS), world.is_stale) == (False, [], False)
-                door.transport = None
+                assert (cache.is_unauthorized, cache.troubles(PODS), cache.is_stale) == (False, [], False)
+                transport.upstream = None
                 await clock.sleep(700)  # watches last as long
-                assert (world.is_unauthorized, world.knows(PODS), world.is_stale) == (True, True, True)
-                [told] = world.troubles(PODS)
-                assert told == "You are no longer allowed to list pods in this cluster; the data shown is stale."
+                assert (cache.is_unauthorized, cache.knows(PODS), cache.is_stale) == (True, True, True)
+                [message] = cache.troubles(PODS)
+                assert message == "You are no longer allowed to list pods in this cluster; the data shown is stale."
                 assert cluster_cache.format_error(Unauthorized("Unauthorized")) == cluster_cache.UNAUTHORIZED
 
     clock.run(main(), virtual=True)

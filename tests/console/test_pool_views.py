@@ -64,9 +64,9 @@ def test_pools_follow_the_cloud() -> None:
 
     async def main(twin: EmbeddedTwin) -> None:
         cloud: Any = Cloud()
-        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as world:
-            await world.settled(5)
-            fleet = get_slice_cache(world)
+        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
+            await cache.settled(5)
+            fleet = get_slice_cache(cache)
             await fleet.poll(None)
             assert fleet.all() == []
             await fleet.poll(cloud)

@@ -35,9 +35,9 @@ def test_timeline_is_recorded_and_faults_are_injected(tmp_path: Path) -> None:
     async def main(twin: EmbeddedTwin) -> None:
         await twin.do("POST", "/api/v1/nodes", node("before"))
         await twin.quiet()
-        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as world:
-            await world.settled(5)
-            day = world.compute(TimelineRecorder)
+        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
+            await cache.settled(5)
+            day = cache.compute(TimelineRecorder)
             assert [each.what for each in day.timeline.events] == ["joined", "became ready"]
             await twin.do("POST", "/api/v1/nodes", node("after"))
             await clock.sleep(10)
@@ -62,16 +62,16 @@ def test_timeline_is_recorded_and_faults_are_injected(tmp_path: Path) -> None:
 def test_timeline_continues_after_a_failed_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(range(100))
 
-    def fleet_of(world: ClusterCache) -> Any:
+    def fleet_of(cache: ClusterCache) -> Any:
         if next(times) == 1:
             raise KeyError("an object like no other")
-        return slice_cache.get_slice_cache(world)
+        return slice_cache.get_slice_cache(cache)
 
     async def main(twin: EmbeddedTwin) -> None:
-        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as world:
-            await world.settled(5)
+        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
+            await cache.settled(5)
             monkeypatch.setattr(recorder, "get_slice_cache", fleet_of)
-            day = world.compute(TimelineRecorder)
+            day = cache.compute(TimelineRecorder)
             await clock.sleep(10)
             assert next(times) > 5
             assert day.timeline.samples
@@ -93,9 +93,9 @@ def test_scenario_result_is_recorded_in_the_timeline(
             raise error
 
     async def main(twin: EmbeddedTwin) -> None:
-        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as world:
-            await world.settled(5)
-            day = world.compute(TimelineRecorder)
+        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
+            await cache.settled(5)
+            day = cache.compute(TimelineRecorder)
             monkeypatch.setattr(events, "inject", happen)
             scenario = faults.find_fault("host-failure").scenario(faults.FaultTarget(host="after"), 600)
             with pytest.raises(KeyError) if error and not steps else nullcontext():
@@ -112,7 +112,7 @@ def test_real_cluster_is_asked_for_its_clock_once() -> None:
     requests: list[str] = []
 
     async def main(twin: EmbeddedTwin) -> None:
-        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as world:
+        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
             send = client.transport.send
 
             async def counted(request: Any, **more: Any) -> Any:
@@ -120,10 +120,10 @@ def test_real_cluster_is_asked_for_its_clock_once() -> None:
                 return await send(request, **more)
 
             client.transport.send = counted  # type: ignore[method-assign]
-            day = world.compute(TimelineRecorder)
+            day = cache.compute(TimelineRecorder)
             await clock.sleep(10)
             assert day.is_twin is False
-            assert day.now() == world.now()
+            assert day.now() == cache.now()
 
     run_on_twin(main)
     assert requests == ["/debug/twin/clock"]

@@ -48,14 +48,14 @@ def test_only_changed_pools_are_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None
         for name, pool in (("a-0", "a"), ("a-1", "a"), ("b-0", "b"), ("b-1", "b")):
             await twin.do("POST", "/api/v1/nodes", node(name, pool))
         await twin.quiet()
-        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as world:
-            await world.settled(5)
-            found = get_slice_cache(world)
-            assert get_slice_cache(world) is found
+        async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
+            await cache.settled(5)
+            found = get_slice_cache(cache)
+            assert get_slice_cache(cache) is found
 
             def rebuilt_slices() -> dict[str, str]:
                 now = {view.name: view.status for view in found.all()}
-                tables = [world.table(each).all() for each in (NODES, PODS, JOBSETS)]
+                tables = [cache.table(each).all() for each in (NODES, PODS, JOBSETS)]
                 assert {view.name: view.status for view in slice_view.list_slices(*tables)} == now
                 return now
 

@@ -57,19 +57,19 @@ def visible_text(node: Any) -> str:
 
 def test_overview_counts_chips_jobs_and_cost() -> None:
     async def main(small: SmallCluster) -> None:
-        found = build_overview(small.world)
-        holding = [job for job in small.made.jobs if job.pools]
+        found = build_overview(small.cache)
+        holding = [job for job in small.synthetic.jobs if job.pools]
         assert (found.used, found.running) == (16 * len(holding), len(holding))
-        assert found.waiting == sum(job.state == "queued" for job in small.made.jobs)
+        assert found.waiting == sum(job.state == "queued" for job in small.synthetic.jobs)
         assert sum(each.used for each in found.teams) == sum(each.used for each in found.types) == found.used
         assert found.quota is not None
         assert found.used <= found.quota
-        prices = [row.usd for row in small.world.ledger(JOBSETS, job_row).rows().values() if row.holds]
+        prices = [row.usd for row in small.cache.row_cache(JOBSETS, job_row).rows().values() if row.holds]
         assert found.usd == pytest.approx(sum(each or 0 for each in prices))
         assert found.usd > 1000
         assert {each.name for each in found.queues} == {each.name for each in found.teams}
         assert found.queues[0].waiting >= found.queues[-1].waiting
-        page = visible_text(overview_page.overview_panels(found, small.world.now(), small.world.knows))
+        page = visible_text(overview_page.overview_panels(found, small.cache.now(), small.cache.knows))
         assert "Chips in use" in page
         assert "stopped: Hold" in page
 
@@ -78,10 +78,10 @@ def test_overview_counts_chips_jobs_and_cost() -> None:
 
 def test_overview_of_empty_cluster_lists_what_is_missing() -> None:
     async def main(small: SmallCluster) -> None:
-        found = build_overview(small.world)
+        found = build_overview(small.cache)
         assert (found.used, found.running, found.usd) == (0, 0, 0)
         page = visible_text(
-            overview_page.overview_panels(replace(found, teams=(), queues=(), incidents=()), small.world.now(), small.world.knows)
+            overview_page.overview_panels(replace(found, teams=(), queues=(), incidents=()), small.cache.now(), small.cache.knows)
         )
         assert "No team uses chips" in page
         assert "This cluster has no queues." in page
@@ -129,8 +129,8 @@ def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> N
 
 def test_preempted_job_is_an_incident() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.made.jobs if each.state == "queued")
-        workload = small.made.workload(job)
+        job = next(each for each in small.synthetic.jobs if each.state == "queued")
+        workload = small.synthetic.workload(job)
         moved = clock.timestamp()
         evicted = {
             "type": "Evicted",
@@ -143,7 +143,7 @@ def test_preempted_job_is_an_incident() -> None:
         small.put(STORED_WORKLOADS, workload)
         await small.wait_delivered()
         assert (f"{job.team}/{job.name} was evicted", "for another") in [
-            (each.what, each.message) for each in build_overview(small.world).incidents
+            (each.what, each.message) for each in build_overview(small.cache).incidents
         ]
 
     run_on_small_cluster(main)
@@ -163,18 +163,18 @@ def test_event_has_its_last_timestamp() -> None:
 
 def test_queues_show_borrowing_and_pending_jobs_with_reasons() -> None:
     async def main(small: SmallCluster) -> None:
-        found = build_queues(small.world)
+        found = build_queues(small.cache)
         assert [each.waiting for each in found] == sorted((each.waiting for each in found), reverse=True)
         assert sum(each.borrowed for queue in found for each in queue.chips) > 0
         for queue in found:
-            waiting = [job for job in small.made.jobs if job.team == queue.name and job.state == "queued"]
+            waiting = [job for job in small.synthetic.jobs if job.team == queue.name and job.state == "queued"]
             first = sorted(waiting, key=lambda job: (-job.priority, job.created, f"jobset-{job.name}"))[: len(queue.first)]
             assert [each.name for each in queue.first] == [job.name for job in first]
             assert queue.waiting == len(waiting)
         longest = found[0]
         assert longest.first[0].why.startswith("It requests 16 TPU chips of ")
         assert next(each for each in found if each.name == "vision").stopped == "Hold"
-        page = visible_text(queues_page.queue_panels(found, small.world.now(), {}))
+        page = visible_text(queues_page.queue_panels(found, small.cache.now(), {}))
         assert longest.first[0].why in page
         assert f"and {longest.waiting - len(longest.first)} more" in page
 
@@ -186,9 +186,9 @@ def test_reasons_are_those_of_train_why(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def main(small: SmallCluster) -> None:
         compared = set()
-        for queue in build_queues(small.world):
+        for queue in build_queues(small.cache):
             for item in queue.first:
-                evidence = await collect_evidence(small.world.client, item.namespace, item.name)
+                evidence = await collect_evidence(small.cache.client, item.namespace, item.name)
                 first = diagnose(evidence).causes[0]
                 assert item.why == first.message
                 compared.add(first.kind.name)
@@ -199,23 +199,23 @@ def test_reasons_are_those_of_train_why(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_pending_jobs_have_priority_names_and_predicted_starts() -> None:
     async def main(small: SmallCluster) -> None:
-        queued = next(each for each in small.made.jobs if each.state == "queued" and each.team != "vision")
-        workload = small.made.workload(queued)
+        queued = next(each for each in small.synthetic.jobs if each.state == "queued" and each.team != "vision")
+        workload = small.synthetic.workload(queued)
         workload["spec"] |= {"priority": 900, "priorityClassRef": {"name": "urgent"}}
         small.put(STORED_WORKLOADS, workload)
         await small.wait_delivered()
-        waiting = [item for queue in build_queues(small.world) for item in queue.first]
+        waiting = [item for queue in build_queues(small.cache) for item in queue.first]
         assert [item.priority for item in waiting if item.name == queued.name] == ["urgent (900)"]
-        forecasts = small.world.kept(StartForecasts)
+        forecasts = small.cache.shared(StartForecasts)
         assert forecasts.starts() == {}
-        await small.world.settled(60)
+        await small.cache.settled(60)
         assert forecasts.starts() == {}
         assert forecasts._task is not None
         await forecasts._task
         starts = forecasts.starts()
         assert {(item.namespace, item.name) for item in waiting} <= starts.keys()
-        assert starts == predict_starts(await snapshot.take(small.world.client))
-        page = visible_text(queues_page.queue_panels(build_queues(small.world), small.world.now(), starts))
+        assert starts == predict_starts(await snapshot.take(small.cache.client))
+        page = visible_text(queues_page.queue_panels(build_queues(small.cache), small.cache.now(), starts))
         assert starts[waiting[0].namespace, waiting[0].name] in page
 
     run_on_small_cluster(main, jobs=60, slices=16)
@@ -233,11 +233,11 @@ def test_predicted_starts_are_formatted() -> None:
 
 def test_forecast_of_a_full_cluster_is_skipped() -> None:
     async def main(small: SmallCluster) -> None:
-        tables = {kind.kind: [trim(kind.kind, item) for item in small.world.table(kind).all()] for kind in FORECAST_KINDS}
+        tables = {kind.kind: [trim(kind.kind, item) for item in small.cache.table(kind).all()] for kind in FORECAST_KINDS}
         workloads = tables["Workload"]
-        assert predict_starts(Snapshot(small.world.now(), tables))
+        assert predict_starts(Snapshot(small.cache.now(), tables))
         many = [{**workloads[0], "metadata": {**workloads[0]["metadata"], "name": f"more-{n}"}} for n in range(500)]
-        assert predict_starts(Snapshot(small.world.now(), {**tables, "Workload": [*workloads, *many]})) == {}
+        assert predict_starts(Snapshot(small.cache.now(), {**tables, "Workload": [*workloads, *many]})) == {}
 
     run_on_small_cluster(main, jobs=40, slices=16)
 
@@ -264,11 +264,11 @@ def test_usage_by_team_over_time() -> None:
 
 def test_usage_of_a_deleted_job_is_remembered() -> None:
     async def main(small: SmallCluster) -> None:
-        before = current_usage(small.world)
-        job = next(each for each in small.made.jobs if each.state == "running")
+        before = current_usage(small.cache)
+        job = next(each for each in small.synthetic.jobs if each.state == "running")
         small.remove(STORED_JOBSETS, job.name, job.team)
         await small.wait_delivered()
-        after = current_usage(small.world)
+        after = current_usage(small.cache)
         spent = {total.team: total for total in before.totals}[job.team]
         now = {total.team: total for total in after.totals}[job.team]
         assert now.chip_hours >= spent.chip_hours
@@ -303,7 +303,7 @@ def test_deferred_diagnoses_arrive_without_changes(monkeypatch: pytest.MonkeyPat
 
     async def main(small: SmallCluster) -> None:
         def foreign() -> int:
-            return sum("couldn't assign flavors" in each.why for queue in current_queues(small.world) for each in queue.first)
+            return sum("couldn't assign flavors" in each.why for queue in current_queues(small.cache) for each in queue.first)
 
         left = [foreign()]
         assert left[0] > 1
@@ -318,7 +318,7 @@ def test_deferred_diagnoses_arrive_without_changes(monkeypatch: pytest.MonkeyPat
 
 def test_stopped_queue_is_a_pending_reason() -> None:
     async def main(small: SmallCluster) -> None:
-        stopped = next(each for each in build_queues(small.world) if each.stopped)
+        stopped = next(each for each in build_queues(small.cache) if each.stopped)
         assert stopped.first
         assert all("is stopped (Hold)" in each.why for each in stopped.first)
 
@@ -395,8 +395,8 @@ def test_page_beyond_the_end_is_the_last_one() -> None:
 
 def test_job_shows_timeline_hosts_and_price() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.made.jobs if each.state == "running")
-        view = build_job_view(small.world, job.team, job.name)
+        job = next(each for each in small.synthetic.jobs if each.state == "running")
+        view = build_job_view(small.cache, job.team, job.name)
         assert view is not None
         assert [step.event for step in view.steps][:1] == ["submitted"]
         assert [(host.label, host.ready, host.node) for host in view.hosts] == [
@@ -404,14 +404,14 @@ def test_job_shows_timeline_hosts_and_price() -> None:
         ]
         assert (view.cluster_queue, view.capacity, view.restarts_allowed, view.more_hosts) == (job.team, "on-demand", 3, 0)
         shown = visible_text(
-            [*job_detail.job_header(view, None, True, small.world.now()), job_detail.job_panels(view, small.world.now())]
+            [*job_detail.job_header(view, None, True, small.cache.now()), job_detail.job_panels(view, small.cache.now())]
         )
         assert "4 of 4 ready" in shown
         assert "Restart" in shown
-        assert "Restart" not in visible_text(job_detail.job_header(view, None, False, small.world.now()))
+        assert "Restart" not in visible_text(job_detail.job_header(view, None, False, small.cache.now()))
         small.remove(STORED_JOBSETS, job.name, job.team)
         await small.wait_delivered()
-        assert build_job_view(small.world, job.team, job.name) is None
+        assert build_job_view(small.cache, job.team, job.name) is None
         assert f"Job {job.team}/{job.name} not found." in visible_text(job_detail.job_not_found(job.team, job.name, ""))
 
     run_on_small_cluster(main)
@@ -419,12 +419,12 @@ def test_job_shows_timeline_hosts_and_price() -> None:
 
 def test_pending_job_can_be_cancelled_but_not_restarted() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.made.jobs if each.state == "queued")
-        view = build_job_view(small.world, job.team, job.name)
+        job = next(each for each in small.synthetic.jobs if each.state == "queued")
+        view = build_job_view(small.cache, job.team, job.name)
         assert view is not None
-        shown = visible_text(job_detail.job_header(view, None, True, small.world.now()))
+        shown = visible_text(job_detail.job_header(view, None, True, small.cache.now()))
         assert ("Cancel" in shown, "Restart" in shown) == (True, False)
-        assert "Pods are created when the queue admits the job." in visible_text(job_detail.job_panels(view, small.world.now()))
+        assert "Pods are created when the queue admits the job." in visible_text(job_detail.job_panels(view, small.cache.now()))
         assert "its pods and their logs are deleted" in job_detail.confirmation("cancel", view)[0]
 
     run_on_small_cluster(main)
@@ -432,11 +432,11 @@ def test_pending_job_can_be_cancelled_but_not_restarted() -> None:
 
 def test_workload_row() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.made.jobs if each.pools)
-        row = small.world.ledger(WORKLOADS, workload_row).rows()
+        job = next(each for each in small.synthetic.jobs if each.pools)
+        row = small.cache.row_cache(WORKLOADS, workload_row).rows()
         found = next(each for each in row.values() if each.job == job.name)
         assert (found.waits, found.chips, found.queue, found.priority) == (False, 16, "jobs", job.priority)
-        assert teams_by_namespace(small.world)[job.team] == job.team
+        assert teams_by_namespace(small.cache)[job.team] == job.team
 
     run_on_small_cluster(main)
 

@@ -64,14 +64,14 @@ def _start_console(kubeconfig: Path, namespace: str = "") -> Told:
     """The console's snapshot shortly after its start."""
 
     async def main() -> Told:
-        async with open_client(kubeconfig) as client, ClusterCache(client, namespace=namespace) as world:
-            world.table(CLUSTER_QUEUES)
-            await world.settled(90)
-            while not (answered := world.is_unauthorized or world.knows(PODS)):
+        async with open_client(kubeconfig) as client, ClusterCache(client, namespace=namespace) as cache:
+            cache.table(CLUSTER_QUEUES)
+            await cache.settled(90)
+            while not (answered := cache.is_unauthorized or cache.knows(PODS)):
                 await clock.sleep(0.05)
             kinds = (JOBSETS, PODS, NODES, CLUSTER_QUEUES)
-            unauthorized = world.is_unauthorized
-            return {"told": world.troubles(*kinds), "shut out": unauthorized, "answered": answered, "since": world.stale_since}
+            unauthorized = cache.is_unauthorized
+            return {"told": cache.troubles(*kinds), "shut out": unauthorized, "answered": answered, "since": cache.stale_since}
 
     return clock.run(main())
 

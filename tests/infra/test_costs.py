@@ -25,7 +25,7 @@ def _read(file: Path) -> Environment:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))
 def test_pools_have_published_prices(file: Path) -> None:
     spec = _read(file).spec
-    unknown = {each.what for each in estimate_costs(spec) if each.each is None}
+    unknown = {each.what for each in estimate_costs(spec) if each.unit_price is None}
     if spec.region == UNLISTED:
         assert not [name for name in unknown if name.startswith("v4-")]
     else:

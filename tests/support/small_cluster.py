@@ -20,8 +20,8 @@ Object = dict[str, Any]
 class SmallCluster:
     """A cluster of 8 teams, 64 slices and 200 jobs; `wait_delivered` waits for the console's watches."""
 
-    def __init__(self, cluster: Cluster, made: SyntheticCluster, world: ClusterCache) -> None:
-        self.cluster, self.made, self.world = cluster, made, world
+    def __init__(self, cluster: Cluster, synthetic: SyntheticCluster, cache: ClusterCache) -> None:
+        self.cluster, self.synthetic, self.cache = cluster, synthetic, cache
 
     def put(self, resource: str, obj: Object) -> None:
         put(self.cluster, resource, obj)
@@ -41,11 +41,11 @@ def run_on_small_cluster(main: Callable[[SmallCluster], Awaitable[None]], *, job
 
     async def run_main() -> None:
         async with Cluster(ca="the authority", workloads=False) as cluster:
-            made = SyntheticCluster(jobs, slices)
-            fill(cluster, made)
+            synthetic = SyntheticCluster(jobs, slices)
+            fill(cluster, synthetic)
             await clock.sleep(5)
-            async with ClusterCache(Client(cluster.transport()), name="small") as world:
-                await world.settled(60)
-                await main(SmallCluster(cluster, made, world))
+            async with ClusterCache(Client(cluster.transport()), name="small") as cache:
+                await cache.settled(60)
+                await main(SmallCluster(cluster, synthetic, cache))
 
     clock.run(run_main(), virtual=True, seed=7)

@@ -110,8 +110,8 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
     from sliceworks.cloud import container as connecting
 
     names = (settings.project, settings.location, settings.cluster)
-    given = {"endpoint": settings.endpoint, "token": settings.token, "impersonate": settings.impersonate}
-    container = connecting.open_container(*names, **given)
+    options = {"endpoint": settings.endpoint, "token": settings.token, "impersonate": settings.impersonate}
+    container = connecting.open_container(*names, **options)
     async with container.session:
         yield container
 

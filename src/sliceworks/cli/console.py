@@ -48,7 +48,7 @@ def console(
     from sliceworks.console.recorder import follow_twin_clock
 
     client = connections.open_cluster(where["kubeconfig"], where["context"], where["twin"])
-    door = listen(host, port)
+    listener = listen(host, port)
 
     async def main() -> None:
         from sliceworks.console.auth import read_only
@@ -59,30 +59,30 @@ def console(
             await stack.enter_async_context(client)
             twin = connections.find_twin(where["kubeconfig"], where["twin"])
             now = await stack.enter_async_context(follow_twin_clock(client)) if twin else clock.now
-            seen = client if allow_changes else read_only(client)
-            world = await stack.enter_async_context(ClusterCache(seen, name=_name(where), namespace=namespace, now=now))
+            connection = client if allow_changes else read_only(client)
+            cache = await stack.enter_async_context(ClusterCache(connection, name=_name(where), namespace=namespace, now=now))
             container = await connections.try_open_container(stack, where)
-            web_console = Console(world, allow_changes, container, Path.cwd(), _made(where))
-            await serve(web_console, door, names=names, ready=lambda: _print_url(door, browser))
+            web_console = Console(cache, allow_changes, container, Path.cwd(), _deployment_finder(where))
+            await serve(web_console, listener, names=names, ready=lambda: _print_url(listener, browser))
 
     memory.reduce_gc_until_exit()
     clock.run(main())
     return 0
 
 
-def _made(where: dict[str, Any]) -> Callable[[Environment, Path], EnvironmentCluster]:
+def _deployment_finder(where: dict[str, Any]) -> Callable[[Environment, Path], EnvironmentCluster]:
     """Return a function that finds the site of an environment: the twin's cloud or Google Cloud."""
     from sliceworks.cli import env_site
 
     return lambda environment, file: env_site.open_environment(environment, file, twin=where["twin"])
 
 
-def _print_url(door: Listener, browser: bool) -> None:
-    if door.host not in _LOOPBACK:
+def _print_url(listener: Listener, browser: bool) -> None:
+    if listener.host not in _LOOPBACK:
         progress.say("Traffic to this address is not encrypted; use an SSH tunnel to loopback instead.")
     progress.say("Serving the console until Ctrl-C at:")
-    click.echo(door.url)
-    if browser and not terminal.open_browser(door.url):
+    click.echo(listener.url)
+    if browser and not terminal.open_browser(listener.url):
         progress.say("No browser found; open the URL yourself.")
 
 

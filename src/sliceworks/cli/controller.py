@@ -95,7 +95,7 @@ def _count(name: str, default: int, help_text: str, minimum: int = 1) -> Callabl
     help="Capacity types in order of preference: reservation=NAME,spot,on-demand.  [default: on-demand]",
 )
 @click.option("--drain/--no-drain", default=None, help="Delete all slices and create no new ones.")
-def run(*, which: tuple[str, ...], **given: Any) -> None:
+def run(*, which: tuple[str, ...], **flags: Any) -> None:
     """Run controllers until interrupted: all of them, or those named.
 
     Flags shared with kro have the same names and meaning. Settings of the slices controller come from a file, the environment and
@@ -104,69 +104,69 @@ def run(*, which: tuple[str, ...], **given: Any) -> None:
     import logging
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s", level=logging.INFO)
-    where = {name: given[name] for name in ("kubeconfig", "context", "twin")}
-    connections.run(lambda: _run(which or NAMES, given), **where)
+    where = {name: flags[name] for name in ("kubeconfig", "context", "twin")}
+    connections.run(lambda: _run(which or NAMES, flags), **where)
 
 
-async def _run(which: tuple[str, ...], given: dict[str, Any]) -> None:
+async def _run(which: tuple[str, ...], flags: dict[str, Any]) -> None:
     from sliceworks.base.metrics import Registry
     from sliceworks.base.watchdog import Watchdog
     from sliceworks.controllers import manager
 
     registry = Registry()
-    async with connections.open_cluster(given["kubeconfig"], given["context"], given["twin"]) as client:
-        if given["client_qps"]:
+    async with connections.open_cluster(flags["kubeconfig"], flags["context"], flags["twin"]) as client:
+        if flags["client_qps"]:
             from sliceworks.controllers.manager import RateLimitedTransport
 
-            client.transport = RateLimitedTransport(client.transport, given["client_qps"], given["client_burst"])
+            client.transport = RateLimitedTransport(client.transport, flags["client_qps"], flags["client_burst"])
         if "slices" in which:
-            settings = _slice_settings(given)
-            given["slice_settings"] = await connections.choose_twin_cluster(client, settings) if given["twin"] else settings
-        controllers = [_CONTROLLERS[name](client, registry, given) for name in dict.fromkeys(which)]
-        with Watchdog(timeout=given["watchdog_timeout"]):
-            await manager.run(client, controllers, registry, _settings(which, given))
+            settings = _slice_settings(flags)
+            flags["slice_settings"] = await connections.choose_twin_cluster(client, settings) if flags["twin"] else settings
+        controllers = [_CONTROLLERS[name](client, registry, flags) for name in dict.fromkeys(which)]
+        with Watchdog(timeout=flags["watchdog_timeout"]):
+            await manager.run(client, controllers, registry, _settings(which, flags))
 
 
-def _graphs(client: Client, registry: Registry, given: dict[str, Any]) -> Runnable:
+def _graphs(client: Client, registry: Registry, flags: dict[str, Any]) -> Runnable:
     from sliceworks.controllers.graphs import GraphController
 
-    return GraphController(client, _graph_options(given), registry)
+    return GraphController(client, _graph_options(flags), registry)
 
 
-def _slices(client: Client, registry: Registry, given: dict[str, Any]) -> Runnable:
+def _slices(client: Client, registry: Registry, flags: dict[str, Any]) -> Runnable:
     from sliceworks.controllers.slices.controller import SlicesRunnable
 
-    return SlicesRunnable(client, given["slice_settings"], registry)
+    return SlicesRunnable(client, flags["slice_settings"], registry)
 
 
 _CONTROLLERS: dict[str, Callable[[Client, Registry, dict[str, Any]], Runnable]] = {"graphs": _graphs, "slices": _slices}
 _SLICE_FLAGS = ("project", "location", "cluster", "zones", "capacity", "drain")
 
 
-def _slice_settings(given: dict[str, Any]) -> SliceSettings:
+def _slice_settings(options: dict[str, Any]) -> SliceSettings:
     from sliceworks.cli.connections import resolve_settings
 
-    flags = {name: given[name] for name in _SLICE_FLAGS}
-    where = {"kubeconfig": given["kubeconfig"], "context": given["context"], "file": given["config"]}
-    return resolve_settings(flags, twin=given["twin"], **where)
+    flags = {name: options[name] for name in _SLICE_FLAGS}
+    where = {"kubeconfig": options["kubeconfig"], "context": options["context"], "file": options["config"]}
+    return resolve_settings(flags, twin=options["twin"], **where)
 
 
-def _settings(which: tuple[str, ...], given: dict[str, Any]) -> ManagerOptions:
+def _settings(which: tuple[str, ...], flags: dict[str, Any]) -> ManagerOptions:
     from sliceworks.controllers.manager import ManagerOptions
     from sliceworks.kube.leader_election import LeaseTiming
 
-    lease, renew, retry = (given[f"leader_election_{name}"] for name in ("lease_duration", "renew_deadline", "retry_period"))
+    lease, renew, retry = (flags[f"leader_election_{name}"] for name in ("lease_duration", "renew_deadline", "retry_period"))
     try:
         timing = LeaseTiming(int(lease), renew, retry)
     except ValueError as error:
         raise UsageError(str(error)) from error
     return ManagerOptions(
-        metrics_address=given["metrics_bind_address"],
-        probe_address=given["health_probe_bind_address"],
-        stall_timeout=given["stall_timeout"],
-        elect=given["leader_elect"],
+        metrics_address=flags["metrics_bind_address"],
+        probe_address=flags["health_probe_bind_address"],
+        stall_timeout=flags["stall_timeout"],
+        elect=flags["leader_elect"],
         lease_name=_lease(which),
-        lease_namespace=given["leader_election_namespace"],
+        lease_namespace=flags["leader_election_namespace"],
         timing=timing,
     )
 
@@ -179,21 +179,21 @@ def _lease(which: tuple[str, ...]) -> str:
     return well_known.LEASE if which == ("slices",) else ManagerOptions().lease_name
 
 
-def _graph_options(given: dict[str, Any]) -> Options:
+def _graph_options(flags: dict[str, Any]) -> Options:
     from sliceworks.controllers.graphs import Options
 
-    gates = _gates(given["feature_gates"])
+    gates = _gates(flags["feature_gates"])
     return Options(
-        install_definitions=given["install_crds"],
-        allow_crd_deletion=given["allow_crd_deletion"],
-        graph_workers=given["resource_graph_definition_concurrent_reconciles"],
-        instance_workers=given["dynamic_controller_concurrent_reconciles"],
-        retry_first=given["dynamic_controller_rate_limiter_min_delay"],
-        retry_max=given["dynamic_controller_rate_limiter_max_delay"],
-        resync=float(given["dynamic_controller_default_resync_period"]),
-        max_collection_size=given["rgd_max_collection_size"],
-        max_dimensions=given["rgd_max_collection_dimension_size"],
-        revision_history_limit=given["rgd_max_graph_revisions"],
+        install_definitions=flags["install_crds"],
+        allow_crd_deletion=flags["allow_crd_deletion"],
+        graph_workers=flags["resource_graph_definition_concurrent_reconciles"],
+        instance_workers=flags["dynamic_controller_concurrent_reconciles"],
+        retry_first=flags["dynamic_controller_rate_limiter_min_delay"],
+        retry_max=flags["dynamic_controller_rate_limiter_max_delay"],
+        resync=float(flags["dynamic_controller_default_resync_period"]),
+        max_collection_size=flags["rgd_max_collection_size"],
+        max_dimensions=flags["rgd_max_collection_dimension_size"],
+        revision_history_limit=flags["rgd_max_graph_revisions"],
         condition_events=gates.get("InstanceConditionEvents", False),
     )
 

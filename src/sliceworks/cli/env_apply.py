@@ -229,7 +229,7 @@ def destroy(*, file: Path, twin: bool, abandon: bool, yes: bool, timeout: float)
     inside = open_environment(environment, file, twin=twin, patience=timeout, graphs="none")
     with progress.task("Checking protections"):
         inside.site.require_destroyable()
-        outputs = {} if abandon else inside.site.made(CLUSTER_STAGE)
+        outputs = {} if abandon else inside.site.outputs_of(CLUSTER_STAGE)
     ends = describe_work(inside.running_work(outputs))
     if not yes:
         _confirm_by_name(environment.metadata.name, ends)
@@ -259,14 +259,14 @@ def _confirm_by_name(name: str, ends: str) -> None:
 
     if not sys.stdin.isatty():
         raise UsageError("stdin is not a terminal; pass --yes to confirm")
-    given = click.prompt(
+    answer = click.prompt(
         f"This deletes everything in {name}{f' ({ends})' if ends else ''}. Type its name to confirm",
         err=True,
         default="",
         show_default=False,
     )
-    if given != name:
-        raise UsageError(f"{given!r} does not match {name!r}; nothing was deleted")
+    if answer != name:
+        raise UsageError(f"{answer!r} does not match {name!r}; nothing was deleted")
 
 
 @click.command()

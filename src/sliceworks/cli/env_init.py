@@ -38,10 +38,10 @@ def init(*, template: str, project: str | None, region: str | None, zone: str | 
     from sliceworks.infra import environment_file
 
     _refuse_to_overwrite(file)
-    project = project or _asked("Google Cloud project", "", "--project")
-    region = region or _asked("Region", environment_file.template_region(template), "--region")
+    project = project or _prompt("Google Cloud project", "", "--project")
+    region = region or _prompt("Region", environment_file.template_region(template), "--region")
     fitting = environment_file.zones_for(template, region)
-    zone = zone or (_asked("Zone of the slices", fitting[0], "--zone") if fitting else "")
+    zone = zone or (_prompt("Zone of the slices", fitting[0], "--zone") if fitting else "")
     files = environment_file.Draft(template, name or template, project, region, zone).files()
     text = files.pop(environment_file.FILE)
     environment = require_valid(file, (), text=text)
@@ -53,7 +53,7 @@ def init(*, template: str, project: str | None, region: str | None, zone: str | 
     return 0
 
 
-def _asked(question: str, usual: str, option: str) -> str:
+def _prompt(question: str, usual: str, option: str) -> str:
     """Prompt on a terminal; otherwise return the default, or raise if there is none."""
     if not sys.stdin.isatty():
         if not usual:

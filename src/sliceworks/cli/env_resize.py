@@ -90,7 +90,7 @@ def _resize(inside: EnvironmentCluster, pool: str, count: int, *, yes: bool, out
         with progress.task(f"Applying {plan.stage.name}") as step:
             site.apply_stage(plan, step)
             step("queue quotas")
-            inside.requeue(site.made(_STAGE))
+            inside.requeue(site.outputs_of(_STAGE))
 
 
 def _refuse_unknown(pool: str, environment: Environment) -> None:

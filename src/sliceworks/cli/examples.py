@@ -38,14 +38,14 @@ def list_examples(output: str) -> None:
     """List the examples with their files and pages."""
     from sliceworks.infra.environment_file import examples_folder
 
-    found = []
+    examples = []
     for line in (examples_folder() / "README.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         names = cells[0].replace("`", "").split(", ") if cells[0].startswith("`") else ()
-        found += [{"name": name, "content": cells[1], "files": len(_files(example_path(name)))} for name in names]
-    found.sort(key=lambda item: str(item["name"]))
-    rows = [(item["name"], item["files"], item["content"]) for item in found]
-    print_report(Report(("name", "files", "content"), rows, found, [str(item["name"]) for item in found]), output)
+        examples += [{"name": name, "content": cells[1], "files": len(_files(example_path(name)))} for name in names]
+    examples.sort(key=lambda item: str(item["name"]))
+    rows = [(item["name"], item["files"], item["content"]) for item in examples]
+    print_report(Report(("name", "files", "content"), rows, examples, [str(item["name"]) for item in examples]), output)
 
 
 @examples.command()
@@ -72,10 +72,10 @@ def _copy_references(source: Path, target: Path) -> list[Path]:
     """Copy the examples that a document refers to by a relative path outside its folder."""
     root, copied = example_path("."), []
     for name in re.findall(r"(?:\.\./)+[\w./-]+", source.read_text(encoding="utf-8")):
-        found, path = (source.parent / name).resolve(), target.parent / name
-        if found.is_file() and found.is_relative_to(root) and not path.exists():
+        linked, path = (source.parent / name).resolve(), target.parent / name
+        if linked.is_file() and linked.is_relative_to(root) and not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(found, path)
+            shutil.copyfile(linked, path)
             copied.append(path.resolve())
     return copied
 

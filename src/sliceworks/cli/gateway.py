@@ -106,7 +106,7 @@ def _print_addresses(gateway: Program, ports: Ports) -> None:
 @click.option("--stamps", is_flag=True, help="Send timestamps instead of words as tokens.")
 @click.option("--records", type=click.IntRange(0), default=10_000, show_default=True, help="Number of requests kept in memory.")
 @options.quiet
-def echo(*, host: str, port: int, models: tuple[str, ...], classifier: str, **given: float) -> None:
+def echo(*, host: str, port: int, models: tuple[str, ...], classifier: str, **flags: float) -> None:
     """Run a model server that echoes its requests, in every protocol that the gateway supports.
 
     Requests, responses and their times are served at /echo/records.
@@ -122,7 +122,7 @@ def echo(*, host: str, port: int, models: tuple[str, ...], classifier: str, **gi
     async def main() -> None:
         ending = asyncio.Event()
         names = (*models, classifier) if classifier else models
-        settings = Settings(models=names, classifier=classifier, **cast("dict[str, Any]", given))
+        settings = Settings(models=names, classifier=classifier, **cast("dict[str, Any]", flags))
         running, bound = await server.start(settings, host, port)
         progress.say(f"Serving {', '.join(models)} at http://{host}:{bound}")
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -33,7 +33,7 @@ _ROOT = click.option("--root", envvar="SAX_ROOT", required=True, show_envvar=Tru
 @click.option("--ttft", type=options.DURATION, default="0s", show_default=True, help="Time to first token.")
 @click.option("--token-time", type=options.DURATION, default="0s", show_default=True, help="Time between tokens.")
 @options.quiet
-def sax(*, root: str, host: str, port: int, cell: str, **given: float) -> None:
+def sax(*, root: str, host: str, port: int, cell: str, **flags: float) -> None:
     """Run a Sax cell that echoes its requests: an admin server and model servers.
 
     Gateways with backends of kind sax, and `sliceworks gateway saxutil`, find it through the root folder.
@@ -46,7 +46,7 @@ def sax(*, root: str, host: str, port: int, cell: str, **given: float) -> None:
 
     if not re.fullmatch(r"/sax/[a-z0-9-]+", cell):
         raise UsageError(f"--cell: must be /sax/NAME, got {cell}")
-    running = SaxCell(SaxSettings(Path(root), cell, **cast("dict[str, Any]", given)))
+    running = SaxCell(SaxSettings(Path(root), cell, **cast("dict[str, Any]", flags)))
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())

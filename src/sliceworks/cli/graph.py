@@ -192,7 +192,7 @@ def render(rgd: Path, instance: Path, objects: Path | None, crds: tuple[Path, ..
     from sliceworks.graph.renderer import render as run
 
     compiled = _compiler(crds, **cluster).graph(rgd)
-    results = run(compiled, read_instance(compiled, instance), _given(compiled, objects))
+    results = run(compiled, read_instance(compiled, instance), _read_given_objects(compiled, objects))
     if output == "yaml":
         click.echo(yaml_stream(results), nl=False)
         return
@@ -314,7 +314,7 @@ def _cluster(*, kubeconfig: str | None, context: str | None, twin: bool) -> Call
     return partial(open_cluster, kubeconfig, context, twin)
 
 
-def _given(compiled: Graph, path: Path | None) -> dict[str, list[Obj]]:
+def _read_given_objects(compiled: Graph, path: Path | None) -> dict[str, list[Obj]]:
     """Return the objects of a file by the external resource of the graph that they match."""
     from sliceworks.base import yaml_documents
 

@@ -122,19 +122,19 @@ folder_option = click.option(
 @options.cluster
 @options.output("table", "json")
 @options.quiet
-def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, output: str, **given: Any) -> int:
+def run(*, file: Path, url: str, tags: tuple[str, ...], workers: int | None, output: str, **flags: Any) -> int:
     """Run a load test as the document describes it, and store the timings of every request.
 
     Exit code 1 if the run is not valid or an objective is missed.
     """
     from sliceworks.cli import load_runner, load_test
 
-    where = load_test.ClusterOptions(*(given[key] for key in ("namespace", "kubeconfig", "context", "twin")))
-    test = load_test.read(file, where, url=url, workers=workers, on=given["senders"])
-    if test.spec.workers.where == "cluster" and (given["locust_csv"] or given["locust_port"]):
+    where = load_test.ClusterOptions(*(flags[key] for key in ("namespace", "kubeconfig", "context", "twin")))
+    test = load_test.read(file, where, url=url, workers=workers, on=flags["senders"])
+    if test.spec.workers.where == "cluster" and (flags["locust_csv"] or flags["locust_port"]):
         raise UsageError("Locust's files and web UI need workers on this machine", hint="remove these flags, or pass --on here")
     results, folder = load_runner.run_test(
-        load_test.resolve_target(test), tags=options.parse_pairs("--tag", tags), locust=_locust(given)
+        load_test.resolve_target(test), tags=options.parse_pairs("--tag", tags), locust=_locust(flags)
     )
     _show_run(results, output)
     load_runner.upload_results(folder, test)

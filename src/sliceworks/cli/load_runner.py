@@ -42,18 +42,18 @@ class LoadDisplay(LiveDisplay):
 
     def show(self, now: Progress) -> None:
         """Show the current progress."""
-        moment = clock.loop_time()
-        self._started = moment if self._started is None else self._started
-        self._latest.append((moment, now.due, now.sent))
+        now_seconds = clock.loop_time()
+        self._started = now_seconds if self._started is None else self._started
+        self._latest.append((now_seconds, now.due, now.sent))
         if now.times:
             self._medians.append(sorted(now.times)[len(now.times) // 2])
-        text = self._text(now, moment)
+        text = self._text(now, now_seconds)
         if self.display is not None:
             from rich.text import Text
 
             self.display.update(Text(text), refresh=True)
-        elif self._printed is None or moment - self._printed >= _LINE_EVERY:
-            self._printed = moment
+        elif self._printed is None or now_seconds - self._printed >= _LINE_EVERY:
+            self._printed = now_seconds
             progress.say(text.replace("\n", "; "))
 
     def _text(self, now: Progress, moment: float) -> str:
@@ -71,7 +71,7 @@ class LoadDisplay(LiveDisplay):
         if self._medians:
             lines.append(f"latency {sparkline(list(self._medians))} {formatter.format_seconds(self._medians[-1])}")
         if now.failed:
-            worst = ", ".join(f"{many:,} × {kind}" for kind, many in now.failures.most_common(3))
+            worst = ", ".join(f"{count:,} × {kind}" for kind, count in now.failures.most_common(3))
             lines.append(f"{now.failed:,} failed: {worst}")
         return "\n".join(lines)
 
@@ -114,11 +114,11 @@ def _launch(plan: Plan, test: ResolvedTest, namespace: str, token: str) -> Worke
     config = {**runner.test_config(plan), "csv": False, "web": 0, "bucket": source if run_folder.is_bucket_url(source) else ""}
     files = {runner.TEST_FILE: orjson.dumps(config), **_referenced_files(test)}
     worker_job.check_files(files)
-    given = {AGENT_TOKEN_VARIABLE: token, **({KEY_VARIABLE: plan.key} if plan.key else {})}
+    variables = {AGENT_TOKEN_VARIABLE: token, **({KEY_VARIABLE: plan.key} if plan.key else {})}
     if config["bucket"] and test.where.twin:
-        given[CLOUD_VARIABLE] = orjson.dumps(test.where.cloud()).decode()
+        variables[CLOUD_VARIABLE] = orjson.dumps(test.where.cloud()).decode()
     name = f"load-{test.name[:_LONGEST].strip('-.').replace('.', '-')}-{secrets.token_hex(3)}"
-    return worker_job.WorkerJob(name, namespace, plan.spec.workers, plan.schedule.duration, files, given)
+    return worker_job.WorkerJob(name, namespace, plan.spec.workers, plan.schedule.duration, files, variables)
 
 
 def _referenced_files(test: ResolvedTest) -> dict[str, bytes]:

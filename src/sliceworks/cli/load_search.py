@@ -66,15 +66,15 @@ def search(*, file: Path, objectives: tuple[str, ...], url: str, output: str, **
     except ValueError as error:
         raise UsageError(str(error)) from error
     try:
-        whole = all(_probe(rate_search, test, rate, how["lasts"], objective_texts) for rate in rate_search.rates())
+        complete = all(_probe(rate_search, test, rate, how["lasts"], objective_texts) for rate in rate_search.rates())
     except SliceworksError:
         if rate_search.probes:
             _show(rate_search, output)
         raise
     _show(rate_search, output)
-    if not whole:
+    if not complete:
         progress.say("interrupted; showing the result so far")
-    return 0 if rate_search.passed and whole else 1
+    return 0 if rate_search.passed and complete else 1
 
 
 def _probe(rate_search: Search, test: ResolvedTest, rate: float, seconds: float, objectives: list[str]) -> bool:

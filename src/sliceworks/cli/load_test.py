@@ -87,11 +87,11 @@ def _read_service(file: Path) -> ModelService:
 
 def _with_model(spec: LoadTestSpec, api: str, model: str) -> LoadTestSpec:
     """Return the test with its API and model set, validated."""
-    given: dict[str, Any] = {**spec.model_dump(by_alias=True), "api": api, "model": model}
+    fields: dict[str, Any] = {**spec.model_dump(by_alias=True), "api": api, "model": model}
     updated = spec.model_copy(update={"api": api, "model": model})
     for problem in check_request(updated):
         raise InvalidDocument(problem, place="spec")
-    return LoadTestSpec.model_validate(given)
+    return LoadTestSpec.model_validate(fields)
 
 
 async def _url(client: Client, record: Record, at: Endpoint, *, inside: bool) -> str:

@@ -65,40 +65,40 @@ def _describe_cause(what: str, cause: Cause) -> str:
     return f"{what}: {cause}\n{remedy}"
 
 
-def _describe_pending(seen: ServiceDetails) -> list[str]:
-    finish = f"run `sliceworks models deploy -f FILE -n {seen.record.namespace}` to finish"
-    return [f"pending: {', '.join(seen.record.pending_steps)}\n            {finish}\n"] if seen.record.pending_steps else []
+def _describe_pending(details: ServiceDetails) -> list[str]:
+    finish = f"run `sliceworks models deploy -f FILE -n {details.record.namespace}` to finish"
+    return [f"pending: {', '.join(details.record.pending_steps)}\n            {finish}\n"] if details.record.pending_steps else []
 
 
-def service_summary(record: Record, stands: ServiceStatus) -> Object:
+def service_summary(record: Record, status: ServiceStatus) -> Object:
     """Return the summary of a service as data, for lists."""
     return {
         "name": record.service.metadata.name,
         "namespace": record.namespace,
         "engine": record.service.spec.engine,
         "models": [model.name for model in record.service.spec.models],
-        "state": stands.state,
+        "state": status.state,
         "parts": [
-            {"kind": part.kind, "name": part.name, "ready": part.ready, "wanted": part.desired, "state": part.state}
-            for part in stands.workloads
+            {"kind": part.kind, "name": part.name, "ready": part.ready, "desired": part.desired, "state": part.state}
+            for part in status.workloads
         ],
-        "left": list(record.pending_steps),
+        "pendingSteps": list(record.pending_steps),
     }
 
 
-def service_data(seen: ServiceDetails) -> Object:
+def service_data(details: ServiceDetails) -> Object:
     """Return all of a service as data."""
     return {
-        **service_summary(seen.record, seen.status),
-        "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(seen)],
-        "causes": [asdict(cause) for cause in seen.causes],
-        "autoscalers": [asdict(autoscaler) for autoscaler in seen.autoscalers],
-        "document": seen.record.document,
+        **service_summary(details.record, details.status),
+        "endpoints": [{"service": name, "port": port, "address": address} for name, port, address in _endpoints(details)],
+        "causes": [asdict(cause) for cause in details.causes],
+        "autoscalers": [asdict(autoscaler) for autoscaler in details.autoscalers],
+        "document": details.record.document,
     }
 
 
-def _endpoints(seen: ServiceDetails) -> Iterator[tuple[str, str, str]]:
-    for service in seen.services:
+def _endpoints(details: ServiceDetails) -> Iterator[tuple[str, str, str]]:
+    for service in details.services:
         name, place = service["metadata"]["name"], service["metadata"]["namespace"]
         for port in service["spec"].get("ports") or ():
             yield name, port.get("name", ""), f"{name}.{place}.svc:{port['port']}"
@@ -158,8 +158,8 @@ def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int
         by_place: dict[str, list[Object]] = {}
         for item in await cluster.list_workloads(client, place) if records else []:
             by_place.setdefault(item["metadata"]["namespace"], []).append(item)
-        stands = [(record, compute_status(record, by_place.get(record.namespace, ()))) for record in records]
-        print_report(_report(stands, everywhere=everywhere), output)
+        statuses = [(record, compute_status(record, by_place.get(record.namespace, ()))) for record in records]
+        print_report(_report(statuses, everywhere=everywhere), output)
 
     connections.run_on_cluster(work, where, namespace)
     return 0
@@ -180,11 +180,11 @@ def show_(*, name: str, namespace: str, output: str, **where: Any) -> int:
 
         return await cluster.describe(client, await cluster.get_record(client, name, client.namespace), client.namespace)
 
-    seen = connections.run_on_cluster(look, where, namespace)
+    details = connections.run_on_cluster(look, where, namespace)
     if output == "table":
-        click.echo(describe_service(seen), nl=False)
+        click.echo(describe_service(details), nl=False)
     else:
-        print_object(service_data(seen), output)
+        print_object(service_data(details), output)
     return 0
 
 

@@ -48,27 +48,27 @@ _WHAT = "What is in this picture?"
 @options.namespace
 @options.cluster
 @options.quiet
-def invoke(*, name: str, prompt: str | None, namespace: str, **given: Any) -> int:
+def invoke(*, name: str, prompt: str | None, namespace: str, **flags: Any) -> int:
     """Send a prompt (- for stdin), an image or tensors to a model through its gateway."""
     from sliceworks.cli import connections
 
-    has_prompt = prompt is not None or bool(given["images"])
-    if has_prompt == (given["data"] is not None):
+    has_prompt = prompt is not None or bool(flags["images"])
+    if has_prompt == (flags["data"] is not None):
         raise UsageError(
             "--data cannot be combined with a prompt or --image" if has_prompt else "a prompt, --image or --data is required"
         )
-    if given["url"] and not given["url"].startswith(("http://", "https://")):
-        raise UsageError(f"--url: {given['url']!r} is not a valid URL", hint="example: https://models.example.com")
+    if flags["url"] and not flags["url"].startswith(("http://", "https://")):
+        raise UsageError(f"--url: {flags['url']!r} is not a valid URL", hint="example: https://models.example.com")
     prompt = _read_prompt(prompt) if prompt is not None else None
 
     async def ask(client: Client) -> None:
         from sliceworks.serving import cluster
 
         record = await cluster.get_record(client, name, client.namespace)
-        connection = await _connect(client, record, given["url"])
-        await _ask(connection, record, prompt, given)
+        connection = await _connect(client, record, flags["url"])
+        await _ask(connection, record, prompt, flags)
 
-    connections.run_on_cluster(ask, given, namespace)
+    connections.run_on_cluster(ask, flags, namespace)
     return 0
 
 
@@ -82,22 +82,22 @@ async def _connect(client: Client, record: Record, url: str | None) -> Connectio
     )
 
 
-async def _ask(connection: Connection, record: Record, prompt: str | None, given: Object) -> None:
+async def _ask(connection: Connection, record: Record, prompt: str | None, flags: Object) -> None:
     from sliceworks.serving import engine_protocol, image_input
 
-    engine, model = record.service.spec.engine, _model(record, given["model"])
+    engine, model = record.service.spec.engine, _model(record, flags["model"])
     # A gateway speaks OpenAI's protocol for every engine.
     protocol = "vllm" if record.service.spec.gateway else engine
-    key = {"x-api-key": given["key"]} if given["key"] else {}
-    if given["data"] or (given["images"] and engine == "triton"):
-        _check_tensors(record, prompt, given)
-        await (_infer if given["data"] else _invoke_vision)(connection, model, key, given)
+    key = {"x-api-key": flags["key"]} if flags["key"] else {}
+    if flags["data"] or (flags["images"] and engine == "triton"):
+        _check_tensors(record, prompt, flags)
+        await (_infer if flags["data"] else _invoke_vision)(connection, model, key, flags)
         return
-    if given["images"] and engine != "vllm":
+    if flags["images"] and engine != "vllm":
         raise UsageError(f"--image requires Triton or vLLM, {record.service.metadata.name} uses {engine}")
-    wishes = engine_protocol.SamplingOptions(given["max_tokens"], given["temperature"])
-    shown = [image_input.data_url(image) for image in given["images"]]
-    question = engine_protocol.text_request(protocol, model, prompt or _WHAT, wishes, shown)
+    options = engine_protocol.SamplingOptions(flags["max_tokens"], flags["temperature"])
+    shown = [image_input.data_url(image) for image in flags["images"]]
+    question = engine_protocol.text_request(protocol, model, prompt or _WHAT, options, shown)
     async for piece in question.read_text(connection.stream("POST", question.path, question.body, {**question.headers, **key})):
         click.echo(piece, nl=False)
     click.echo()
@@ -115,11 +115,11 @@ def _read_prompt(prompt: str) -> str:
     return text
 
 
-def _check_tensors(record: Record, prompt: str | None, given: Object) -> None:
+def _check_tensors(record: Record, prompt: str | None, flags: Object) -> None:
     """Raise if the options do not fit Triton or the service's engine."""
     if record.service.spec.engine != "triton":
         raise UsageError(f"--data requires Triton, {record.service.metadata.name} uses {record.service.spec.engine}")
-    if prompt is not None or len(given["images"]) > 1:
+    if prompt is not None or len(flags["images"]) > 1:
         raise UsageError("Triton accepts one --image and no prompt")
 
 
@@ -135,7 +135,7 @@ def _model(record: Record, requested: str | None) -> str:
     return served[0]
 
 
-async def _invoke_vision(connection: Connection, model: str, key: dict[str, str], given: Object) -> None:
+async def _invoke_vision(connection: Connection, model: str, key: dict[str, str], flags: Object) -> None:
     """Classify an image."""
     from urllib.parse import quote
 
@@ -146,7 +146,7 @@ async def _invoke_vision(connection: Connection, model: str, key: dict[str, str]
 
     described = orjson.loads(await service_endpoint.read_all(connection, "GET", f"/v2/models/{quote(model, safe='')}", headers=key))
     question = engine_protocol.infer_request(
-        model, image_input.infer_body(described, given["images"][0], given["scaling"], given["top"])
+        model, image_input.infer_body(described, flags["images"][0], flags["scaling"], flags["top"])
     )
     answer = orjson.loads(
         await service_endpoint.read_all(connection, "POST", question.path, question.body, {**question.headers, **key})
@@ -155,15 +155,15 @@ async def _invoke_vision(connection: Connection, model: str, key: dict[str, str]
     click.echo(tables.render(("score", "class", "label"), rows), nl=False)
 
 
-async def _infer(connection: Connection, model: str, key: dict[str, str], given: Object) -> None:
+async def _infer(connection: Connection, model: str, key: dict[str, str], flags: Object) -> None:
     import orjson
 
     from sliceworks.serving import engine_protocol, service_endpoint
 
     try:
-        body = orjson.loads(given["data"].read_bytes())
+        body = orjson.loads(flags["data"].read_bytes())
     except orjson.JSONDecodeError as error:
-        raise UsageError(f"{given['data']} is not valid JSON: {error}") from error
+        raise UsageError(f"{flags['data']} is not valid JSON: {error}") from error
     question = engine_protocol.infer_request(model, body)
     answer = orjson.loads(
         await service_endpoint.read_all(connection, "POST", question.path, question.body, {**question.headers, **key})

@@ -45,20 +45,20 @@ def _shared(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--source", metavar="PLACE", help="vLLM: Hugging Face name, or a folder. Triton: location to copy the model from.")
 @click.option("--replicas", type=click.IntRange(1), help="Sax: number of servers that load the model.")
 @_shared
-def publish(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
+def publish(*, name: str, model: str, namespace: str, timeout: float, **flags: Any) -> int:
     """Add a model to a service; for an engine with a single model, replace it."""
 
     def edit(record: Record) -> Object:
         from sliceworks.serving import publication
 
-        return publication.add_model(record, {"name": model, **_given(record, given)})
+        return publication.add_model(record, {"name": model, **_flag_values(record, flags)})
 
-    return _change(name, model, "publish", edit, namespace=namespace, timeout=timeout, where=given)
+    return _change(name, model, "publish", edit, namespace=namespace, timeout=timeout, where=flags)
 
 
 @click.command(short_help="Remove a model from a service.")
 @_shared
-def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
+def unpublish(*, name: str, model: str, namespace: str, timeout: float, **flags: Any) -> int:
     """Remove a model from a service. An engine with a single model is scaled to zero."""
 
     def edit(record: Record) -> Object:
@@ -66,7 +66,7 @@ def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given:
 
         return publication.remove_model(record, model)
 
-    return _change(name, model, "unpublish", edit, namespace=namespace, timeout=timeout, where=given)
+    return _change(name, model, "unpublish", edit, namespace=namespace, timeout=timeout, where=flags)
 
 
 @click.command(short_help="Reload a model of a service.")
@@ -74,21 +74,21 @@ def unpublish(*, name: str, model: str, namespace: str, timeout: float, **given:
 @click.option("--source", metavar="PLACE", help="vLLM: the new Hugging Face name, or folder.")
 @click.option("--replicas", type=click.IntRange(1), help="Sax: number of servers that load the model.")
 @_shared
-def update(*, name: str, model: str, namespace: str, timeout: float, **given: Any) -> int:
+def update(*, name: str, model: str, namespace: str, timeout: float, **flags: Any) -> int:
     """Reload a model: from a new checkpoint, or from its current location."""
 
     def edit(record: Record) -> Object:
         from sliceworks.serving import publication
 
-        return publication.update_model(record, model, _given(record, given))
+        return publication.update_model(record, model, _flag_values(record, flags))
 
-    return _change(name, model, "update", edit, namespace=namespace, timeout=timeout, where=given)
+    return _change(name, model, "update", edit, namespace=namespace, timeout=timeout, where=flags)
 
 
-def _given(record: Record, given: Object) -> Object:
+def _flag_values(record: Record, flags: Object) -> Object:
     """Return the fields of the model from the options; raise if the engine does not support one."""
     engine = record.service.spec.engine
-    options = {key.rstrip("_"): value for key, value in given.items() if key.rstrip("_") in _options() and value is not None}
+    options = {key.rstrip("_"): value for key, value in flags.items() if key.rstrip("_") in _options() and value is not None}
     for key in options:
         if key not in _FIELDS[engine]:
             raise UsageError(

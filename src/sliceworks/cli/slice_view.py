@@ -56,14 +56,14 @@ class SliceView:
 
 def build_views(pools: Iterable[Object], nodes: Iterable[Object], jobsets: Iterable[Object]) -> list[SliceView]:
     """Return every pool, sorted by owner and Job; pools without owner come last."""
-    ready, born = _nodes(nodes)
+    ready, created_at = _nodes(nodes)
     known = {view.ref: view for view in map(object_views.read_jobset, jobsets)}
-    views = [_view(raw, ready, born, known) for raw in pools]
+    views = [_view(raw, ready, created_at, known) for raw in pools]
     return sorted(views, key=lambda view: (view.owner is None, view.owner or (), view.pool.job, view.name))
 
 
 def _view(
-    raw: Object, ready: Counter[str], born: Mapping[str, datetime], jobsets: Mapping[NamespacedName, JobSetView]
+    raw: Object, ready: Counter[str], created_at: Mapping[str, datetime], jobsets: Mapping[NamespacedName, JobSetView]
 ) -> SliceView:
     pool = node_pool.read_pool(raw)
     capacity = _capacity(raw.get("config") or {})
@@ -73,7 +73,7 @@ def _view(
     if amount is not None and not isinstance(shape, catalog.Slice):
         amount = amount.times(pool.nodes)
     state, message = _state(pool, ready[pool.name], jobsets.get(pool.jobset) if pool.is_managed else None)
-    created = node_pool.from_timestamp(pool.created) if pool.created else born.get(pool.name)
+    created = node_pool.from_timestamp(pool.created) if pool.created else created_at.get(pool.name)
     return SliceView(
         pool=pool,
         type_name=shape.name if isinstance(shape, catalog.Machine) else shape.type_name if shape else pool.machine,
@@ -112,7 +112,7 @@ def _state(pool: NodePool, ready: int, jobset: JobSetView | None) -> tuple[str, 
 def _nodes(nodes: Iterable[Object]) -> tuple[Counter[str], dict[str, datetime]]:
     """Return the number of ready nodes of each pool, and the creation time of the first."""
     ready: Counter[str] = Counter()
-    born: dict[str, datetime] = {}
+    created_at: dict[str, datetime] = {}
     for node in nodes:
         metadata = node["metadata"]
         pool = (metadata.get("labels") or {}).get(NODE_POOL)
@@ -120,10 +120,10 @@ def _nodes(nodes: Iterable[Object]) -> tuple[Counter[str], dict[str, datetime]]:
             continue
         if is_condition_true(node, "Ready"):
             ready[pool] += 1
-        moment = clock.parse(metadata.get("creationTimestamp"))
-        if moment is not None and (pool not in born or moment < born[pool]):
-            born[pool] = moment
-    return ready, born
+        created = clock.parse(metadata.get("creationTimestamp"))
+        if created is not None and (pool not in created_at or created < created_at[pool]):
+            created_at[pool] = created
+    return ready, created_at
 
 
 def slice_data(view: SliceView) -> Object:
@@ -219,8 +219,8 @@ def _condition(jobset: dict[str, Any] | None) -> str:
 def _node(node: dict[str, Any]) -> tuple[object, ...]:
     metadata = node["metadata"]
     ready = find_condition(node, "Ready").get("status", "Unknown")
-    born = clock.parse(metadata.get("creationTimestamp"))
-    age = duration.human(clock.since(born).total_seconds()) if born else "unknown"
+    created = clock.parse(metadata.get("creationTimestamp"))
+    age = duration.human(clock.since(created).total_seconds()) if created else "unknown"
     return (metadata["name"], ready, (metadata.get("labels") or {}).get(well_known.ZONE), age)
 
 

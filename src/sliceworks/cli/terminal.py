@@ -18,10 +18,10 @@ def bar(used: float | Fraction, quota: float | Fraction, borrowed: float | Fract
     """`#` in use, `+` borrowed beyond the quota, `.` free."""
     if used <= 0 and quota <= 0:
         return "." * _BAR_WIDTH
-    whole = max(float(used), float(quota))
+    total = max(float(used), float(quota))
     over = max(float(used) - float(quota), float(borrowed), 0.0)
-    beyond = min(max(round(_BAR_WIDTH * over / whole), 1 if over else 0), _BAR_WIDTH)
-    own = min(round(_BAR_WIDTH * (float(used) - over) / whole), _BAR_WIDTH - beyond)
+    beyond = min(max(round(_BAR_WIDTH * over / total), 1 if over else 0), _BAR_WIDTH)
+    own = min(round(_BAR_WIDTH * (float(used) - over) / total), _BAR_WIDTH - beyond)
     return "#" * own + "+" * beyond + "." * (_BAR_WIDTH - own - beyond)
 
 

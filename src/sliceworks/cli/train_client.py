@@ -112,39 +112,39 @@ class JobSnapshot:
     jobset: Object
     workload: Object | None = None
     pods: list[Object] = field(default_factory=list)
-    gone: bool = False
+    is_deleted: bool = False
 
 
 class JobWatcher:
     """Yields a snapshot after every change."""
 
     def __init__(self, jobset: Object, jobsets: Informer, workloads: Informer, pods: Informer) -> None:
-        self._jobset, self._gone = jobset, False
+        self._jobset, self._is_deleted = jobset, False
         self._workloads, self._pods = workloads, pods
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._uid = jobset["metadata"]["uid"]
         jobsets.add_handler(self._take)
         if not any(item["metadata"]["uid"] == self._uid for item in jobsets.store):
-            self._gone = True
+            self._is_deleted = True
         for informer in (workloads, pods):
-            informer.add_handler(lambda _delta: self._news.set())
+            informer.add_handler(lambda _delta: self._changed.set())
 
     def _take(self, delta: Delta) -> None:
         """Another job that has taken the name is not this one."""
         if delta.object["metadata"]["uid"] == self._uid:
-            self._jobset, self._gone = delta.object, delta.kind == "deleted"
-            self._news.set()
+            self._jobset, self._is_deleted = delta.object, delta.kind == "deleted"
+            self._changed.set()
 
-    def picture(self) -> JobSnapshot:
+    def snapshot(self) -> JobSnapshot:
         """Return the current snapshot."""
-        return JobSnapshot(self._jobset, next(iter(self._workloads.store), None), list(self._pods.store), self._gone)
+        return JobSnapshot(self._jobset, next(iter(self._workloads.store), None), list(self._pods.store), self._is_deleted)
 
-    async def pictures(self) -> AsyncGenerator[JobSnapshot, None]:
+    async def snapshots(self) -> AsyncGenerator[JobSnapshot, None]:
         """Yield the current snapshot, then one after every batch of changes."""
         while True:
-            self._news.clear()
-            yield self.picture()
-            await self._news.wait()
+            self._changed.clear()
+            yield self.snapshot()
+            await self._changed.wait()
             await asyncio.sleep(_DEBOUNCE)
 
 

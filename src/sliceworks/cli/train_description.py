@@ -54,8 +54,8 @@ def describe_job(details: JobDetails) -> str:
     rows = [(item.label, item.pod or "-", item.node or "-", item.state, item.restarts, _age(item.since)) for item in hosts]
     parts.append(tables.render(("host", "pod", "node", "state", "restarts", "age"), rows))
     steps = build_timeline(details.jobset, details.workload, details.pods)
-    happened = [(step.at, f"+{duration.human(step.after)}", step.event, step.reported or "-") for step in steps]
-    parts.append(tables.render(("time", "after", "event", "message"), happened))
+    step_rows = [(step.at, f"+{duration.human(step.after)}", step.event, step.reported or "-") for step in steps]
+    parts.append(tables.render(("time", "after", "event", "message"), step_rows))
     event_rows = [
         (_age(_last(event)), event.get("type"), event.get("reason"), _about(event), _brief(event))
         for event in _latest(details.events)
@@ -119,7 +119,7 @@ def _latest(events: list[Object]) -> list[Object]:
 def _last(event: Object) -> str:
     series = event.get("series") or {}
     moments = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
-    return str(next((moment for moment in moments if moment), event["metadata"]["creationTimestamp"]))
+    return str(next((timestamp for timestamp in moments if timestamp), event["metadata"]["creationTimestamp"]))
 
 
 def _about(event: Object) -> str:
@@ -133,8 +133,8 @@ def _brief(event: Object) -> str:
     return f"{text} (×{times})" if times > 1 else text
 
 
-def _age(moment: str) -> str:
-    return duration.human(max(clock.since(datetime.fromisoformat(moment)).total_seconds(), 0)) if moment else "-"
+def _age(timestamp: str) -> str:
+    return duration.human(max(clock.since(datetime.fromisoformat(timestamp)).total_seconds(), 0)) if timestamp else "-"
 
 
 def job_data(details: JobDetails) -> Object:
@@ -175,11 +175,11 @@ _WIDEST, _NARROWEST = 110, 40
 
 def describe_answer(answer: Diagnosis, width: int = 0) -> str:
     """Render the diagnosis. Width 0 uses the width of the terminal."""
-    room = max(min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST), _NARROWEST)
-    lines = [*_wrapped(answer.summary, room)]
+    columns = max(min(width or shutil.get_terminal_size((100, 24)).columns, _WIDEST), _NARROWEST)
+    lines = [*_wrapped(answer.summary, columns)]
     last_reported = ""
     for number, cause in enumerate(answer.causes, start=1):
-        lines += ["", *_cause(cause, number if len(answer.causes) > 1 else 0, room, quoted=cause.reported != last_reported)]
+        lines += ["", *_cause(cause, number if len(answer.causes) > 1 else 0, columns, quoted=cause.reported != last_reported)]
         last_reported = cause.reported
     if answer.ahead is not None:
         lines += ["", *_ahead(answer.ahead)]
@@ -187,25 +187,25 @@ def describe_answer(answer: Diagnosis, width: int = 0) -> str:
         lines += [
             "",
             "Capacity to be released:",
-            *(f"  {line}" for release in answer.releases for line in _wrapped(_release(release), room - 2)),
+            *(f"  {line}" for release in answer.releases for line in _wrapped(_release(release), columns - 2)),
         ]
     if answer.progress:
         lines += ["", *(f"{name}: {text}" for name, text in answer.progress)]
     if answer.unreadable:
-        lines += ["", "Could not be read:", *(f"  {line}" for item in answer.unreadable for line in _wrapped(item, room - 2))]
+        lines += ["", "Could not be read:", *(f"  {line}" for item in answer.unreadable for line in _wrapped(item, columns - 2))]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _cause(cause: Cause, number: int, room: int, *, quoted: bool) -> Iterator[str]:
+def _cause(cause: Cause, number: int, columns: int, *, quoted: bool) -> Iterator[str]:
     first = f"{number}. " if number else ""
     indent = " " * len(first)
-    yield from _wrapped(cause.message, room, first, indent)
+    yield from _wrapped(cause.message, columns, first, indent)
     if cause.reported and quoted and cause.reported not in cause.message:
-        yield from _wrapped(f"“{tables.cell(cause.reported)}”", room, f"{indent}  message ", f"{indent}          ")
+        yield from _wrapped(f"“{tables.cell(cause.reported)}”", columns, f"{indent}  message ", f"{indent}          ")
     for number_seen, source in enumerate(cause.sources):
         label = "seen in" if not number_seen else "       "
-        yield from _wrapped(str(source), room, f"{indent}  {label} ", f"{indent}          ")
-    yield from _wrapped(cause.remedy, room, f"{indent}  do      ", f"{indent}          ")
+        yield from _wrapped(str(source), columns, f"{indent}  {label} ", f"{indent}          ")
+    yield from _wrapped(cause.remedy, columns, f"{indent}  do      ", f"{indent}          ")
 
 
 def _ahead(ahead: QueuePosition) -> Iterator[str]:
@@ -229,17 +229,22 @@ def _release(release: QuotaRelease) -> str:
     return f"{release.amount} when {release.job} ends, {when} ({_time(release.expected_at)}, {release.basis})"
 
 
-def _time(moment: datetime) -> str:
-    return clock.rfc3339(moment)
+def _time(time: datetime) -> str:
+    return clock.rfc3339(time)
 
 
 def _elapsed(since: datetime | None) -> str:
     return duration.human(max(clock.since(since).total_seconds(), 0)) if since else "unknown"
 
 
-def _wrapped(text: str, room: int, first: str = "", rest: str = "") -> list[str]:
+def _wrapped(text: str, columns: int, first: str = "", rest: str = "") -> list[str]:
     return textwrap.wrap(
-        text, room, initial_indent=first, subsequent_indent=rest or " " * len(first), break_long_words=False, break_on_hyphens=False
+        text,
+        columns,
+        initial_indent=first,
+        subsequent_indent=rest or " " * len(first),
+        break_long_words=False,
+        break_on_hyphens=False,
     ) or [first.rstrip()]
 
 

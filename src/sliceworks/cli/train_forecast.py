@@ -67,7 +67,7 @@ def _moment(snapshot_time: datetime, times: Range | None) -> str:
 
 def forecast_data(current: Forecast, changed: Forecast | None, what_if: WhatIf | None) -> Object:
     """Return the forecast as data."""
-    whole: Object = {
+    document: Object = {
         "taken": clock.rfc3339(current.taken),
         "runs": current.runs,
         "seed": current.seed,
@@ -75,12 +75,12 @@ def forecast_data(current: Forecast, changed: Forecast | None, what_if: WhatIf |
         "jobs": [_job(current.taken, expectation) for expectation in current.expectations],
     }
     if changed is not None and what_if is not None:
-        whole["whatIf"] = {
+        document["whatIf"] = {
             "changes": what_if.messages,
             "assumptions": changed.assumptions,
             "jobs": [_job(changed.taken, item) for item in changed.expectations],
         }
-    return whole
+    return document
 
 
 def _job(snapshot_time: datetime, expectation: JobForecast) -> Object:

@@ -58,18 +58,18 @@ async def watch_until(client: Client, jobset: Object, until: str, timeout: float
 
     name, last = jobset["metadata"]["name"], ""
     try:
-        async with asyncio.timeout(timeout), watch_job(client, jobset) as follower, aclosing(follower.pictures()) as pictures:
-            async for picture in pictures:
-                now = status_line(picture.jobset, picture.workload, picture.pods)
+        async with asyncio.timeout(timeout), watch_job(client, jobset) as follower, aclosing(follower.snapshots()) as snapshots:
+            async for snapshot in snapshots:
+                now = status_line(snapshot.jobset, snapshot.workload, snapshot.pods)
                 if now != last:
                     tell(now)
-                last, word = now, job_state(picture.jobset)
+                last, word = now, job_state(snapshot.jobset)
                 if word == "failed":
                     namespace = jobset["metadata"]["namespace"]
                     raise SliceworksError(f"{name} {now}", hint=f"sliceworks train logs {name} -n {namespace}")
-                if word == "completed" or (word == until and not picture.gone):
+                if word == "completed" or (word == until and not snapshot.is_deleted):
                     return
-                if picture.gone:
+                if snapshot.is_deleted:
                     raise SliceworksError(f"{name} was deleted while waiting for it", hint="it may have been cancelled")
     except TimeoutError as error:
         raise TimedOut(

@@ -102,8 +102,8 @@ def top(*, output: str, **where: Any) -> int:
     if output != "table":
         print_object({key: [asdict(entry) for entry in getattr(usage, key)] for key in ("teams", "queues", "types")}, output)
         return 0
-    whole = sum(item.quota or 0 for item in usage.types)
-    parts = [_table("team", usage.teams, whole), _table("queue", usage.queues), _table("type", usage.types)]
+    total = sum(item.quota or 0 for item in usage.types)
+    parts = [_table("team", usage.teams, total), _table("queue", usage.queues), _table("type", usage.types)]
     click.echo("\n".join(parts), nl=False)
     return 0
 
@@ -125,14 +125,14 @@ async def _read(client: Client) -> Usage:
     return compute_usage(queues.items, locals_.items, workloads.items, namespaces)
 
 
-def _table(what: str, usages: Sequence[ChipUsage], whole: int | None = None) -> str:
+def _table(what: str, usages: Sequence[ChipUsage], total: int | None = None) -> str:
     """Rows of teams; a team has no quota of its own, so its bar is its share of the total."""
     from sliceworks.base import tables
     from sliceworks.cli.terminal import bar
 
     rows = []
     for item in usages:
-        quota = item.quota if item.quota is not None else whole
+        quota = item.quota if item.quota is not None else total
         rows.append((item.name, bar(item.used, quota or 0), item.used, "-" if quota is None else quota, item.jobs, item.waiting))
     if what == "type":
         return tables.render((what, "use", "chips", "of"), [row[:4] for row in rows])

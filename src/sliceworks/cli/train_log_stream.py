@@ -149,22 +149,22 @@ class LogFollower:
             raise several.exceptions[0] from None
 
     async def _run(self, group: asyncio.TaskGroup) -> None:
-        async with watch_job(self._client, self._jobset) as follower, aclosing(follower.pictures()) as pictures:
-            async for picture in pictures:
-                self._take(picture, group)
+        async with watch_job(self._client, self._jobset) as follower, aclosing(follower.snapshots()) as snapshots:
+            async for snapshot in snapshots:
+                self._take(snapshot, group)
                 # Watches are not ordered: the end of the job can arrive before the end of its pods.
-                if (picture.gone or job_state(picture.jobset) in FINISHED_STATES) and not self._goes_on():
+                if (snapshot.is_deleted or job_state(snapshot.jobset) in FINISHED_STATES) and not self._goes_on():
                     break
             await asyncio.gather(*self._tails.values())
 
-    def _take(self, picture: JobSnapshot, group: asyncio.TaskGroup) -> None:
+    def _take(self, snapshot: JobSnapshot, group: asyncio.TaskGroup) -> None:
         """Follow every pod that has started since the last call."""
-        sources = log_source.list_sources(picture.jobset, picture.pods, self._choice)
+        sources = log_source.list_sources(snapshot.jobset, snapshot.pods, self._choice)
         self._pods = {item.uid: item for item in sources}
         for source in sources:
             if source.started and source.uid not in self._tails:
                 if self._tails and source.host.attempt > self._attempt:
-                    progress.say(f"{picture.jobset['metadata']['name']} restarted: attempt {source.host.attempt}")
+                    progress.say(f"{snapshot.jobset['metadata']['name']} restarted: attempt {source.host.attempt}")
                 self._attempt = max(self._attempt, source.host.attempt)
                 self._tails[source.uid] = group.create_task(_Tail(self, source).run())
 

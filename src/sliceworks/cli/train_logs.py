@@ -95,7 +95,7 @@ async def _print_all(
     sources = log_source.list_sources(jobset, await train_client.list_pods(client, name, namespace), choice)
     selected = log_source.previous(sources) if previous else log_source.latest(sources)
     if previous and not selected:
-        raise _gone(jobset)
+        raise _no_previous_logs(jobset)
     selected = [item for item in selected if item.started or item.previous]
     if not selected:
         from sliceworks.training.status import status_line
@@ -109,7 +109,7 @@ async def _print_all(
         printer.write(log)
 
 
-def _gone(jobset: Object) -> SliceworksError:
+def _no_previous_logs(jobset: Object) -> SliceworksError:
     """Return the error for logs of an earlier attempt: JobSet deletes its pods, so only a log collector has them."""
     metadata = jobset["metadata"]
     attempt = int((jobset.get("status") or {}).get("restarts", 0)) - 1

@@ -49,8 +49,8 @@ async def check_cluster(client: Client, submission: Submission, namespace: str) 
             _named(client, train_client.LOCAL_QUEUES, namespace),
             _named(client, train_client.PRIORITIES),
             _park(client),
-            _one(client, NAMESPACE, namespace),
-            _one(client, CONFIG_MAP, _KUEUE_CONFIG[1], _KUEUE_CONFIG[0]),
+            _find(client, NAMESPACE, namespace),
+            _find(client, CONFIG_MAP, _KUEUE_CONFIG[1], _KUEUE_CONFIG[0]),
         )
     except NotFound as error:
         raise train_client.not_installed("Kueue") from error
@@ -150,7 +150,7 @@ class Requirement:
 async def _missing(client: Client, submission: Submission, namespace: str) -> list[DocumentProblem]:
     """Find Secrets, claims and service accounts that the document references and the namespace lacks."""
     needs = list(_needs(submission))
-    objects = await asyncio.gather(*(_one(client, item.resource, item.name, namespace) for item in needs))
+    objects = await asyncio.gather(*(_find(client, item.resource, item.name, namespace) for item in needs))
     problems = (need.find_problem(obj, namespace) for need, obj in zip(needs, objects, strict=True))
     return [finding for finding in problems if finding is not None]
 
@@ -194,7 +194,7 @@ async def _named(client: Client, resource: Resource, namespace: str | None = Non
         return None
 
 
-async def _one(client: Client, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
+async def _find(client: Client, resource: Resource, name: str, namespace: str | None = None) -> Object | None:
     try:
         return await client.get(resource, name, namespace)
     except Forbidden:

@@ -114,8 +114,8 @@ def _creation_time(jobset: Object) -> tuple[str, str]:
     return jobset["metadata"]["creationTimestamp"], jobset["metadata"]["name"]
 
 
-def _since(moment: str) -> float:
-    return max(clock.since(datetime.fromisoformat(moment)).total_seconds(), 0)
+def _since(timestamp: str) -> float:
+    return max(clock.since(datetime.fromisoformat(timestamp)).total_seconds(), 0)
 
 
 def _container(jobset: Object) -> Object:

@@ -101,7 +101,7 @@ async def serve(console: Console, listener: Listener, *, names: Iterable[str] = 
     for item in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(item, end)
     serving = asyncio.create_task(server.serve([listener.listening]))
-    warming = asyncio.create_task(_warm_up(console.world), name="console warm-up")
+    warming = asyncio.create_task(_warm_up(console.cache), name="console warm-up")
     try:
         while not server.started and not serving.done():
             await asyncio.sleep(0.02)
@@ -114,18 +114,18 @@ async def serve(console: Console, listener: Listener, *, names: Iterable[str] = 
             loop.remove_signal_handler(item)
 
 
-async def _warm_up(world: ClusterCache) -> None:
+async def _warm_up(cache: ClusterCache) -> None:
     """Compute large views once the cache has synced and exclude the cache from garbage collection; then collect the garbage of
     closed pages periodically."""
-    await world.settled(_SYNC_TIMEOUT)
-    world.compute(cluster_summary.build_overview, *cluster_summary.KINDS)
+    await cache.settled(_SYNC_TIMEOUT)
+    cache.compute(cluster_summary.build_overview, *cluster_summary.KINDS)
     await asyncio.sleep(0)
-    get_slice_cache(world).all()
+    get_slice_cache(cache).all()
     memory.freeze_gc()
     while True:
         await clock.sleep(_GC_INTERVAL)
         memory.collect_garbage()
-        team_usage.current_usage(world)  # remembers jobs also while no page is open
+        team_usage.current_usage(cache)  # remembers jobs also while no page is open
 
 
 def _limit_connections(limit: int) -> type[asyncio.Protocol]:

@@ -189,12 +189,12 @@ class AuthMiddleware:
         except TimeoutError:
             await _respond(send, 408, b"timed out while reading the request\n")
             return
-        given = parse_qs(body.decode("latin-1")).get("token", [""])[0]
-        if not given and self._is_valid(self._session(headers)):
+        token = parse_qs(body.decode("latin-1")).get("token", [""])[0]
+        if not token and self._is_valid(self._session(headers)):
             await _respond(send, 204)
             return
-        if not hmac.compare_digest(given.strip().encode(), self._token.encode()):
-            await clock.sleep(_FAILED_LOGIN_DELAY if given else 0)
+        if not hmac.compare_digest(token.strip().encode(), self._token.encode()):
+            await clock.sleep(_FAILED_LOGIN_DELAY if token else 0)
             await _respond(send, 401, b"invalid token\n")
             return
         session = secrets.token_urlsafe(32)

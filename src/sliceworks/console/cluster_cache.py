@@ -210,8 +210,8 @@ class ClusterCache:
         self._informers = Informers(client, transform=trim, backoff=_BACKOFF)
         self._tables: dict[Resource, ResourceTable] = {}
         self._views: dict[object, tuple[float, tuple[int, ...], Any]] = {}
-        self._kept: dict[object, Any] = {}
-        self._ledgers: dict[tuple[Resource, object], RowCache[Any]] = {}
+        self._shared: dict[object, Any] = {}
+        self._row_caches: dict[tuple[Resource, object], RowCache[Any]] = {}
         self._ping_task: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -262,18 +262,18 @@ class ClusterCache:
         if (known := self._views.get(view)) is not None:
             self._views[view] = (known[0], (), known[2])
 
-    def kept(self, make: Callable[[ClusterCache], T]) -> T:
+    def shared(self, make: Callable[[ClusterCache], T]) -> T:
         """An object that is created once and shared by all pages."""
-        if make not in self._kept:
-            self._kept[make] = make(self)
-        result: T = self._kept[make]
+        if make not in self._shared:
+            self._shared[make] = make(self)
+        result: T = self._shared[make]
         return result
 
-    def ledger(self, resource: Resource, make: Callable[[Object], T]) -> RowCache[T]:
+    def row_cache(self, resource: Resource, make: Callable[[Object], T]) -> RowCache[T]:
         """The rows of a kind, shared by all pages that use the same row type."""
-        result = self._ledgers.get((resource, make))
+        result = self._row_caches.get((resource, make))
         if result is None:
-            result = self._ledgers[resource, make] = RowCache(self.table(resource), make)
+            result = self._row_caches[resource, make] = RowCache(self.table(resource), make)
         return result
 
     def troubles(self, *resources: Resource) -> list[str]:

@@ -167,9 +167,9 @@ def meter(
     note: str = "",
 ) -> Node:
     """A usage bar. `used` includes `borrowed`; `lent` is in use by others."""
-    whole = max(total or 0, used, used + lent) or 1
+    full = max(total or 0, used, used + lent) or 1
     parts = [("own", used - borrowed), ("borrowed", borrowed), ("lent", lent)]
-    shares = [el("i", cls=name, style=f"width:{100 * amount / whole:.2f}%") for name, amount in parts if amount > 0]
+    shares = [el("i", cls=name, style=f"width:{100 * amount / full:.2f}%") for name, amount in parts if amount > 0]
     much = f" of {format_amount(total)}" if total is not None else ""
     label = f"{format_amount(used)}{much}{f' {unit}' if unit else ''}"
     loans = "".join(f", {format_amount(count)} {word}" for count, word in ((borrowed, "borrowed"), (lent, "lent")) if count > 0)
@@ -183,7 +183,7 @@ def meter(
         cls="much",
     )
     name = what if isinstance(what, str) else key
-    bar = el("div", shares, cls="bar", role="meter", aria_label=name, aria_valuemin=0, aria_valuemax=whole, aria_valuenow=used)
+    bar = el("div", shares, cls="bar", role="meter", aria_label=name, aria_valuemin=0, aria_valuemax=full, aria_valuenow=used)
     bar[1]["aria-valuetext"] = label + loans  # type: ignore[index]
     return el("div", el("span", what, cls="what"), beside, bar, cls="meter", key=key or (what if isinstance(what, str) else ""))
 
@@ -230,16 +230,16 @@ def table(
     return el("div", el("table", label, head, el("tbody", body), cls="rows"), cls="scroll")
 
 
-def format_age(moment: str, now: datetime) -> str:
+def format_age(timestamp: str, now: datetime) -> str:
     """The age in the format of kubectl, or a dash if unknown."""
-    if not moment:
+    if not timestamp:
         return "–"
-    return duration.human(max((now - datetime.fromisoformat(moment)).total_seconds(), 0))
+    return duration.human(max((now - datetime.fromisoformat(timestamp)).total_seconds(), 0))
 
 
-def time_ago(moment: str, now: datetime) -> Node:
+def time_ago(timestamp: str, now: datetime) -> Node:
     """The age, with the time as its tooltip."""
-    return el("time", format_age(moment, now), datetime=moment, title=moment) if moment else "–"
+    return el("time", format_age(timestamp, now), datetime=timestamp, title=timestamp) if timestamp else "–"
 
 
 def format_elapsed(first: str, last: str, now: datetime) -> str:

@@ -63,21 +63,21 @@ class EnvironmentState:
 @lru_cache(maxsize=8)
 def get_environment_loader(console: Console) -> EnvironmentLoader:
     """The loader that all pages of a console share."""
-    return EnvironmentLoader(console.folder, console.made)
+    return EnvironmentLoader(console.folder, console.find_deployment)
 
 
 class EnvironmentLoader:
     """Loads the Environment documents of a folder and their deployed state."""
 
-    def __init__(self, folder: Path, made: Callable[[Environment, Path], DeployedEnvironment] | None) -> None:
-        self._folder, self._made = folder, made
+    def __init__(self, folder: Path, find_deployment: Callable[[Environment, Path], DeployedEnvironment] | None) -> None:
+        self._folder, self._find_deployment = folder, find_deployment
         self._seen: tuple[tuple[str, int], ...] | None = None
         self.known: dict[str, EnvironmentState] | None = None
         self.broken: list[str] = []
 
     @property
     def can_read_state(self) -> bool:
-        return self._made is not None
+        return self._find_deployment is not None
 
     async def refresh(self) -> None:
         """Read the documents again if any file has changed."""
@@ -90,11 +90,11 @@ class EnvironmentLoader:
     async def read_state(self, name: str, *, drift: bool) -> None:
         """Read the Terraform state; with `drift`, compare it with the cloud and the cluster. This is slow and changes nothing."""
         known = (self.known or {}).get(name)
-        if known is None or known.busy or self._made is None:
+        if known is None or known.busy or self._find_deployment is None:
             return
         known.busy, known.message = True, "Detecting drift …" if drift else "Reading the Terraform state …"
         try:
-            deployed = self._made(known.environment, known.file)
+            deployed = self._find_deployment(known.environment, known.file)
             known.stages = await asyncio.to_thread(lambda: list(_stages(deployed, drift=drift)))
             known.read_at, known.drift, known.message = clock.now(), drift, ""
         except SliceworksError as error:

@@ -111,8 +111,8 @@ def trim(obj: _Object) -> _Object:
 
 def _pod(pod: _Object) -> _Object:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
-    kept: _Object = {key: spec[key] for key in _POD_SPEC if key in spec}
-    kept["containers"] = [
+    pod_spec: _Object = {key: spec[key] for key in _POD_SPEC if key in spec}
+    pod_spec["containers"] = [
         {key: container[key] for key in _CONTAINER if key in container} for container in spec.get("containers") or ()
     ]
     metadata = {key: pod["metadata"][key] for key in _METADATA if key in pod["metadata"]}
@@ -123,6 +123,6 @@ def _pod(pod: _Object) -> _Object:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": metadata,
-        "spec": kept,
+        "spec": pod_spec,
         "status": {key: status[key] for key in _POD_STATUS if key in status},
     }

@@ -88,7 +88,7 @@ class _Frame:
     def _builder(self, page: Page) -> Callable[..., Any]:
         def build(arguments: PageArguments) -> Any:
             words = " / ".join(arguments.path_parameters.values())
-            ui.page_title(f"{words or page.title} · {self._console.world.name} · Sliceworks")
+            ui.page_title(f"{words or page.title} · {self._console.cache.name} · Sliceworks")
             if not self._router.is_initial_request:
                 ui.run_javascript("sliceworks.arrived()")
             return page.draw(PageContext(self._console, dict(arguments.path_parameters), dict(arguments.query_parameters)))
@@ -144,20 +144,20 @@ def _top(console: Console) -> Node:
         if console.allow_changes
         else state("read-only", "idle", title="Start the console with --allow-changes to make changes")
     )
-    where = el("div", icon("hub"), el("span", "Cluster", cls="hidden-words"), el("b", console.world.name), cls="where")
-    status, message = _connection_status(console.world)
+    where = el("div", icon("hub"), el("span", "Cluster", cls="hidden-words"), el("b", console.cache.name), cls="where")
+    status, message = _connection_status(console.cache)
     band = el("div", message, cls="band", key="band") if message else None
     return el("header", where, el("div", access, el("span", status, role="status"), cls="right"), band, cls="top")
 
 
-def _connection_status(world: ClusterCache) -> tuple[Node, str]:
+def _connection_status(cache: ClusterCache) -> tuple[Node, str]:
     """The connection status, and a message if the data is not live."""
-    if world.is_unauthorized:
+    if cache.is_unauthorized:
         return state("unauthorized", "bad"), f"{cluster_cache.UNAUTHORIZED} {cluster_cache.UNAUTHORIZED_HINT}"
-    if world.stale_since is not None:
-        since = f"{world.stale_since:%H:%M:%S} UTC"
+    if cache.stale_since is not None:
+        since = f"{cache.stale_since:%H:%M:%S} UTC"
         return state(f"unreachable since {since}", "bad"), f"The cluster is unreachable. Pages show the state at {since}."
-    return (state("catching up", "busy"), "") if world.is_stale else (state("live", "good"), "")
+    return (state("catching up", "busy"), "") if cache.is_stale else (state("live", "good"), "")
 
 
 def _keys() -> Node:

@@ -51,9 +51,9 @@ class GatewayMetrics:
 class ModelLoader:
     """Model services and their gateways; pages call `refresh` periodically."""
 
-    def __init__(self, world: ClusterCache) -> None:
-        self._world = world
-        self._client: Client = world.client
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
+        self._client: Client = cache.client
         self._refreshed_at = -POLL_INTERVAL
         self.services: list[Service] | None = None
         self.broken: list[str] = []
@@ -64,7 +64,7 @@ class ModelLoader:
         if clock.loop_time() - self._refreshed_at < POLL_INTERVAL * 0.8:
             return
         self._refreshed_at = clock.loop_time()
-        namespace = self._world.namespace or None
+        namespace = self._cache.namespace or None
         config_maps = (await self._client.list_all(CONFIG_MAP, namespace, labels=records.SELECTOR)).items
         self.services, self.broken = model_view.services(config_maps, await self._workloads(namespace) if config_maps else [])
         for service in self.services:
@@ -97,7 +97,7 @@ class ModelLoader:
             gateway.trouble = "no gateway pod is ready"
 
     def _pods(self, namespace: str) -> list[Object]:
-        return self._world.table(PODS).store.by_index("namespace", namespace)
+        return self._cache.table(PODS).store.by_index("namespace", namespace)
 
     async def record(self, name: str, namespace: str) -> Record:
         """The record of a service."""
@@ -113,7 +113,7 @@ class ModelLoader:
         for label in (objects.SERVICE_LABEL, GATEWAY_LABEL):
             services += (await self._client.list_all(SERVICE, namespace, labels=label)).items
         own = {service["metadata"]["name"]: service for service in services if service_status.belongs_to_service(record, service)}
-        events = self._world.table(EVENTS).store.by_index("namespace", namespace)
+        events = self._cache.table(EVENTS).store.by_index("namespace", namespace)
         causes = [] if status.is_settled else cluster.find_causes(record, pods, workloads, events)
         return cluster.ServiceDetails(record, status, tuple(pods), tuple(own.values()), tuple(causes))
 

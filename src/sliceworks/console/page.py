@@ -85,13 +85,13 @@ _DONE_SECONDS, _ERROR_SECONDS = 4.0, 12.0  # how long notifications stay
 @dataclass(frozen=True, slots=True)
 class Console:
     """The settings of a console. `container` is the GKE API of the cluster, if known; `folder` holds the user's documents and
-    results; `made` returns the deployment of an Environment document."""
+    results; `find_deployment` returns the deployment of an Environment document."""
 
-    world: ClusterCache
+    cache: ClusterCache
     allow_changes: bool = False
     container: Container | None = None
     folder: Path = field(default_factory=Path)
-    made: Callable[[Environment, Path], DeployedEnvironment] | None = None
+    find_deployment: Callable[[Environment, Path], DeployedEnvironment] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ class PageContext:
     query: dict[str, str] = field(default_factory=dict)
 
     @property
-    def world(self) -> ClusterCache:
-        return self.console.world
+    def cache(self) -> ClusterCache:
+        return self.console.cache
 
     @property
     def allow_changes(self) -> bool:
@@ -126,7 +126,7 @@ class PageContext:
     def live(self, redraw: Callable[[Changes], None], *resources: Resource, ages: float = _AGES_INTERVAL) -> None:
         """Call `redraw` now, when one of these kinds changes (at most four times per second), and every `ages` seconds. It receives
         the changed objects."""
-        throttle = RefreshThrottle(self.world.feed(*resources), redraw, ages)
+        throttle = RefreshThrottle(self.cache.feed(*resources), redraw, ages)
         throttle.draw({})
         ui.timer(_REDRAW_INTERVAL, throttle.poll, immediate=False)
 

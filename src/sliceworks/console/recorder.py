@@ -104,16 +104,16 @@ class ScenarioFile:
 class TimelineRecorder:
     """Records the timeline of a cluster from its creation on; earlier events come from timestamps of objects."""
 
-    def __init__(self, world: ClusterCache) -> None:
-        self._world = world
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
         self.timeline = timeline_view.Timeline()
         self.pace: ClockStatus | None = None
         self.is_twin: bool | None = None
         self._clock = TwinClock()
-        self._feed = world.feed(*_READERS)
+        self._feed = cache.feed(*_READERS)
         self._tasks: set[asyncio.Task[None]] = set()
         self.timeline.record(
-            event for resource, read in _READERS.items() for obj in world.table(resource).all() for event in read(obj)
+            event for resource, read in _READERS.items() for obj in cache.table(resource).all() for event in read(obj)
         )
         self._start_task(self._record_forever())
 
@@ -136,7 +136,7 @@ class TimelineRecorder:
         if self.is_twin is False:
             return
         try:
-            self.pace = pace = await twin_clock.get(self._world.client)
+            self.pace = pace = await twin_clock.get(self._cache.client)
         except _NO_TWIN:
             self.is_twin = False
         else:
@@ -145,17 +145,17 @@ class TimelineRecorder:
 
     def now(self) -> datetime:
         """The current time of the twin, or of the cluster."""
-        return self._clock.now() if self.is_twin else self._world.now()
+        return self._clock.now() if self.is_twin else self._cache.now()
 
     def _record_changes(self) -> None:
         self.timeline.record(self._new_events())
-        slices = get_slice_cache(self._world).all()
+        slices = get_slice_cache(self._cache).all()
         chips = sum(item.chips for item in slices)
         self.timeline.sample(timeline_view.UsageSample(self.now(), sum(map(_busy_chips, slices)), chips))
 
     def _new_events(self) -> Iterator[TimelineEvent]:
         for resource, keys in self._feed.take().items():
-            table, read = self._world.table(resource), _READERS[resource]
+            table, read = self._cache.table(resource), _READERS[resource]
             for key in keys:
                 obj = table.get(key.name, key.namespace)
                 if obj is not None:
@@ -172,7 +172,7 @@ class TimelineRecorder:
 
         async def run() -> None:
             try:
-                await events.inject(self._world.client, scenario, folder, report)
+                await events.inject(self._cache.client, scenario, folder, report)
             except Exception as error:  # reported to the caller, or recorded
                 if not first.done():
                     first.set_exception(error)

@@ -23,19 +23,19 @@ KINDS = (NODES, PODS, JOBSETS)
 POLL_INTERVAL = 3.0  # seconds; the cloud API has no watch
 
 
-def get_slice_cache(world: ClusterCache) -> SliceCache:
+def get_slice_cache(cache: ClusterCache) -> SliceCache:
     """The slice cache that all pages of a cluster share."""
-    return world.compute(SliceCache)
+    return cache.compute(SliceCache)
 
 
 class SliceCache:
     """Slices by node pool. `version` grows with every change."""
 
-    def __init__(self, world: ClusterCache) -> None:
+    def __init__(self, cache: ClusterCache) -> None:
         self.version = 0
-        self._tables = {resource: world.table(resource) for resource in KINDS}
+        self._tables = {resource: cache.table(resource) for resource in KINDS}
         self._seen = dict.fromkeys(KINDS, -1)
-        self._world = world
+        self._cache = cache
         self._teams: object = None
         self._pools: dict[str, dict[str, None]] = {}
         self._pool_of: dict[str, str] = {}
@@ -58,7 +58,7 @@ class SliceCache:
             pools = []
         self._update()
         existing = {pool for pool, nodes in self._pools.items() if nodes}
-        pending = slice_view.pending_slices(pools, existing, teams_by_namespace(self._world))
+        pending = slice_view.pending_slices(pools, existing, teams_by_namespace(self._cache))
         if pending != self._pending:
             self._pending = pending
             self.version += 1
@@ -81,7 +81,7 @@ class SliceCache:
 
     def _update(self) -> None:
         stale = {*self._nodes(self._changed(0)), *self._pods(self._changed(1)), *self._jobsets(self._changed(2))}
-        teams = teams_by_namespace(self._world)
+        teams = teams_by_namespace(self._cache)
         if teams is not self._teams:
             self._teams = teams
             stale.update(self._pools)

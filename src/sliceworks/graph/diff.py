@@ -205,8 +205,8 @@ def _owned_items(owned: Object, key: str) -> dict[str, Object]:
     result = {}
     for entry, children in owned.items():
         kind, _, text = entry.partition(":")
-        if kind == "k" and (found := re.search(rf'"{key}":("?)(.*?)\1[,}}]', text)):
-            result[found[2]] = children
+        if kind == "k" and (match := re.search(rf'"{key}":("?)(.*?)\1[,}}]', text)):
+            result[match[2]] = children
     return result
 
 

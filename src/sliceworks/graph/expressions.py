@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 _MAX_DEPTH = 32
 
 
-def type_mismatch(given: CelType, expected: CelType, declarations: Declarations, depth: int = 0) -> str:
-    """Why a value of type `given` is not valid for `expected`; empty if it is valid."""
-    if "dyn" in (given.kind, expected.kind) or depth > _MAX_DEPTH:
+def type_mismatch(actual: CelType, expected: CelType, declarations: Declarations, depth: int = 0) -> str:
+    """Why a value of type `actual` is not valid for `expected`; empty if it is valid."""
+    if "dyn" in (actual.kind, expected.kind) or depth > _MAX_DEPTH:
         return ""
-    if given.kind == "optional":
-        return type_mismatch(given.element or DYN, expected, declarations, depth)
-    if expected.kind == "list" and given.kind == "list":
-        return type_mismatch(given.element or DYN, expected.element or DYN, declarations, depth + 1)
-    if expected.kind == "map" and given.kind == "map":
-        keys = type_mismatch(given.key or STRING, expected.key or STRING, declarations, depth + 1)
-        return keys or type_mismatch(given.element or DYN, expected.element or DYN, declarations, depth + 1)
-    if expected.kind == "message" and given.kind == "null":
+    if actual.kind == "optional":
+        return type_mismatch(actual.element or DYN, expected, declarations, depth)
+    if expected.kind == "list" and actual.kind == "list":
+        return type_mismatch(actual.element or DYN, expected.element or DYN, declarations, depth + 1)
+    if expected.kind == "map" and actual.kind == "map":
+        keys = type_mismatch(actual.key or STRING, expected.key or STRING, declarations, depth + 1)
+        return keys or type_mismatch(actual.element or DYN, expected.element or DYN, declarations, depth + 1)
+    if expected.kind == "message" and actual.kind == "null":
         return ""
-    if expected.kind == "message" and given.kind in ("map", "message"):
-        fits = _map_in_object if given.kind == "map" else _object_in_object
-        return fits(given, expected, declarations, depth + 1)
-    if expected.kind == "map" and given.kind == "message":
-        return _object_in_map(given, expected, declarations, depth + 1)
-    return "" if given.kind == expected.kind else f"must return {format_type(expected)}, got {format_type(given)}"
+    if expected.kind == "message" and actual.kind in ("map", "message"):
+        fits = _map_in_object if actual.kind == "map" else _object_in_object
+        return fits(actual, expected, declarations, depth + 1)
+    if expected.kind == "map" and actual.kind == "message":
+        return _object_in_map(actual, expected, declarations, depth + 1)
+    return "" if actual.kind == expected.kind else f"must return {format_type(expected)}, got {format_type(actual)}"
 
 
-def _object_in_object(given: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
-    actual_message, expected_message = declarations.messages.get(given.message), declarations.messages.get(expected.message)
+def _object_in_object(actual: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
+    actual_message, expected_message = declarations.messages.get(actual.message), declarations.messages.get(expected.message)
     if (
         actual_message is None
         or expected_message is None
@@ -61,21 +61,21 @@ def _object_in_object(given: CelType, expected: CelType, declarations: Declarati
     return ""
 
 
-def _map_in_object(given: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
+def _map_in_object(actual: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
     expected_message = declarations.messages.get(expected.message)
     if expected_message is None or not expected_message.fields:
         return ""
-    if (given.key or STRING).kind not in ("string", "dyn"):
+    if (actual.key or STRING).kind not in ("string", "dyn"):
         return "must return a map with string keys"
     for name, kind in expected_message.fields.items():
-        problem = type_mismatch(given.element or DYN, kind, declarations, depth)
+        problem = type_mismatch(actual.element or DYN, kind, declarations, depth)
         if problem:
             return f"field {expected_message.names.get(name, name)}: {problem}"
     return ""
 
 
-def _object_in_map(given: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
-    actual_message = declarations.messages.get(given.message)
+def _object_in_map(actual: CelType, expected: CelType, declarations: Declarations, depth: int) -> str:
+    actual_message = declarations.messages.get(actual.message)
     for name, kind in actual_message.fields.items() if actual_message is not None else ():
         problem = type_mismatch(kind, expected.element or DYN, declarations, depth)
         if problem:
@@ -191,14 +191,14 @@ def _unrepresentable(kind: CelType) -> str:
     return f"returns {format_type(kind)}, which is not valid in a document" if opaque else ""
 
 
-def _conversion(given: CelType, expected: CelType, inner: str | None) -> str:
+def _conversion(actual: CelType, expected: CelType, inner: str | None) -> str:
     """A hint with the function that converts one type to the other, if one exists."""
-    if given.kind == "optional":
+    if actual.kind == "optional":
         return f"use {inner}.orValue(…)" if inner else ""
     numbers = ("int", "uint", "double")
-    if expected.kind == "string" and given.kind in (*numbers, "bool", "bytes"):
+    if expected.kind == "string" and actual.kind in (*numbers, "bool", "bytes"):
         return f"use string({inner})"
-    if expected.kind in numbers and given.kind in (*numbers, "string"):
+    if expected.kind in numbers and actual.kind in (*numbers, "string"):
         return f"use {expected.kind}({inner})"
     return ""
 

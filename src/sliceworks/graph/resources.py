@@ -119,8 +119,8 @@ def _constraints(
         message = f"{block.id}: metadata.namespace is required, because instances are cluster-scoped"
         yield Issue(path, message, hint="set metadata.namespace")
     for field in ("labels", "annotations"):
-        given = template["metadata"].get(field)
-        for name in given if isinstance(given, dict) else ():
+        names = template["metadata"].get(field)
+        for name in names if isinstance(names, dict) else ():
             if name.startswith(_RESERVED_PREFIXES):
                 prefix = next(prefix for prefix in _RESERVED_PREFIXES if name.startswith(prefix))
                 yield Issue(

@@ -37,8 +37,8 @@ def inputs(environment: Environment, stage: Stage) -> str:
     """Input variables of a deployment as HCL. Deployments do not impersonate another account."""
     expected = {name: value for item in compile_stages(environment) for name, value in item.expected.items()}
     earlier_outputs = {output: expected[output] for output in stage.takes if output != "bootstrap"}
-    given = {**stage.variables, **earlier_outputs, "bootstrap": {"service_account": None}}
-    return "".join(f"{name} = {_hcl(value)}\n" for name, value in given.items())
+    variables = {**stage.variables, **earlier_outputs, "bootstrap": {"service_account": None}}
+    return "".join(f"{name} = {_hcl(value)}\n" for name, value in variables.items())
 
 
 def _hcl(value: Any) -> str:

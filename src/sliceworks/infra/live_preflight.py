@@ -1,6 +1,6 @@
 """Preflight on a project: what Google Cloud says about it before anything is created. It only reads.
 
-`env check --live` prints each missing thing with the command that provides it. The twin's cloud answers the same requests.
+`env check --live` prints each missing resource with the command that provides it. The twin's cloud answers the same requests.
 """
 
 from __future__ import annotations

@@ -215,12 +215,12 @@ class Cost:
     name: str
     what: str
     count: int
-    each: Price | None
+    unit_price: Price | None
 
     @property
     def hourly(self) -> float | None:
         """Cost per hour; None if the price is unknown."""
-        return self.each.usd * self.count if self.each else None
+        return self.unit_price.usd * self.count if self.unit_price else None
 
 
 def estimate_costs(spec: EnvironmentSpec) -> list[Cost]:

@@ -117,8 +117,8 @@ def _ranges(environment: Environment) -> Iterator[Finding]:
     if network.existing:
         return
     yield from _range_sizes(environment.spec)
-    given = {"nodes": network.subnet.nodes, "pods": pods_range(environment.spec), "services": network.subnet.services}
-    ranges = {field: ipaddress.IPv4Network(value) for field, value in given.items()}
+    values = {"nodes": network.subnet.nodes, "pods": pods_range(environment.spec), "services": network.subnet.services}
+    ranges = {field: ipaddress.IPv4Network(value) for field, value in values.items()}
     private = environment.spec.cluster.private
     if private and private.control_plane_range:
         ranges["controlPlaneRange"] = ipaddress.IPv4Network(private.control_plane_range)
@@ -373,12 +373,12 @@ class QuotaDemand:
 def quota_demands(spec: EnvironmentSpec) -> Iterator[QuotaDemand]:
     """Quota usage of all pools when they are created: whole slices, and the minimum of other pools."""
     for name, tpu in spec.pools.tpu.items():
-        found = catalog.find(tpu.type, tpu.topology or None)
-        assert isinstance(found, catalog.Slice)
+        slice_ = catalog.find(tpu.type, tpu.topology or None)
+        assert isinstance(slice_, catalog.Slice)
         for metric, amount in (
-            availability.quota_usage(found.machine, spot=tpu.spot) | _of_nodes(spec, tpu, found.machine)
+            availability.quota_usage(slice_.machine, spot=tpu.spot) | _of_nodes(spec, tpu, slice_.machine)
         ).items():
-            yield QuotaDemand(("tpu", name), tuple(f"{name}-{index}" for index in range(tpu.count)), metric, amount * found.hosts)
+            yield QuotaDemand(("tpu", name), tuple(f"{name}-{index}" for index in range(tpu.count)), metric, amount * slice_.hosts)
     for name, cpu in spec.pools.cpu.items():
         machine = catalog.find_machine(cpu.machine_type)
         for metric, amount in (availability.quota_usage(machine, spot=cpu.spot) | _of_nodes(spec, cpu, machine)).items():

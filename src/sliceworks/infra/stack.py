@@ -378,7 +378,7 @@ class Stack:
         """Types and attributes of the resources of one stage."""
         return list(protection.resources_of(self._at(self._find_stage(name)).state()))
 
-    def made(self, name: str) -> Object:
+    def outputs_of(self, name: str) -> Object:
         """The outputs of one stage; empty if it was never applied."""
         stage = next(candidate for candidate in self.stages() if candidate.name == name)
         self.workspace.copy_modules()

@@ -376,9 +376,9 @@ def _identity(spec: EnvironmentSpec, name: str) -> Object:
 
 
 def _security(security: Security) -> Object:
-    given = security.model_dump()
-    port = given.pop("kubelet_read_only_port")
-    return {**given, "group": security.group or None, "kubelet_readonly_port": port}
+    settings = security.model_dump()
+    port = settings.pop("kubelet_read_only_port")
+    return {**settings, "group": security.group or None, "kubelet_readonly_port": port}
 
 
 def _slices_controller(spec: EnvironmentSpec) -> Object | None:

@@ -388,15 +388,15 @@ class Terraform:
         return result
 
     def _failed(self, text: str, problems: Sequence[str] = ()) -> TerraformFailed:
-        whole = " ".join(problems) or text
+        output = " ".join(problems) or text
         message = f"{self.stage}: {join_problems(list(problems)) or _first_error(text)}"
-        hint, lock = find_hint(whole, self.stage), read_state_lock(whole)
-        kind = BucketMissing if _NO_BUCKET.search(text) else StalePlan if _STALE.search(whole) else TerraformFailed
+        hint, lock = find_hint(output, self.stage), read_state_lock(output)
+        kind = BucketMissing if _NO_BUCKET.search(text) else StalePlan if _STALE.search(output) else TerraformFailed
         error: TerraformFailed = kind(message, hint=hint)
         if lock is not None:
             error = StateLocked(message, hint=hint)
             error.lock = lock
-        error.left_locked = "releasing the state lock" in whole
+        error.left_locked = "releasing the state lock" in output
         return error
 
 

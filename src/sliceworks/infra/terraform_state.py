@@ -130,10 +130,10 @@ def push_edited_state(terraform: Terraform, state: Object) -> None:
 def _push_local_states(terraform: Terraform) -> None:
     """Push local states to the bucket unless the stored state is newer; rename them only after the push."""
     for name in (LOCAL, ERRORED):
-        here = terraform.folder / name
-        if has_resources(here):
-            terraform.push(here)
-            here.replace(here.with_name(f"{name}.moved"))
+        local_state = terraform.folder / name
+        if has_resources(local_state):
+            terraform.push(local_state)
+            local_state.replace(local_state.with_name(f"{name}.moved"))
 
 
 def is_in_bucket(terraform: Terraform) -> bool:

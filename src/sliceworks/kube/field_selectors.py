@@ -125,10 +125,10 @@ def _split(text: str) -> list[str]:
     return parts
 
 
-def _term(part: str, whole: str) -> Term:
+def _term(part: str, selector: str) -> Term:
     name, sign, value = part.partition("=")
     if not sign:
-        raise BadRequest(f"invalid selector: '{whole}'; can't understand '{part}'")
+        raise BadRequest(f"invalid selector: '{selector}'; can't understand '{part}'")
     equal = not name.endswith("!")
     if not equal:
         name = name[:-1]

@@ -73,7 +73,7 @@ def load(source: Source | None, seed: int, folder: Path, downloaded: bytes | Non
     lines = list(_lines(downloaded if downloaded is not None else _content(folder / name), name))
     if source.trace:
         return _trace(lines, name, seed)
-    prompts = [_prompt(each, source.field, place) for place, each in lines]
+    prompts = [_prompt(line, source.field, place) for place, line in lines]
     if source.order == "shuffled":
         prompts = [prompts[index] for index in np.random.default_rng([seed, 11]).permutation(len(prompts))]
     return Prompts(tuple(prompts))

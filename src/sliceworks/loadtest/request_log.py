@@ -112,11 +112,11 @@ class RequestRecord:
     failure: Failure = Failure.NONE
     chunks: array[int] | None = None
 
-    def chunk(self, moment: int) -> None:
+    def chunk(self, now: int) -> None:
         """Records a chunk, in microseconds after the request was sent."""
         if self.chunks is None:
             self.chunks = array("I")
-        self.chunks.append(min((moment - self.sent) // 1000, 0xFFFFFFFF))
+        self.chunks.append(min((now - self.sent) // 1000, 0xFFFFFFFF))
 
 
 class RecordWriter:

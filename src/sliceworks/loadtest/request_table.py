@@ -211,7 +211,7 @@ class RequestTable:
         result = self.query(
             f"SELECT {word} AS word, count(*) AS many FROM requests WHERE failure IS NOT NULL GROUP BY ALL ORDER BY many DESC, word"
         )
-        return {str(word): int(many) for word, many in zip(result["word"], result["many"], strict=True)}
+        return {str(word): int(count) for word, count in zip(result["word"], result["many"], strict=True)}
 
     def users(self) -> int:
         """The number of closed-loop requests, which have no schedule."""

@@ -43,8 +43,8 @@ def find_problems(summary: Summary, plan: Plan, outcome: Outcome) -> list[str]:
     if outcome.stopped:
         problems.append(f"ended early: {outcome.stopped}")
     if outcome.lost_workers:
-        many, numbers = len(outcome.lost_workers), ", ".join(map(str, outcome.lost_workers))
-        problems.append(f"{many} of {spec.workers.count} workers did not finish: number {numbers}")
+        lost, numbers = len(outcome.lost_workers), ", ".join(map(str, outcome.lost_workers))
+        problems.append(f"{lost} of {spec.workers.count} workers did not finish: number {numbers}")
     problems += outcome.notes
     delivery = summary.delivery
     if delivery.share < spec.delivery.share:

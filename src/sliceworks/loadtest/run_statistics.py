@@ -127,9 +127,9 @@ def summarize(folder: Path, window: Window, objectives: tuple[Objective, ...] = 
                 matching = [item for item in objectives if item.measure == name]
                 with_failures |= {item.text: at for item in matching if (at := _with_failures(item, values, table))}
         gaps = table.gaps(_WINDOWS)
-        whole = CountedSample.combine(gaps)
-        if whole.count:
-            latencies["itl"] = _build_distribution(whole, gaps, _pair_up(gaps), percentiles, steady=window.steady)
+        combined = CountedSample.combine(gaps)
+        if combined.count:
+            latencies["itl"] = _build_distribution(combined, gaps, _pair_up(gaps), percentiles, steady=window.steady)
         tokens_in, tokens_out, bytes_in = table.aggregate(f"sum(tokens_in), sum({TOKENS}), sum(bytes_in)")
         completed, good, tokens, sent = table.aggregate(_window_sql(window, objectives), "everything")
         return Summary(
@@ -145,7 +145,7 @@ def summarize(folder: Path, window: Window, objectives: tuple[Objective, ...] = 
             completed=completed,
             good=good,
             tokens_received=float(tokens or 0),
-            coalesced=float(whole.counts[whole.values <= 0].sum() / whole.count) if whole.count else 0.0,
+            coalesced=float(combined.counts[combined.values <= 0].sum() / combined.count) if combined.count else 0.0,
             delivery=_delivery(table, window, latencies.get("delay"), sent),
         )
 
@@ -194,9 +194,9 @@ def _pair_up(tens: list[CountedSample]) -> list[CountedSample]:
 
 
 def _build_distribution(
-    whole: Sample, tens: Sequence[Sample], fives: Sequence[Sample], percentiles: Sequence[float], *, steady: bool
+    sample: Sample, tens: Sequence[Sample], fives: Sequence[Sample], percentiles: Sequence[float], *, steady: bool
 ) -> Distribution:
-    values = dict(zip(percentiles, whole.at(percentiles), strict=True))
+    values = dict(zip(percentiles, sample.at(percentiles), strict=True))
     confidence: dict[float, tuple[float, float]] = {}
     for parts in (tens, fives) if steady else ():
         smallest = min(part.count for part in parts)
@@ -208,7 +208,7 @@ def _build_distribution(
         if enough:
             rows = np.asarray([part.at(enough) for part in parts])
             confidence |= {checked: _interval(values[checked], rows[:, place]) for place, checked in enumerate(enough)}
-    return Distribution(whole.count, whole.mean, whole.min, whole.max, values, confidence)
+    return Distribution(sample.count, sample.mean, sample.min, sample.max, values, confidence)
 
 
 def _interval(figure: float, parts: Floats) -> tuple[float, float]:

@@ -108,13 +108,13 @@ class Listener:
             self.stop(why)
 
     def _check_stop_rule(self, now: Progress) -> str:
-        rule, moment = self._rule, clock.loop_time()
-        self._history.append((moment, now.ended, now.failed))
-        while self._history[0][0] < moment - rule.over and len(self._history) > 1:
+        rule, time = self._rule, clock.loop_time()
+        self._history.append((time, now.ended, now.failed))
+        while self._history[0][0] < time - rule.over and len(self._history) > 1:
             self._history.popleft()
         _, ended, failed = self._history[0]
         ended, failed = (
-            (now.ended - ended, now.failed - failed) if moment - self._history[0][0] >= rule.over / 2 else (now.ended, now.failed)
+            (now.ended - ended, now.failed - failed) if time - self._history[0][0] >= rule.over / 2 else (now.ended, now.failed)
         )
         if ended >= rule.at_least and failed / ended >= rule.errors:
             worst = now.failures.most_common(1)[0][0]

@@ -66,7 +66,7 @@ def _check_disks(environment: Environment, document: Document, service: ModelSer
         }
         needed = float(quantity.parse(conversion.disk))
         if pools and max(pools.values()) < needed:
-            name = max(pools, key=lambda each: pools[each])
+            name = max(pools, key=lambda name: pools[name])
             path = ("saxml", "models", number, "convert", "disk")
             yield InvalidDocument(
                 f"spec.saxml.models[{number}].convert.disk: must be at most {pools[name] / 2**30:.0f}Gi, got {conversion.disk}: "

@@ -69,15 +69,15 @@ class Check:
 
 async def read_versions(client: Client) -> dict[str, str]:
     """The version of each program in the cluster; what is not installed is missing."""
-    found = {"Kubernetes": str((await client.send(Request("GET", "/version")))["gitVersion"])}
+    versions = {"Kubernetes": str((await client.send(Request("GET", "/version")))["gitVersion"])}
     served = {group.name: group.versions for group in await client.discovery.groups()}
     for name, (group, version, program) in _APIS.items():
         if group in served:
             deployment = await client.find(DEPLOYMENT, f"{program}-controller-manager", f"{program}-system")
-            found[name] = (_image_tag(deployment) if deployment else "") or f"serves {version}"
+            versions[name] = (_image_tag(deployment) if deployment else "") or f"serves {version}"
     for deployment in await _deployments(client):
-        found[f"Sliceworks {_label(deployment, _COMPONENT)}"] = _version_of(deployment)
-    return found
+        versions[f"Sliceworks {_label(deployment, _COMPONENT)}"] = _version_of(deployment)
+    return versions
 
 
 async def examine(client: Client) -> list[Check]:
@@ -92,7 +92,7 @@ async def examine(client: Client) -> list[Check]:
         ("graphs", _check_graphs),
     ):
         try:
-            checks += [found async for found in check(client)]
+            checks += [result async for result in check(client)]
         except Forbidden as error:
             checks.append(Check(area, "permission", "skipped", error.message, "run it as a cluster administrator"))
     return checks
@@ -122,12 +122,12 @@ async def _check_versions(client: Client) -> AsyncIterator[Check]:
 async def _check_crds(client: Client) -> AsyncIterator[Check]:
     for desired in graph_manifests.build_crds():
         name = desired["metadata"]["name"]
-        found = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
-        if found is None:
+        live = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
+        if live is None:
             yield Check("crds", name, "warning", "not installed", _UPGRADE)
-        elif not is_condition_true(found, "Established"):
+        elif not is_condition_true(live, "Established"):
             yield Check("crds", name, "error", "not established", f"kubectl describe crd {name}")
-        elif _schemas(found) != _schemas(desired):
+        elif _schemas(live) != _schemas(desired):
             message = f"its schema is not that of version {__version__}"
             yield Check("crds", name, "warning", message, f"{_UPGRADE} --take-ownership --force-conflicts")
         else:
@@ -280,8 +280,8 @@ async def _list(client: Client, resource: Resource) -> list[Object]:
 
 
 async def _deployments(client: Client) -> list[Object]:
-    found = (await client.list_all(DEPLOYMENT, labels=_LABELS)).items
-    return sorted((item for item in found if _label(item, _COMPONENT)), key=lambda item: _label(item, _COMPONENT))
+    deployments = (await client.list_all(DEPLOYMENT, labels=_LABELS)).items
+    return sorted((item for item in deployments if _label(item, _COMPONENT)), key=lambda item: _label(item, _COMPONENT))
 
 
 def _label(obj: Object, name: str) -> str:

@@ -146,14 +146,14 @@ class Home:
 
     def settings(self) -> Settings:
         """Settings of the last start, or the defaults."""
-        found = _read(self.directory / "twin.json")
+        stored = _read(self.directory / "twin.json")
         try:
-            port, speed = int(found.get("port", 0)), float(found.get("speed", 1.0))
-            memory, workloads = bool(found.get("memory", False)), bool(found.get("workloads", True))
-            processes, config_connector = bool(found.get("processes", False)), bool(found.get("config_connector", False))
-            cloud_port, steered = int(found.get("cloud_port", 0)), bool(found.get("steered", False))
-            job_seconds = float(found.get("job_seconds", DEFAULT_RUN_SECONDS))
-            isolate, watchdog_timeout = bool(found.get("isolate", False)), float(found.get("watchdog_timeout", 0.0))
+            port, speed = int(stored.get("port", 0)), float(stored.get("speed", 1.0))
+            memory, workloads = bool(stored.get("memory", False)), bool(stored.get("workloads", True))
+            processes, config_connector = bool(stored.get("processes", False)), bool(stored.get("config_connector", False))
+            cloud_port, steered = int(stored.get("cloud_port", 0)), bool(stored.get("steered", False))
+            job_seconds = float(stored.get("job_seconds", DEFAULT_RUN_SECONDS))
+            isolate, watchdog_timeout = bool(stored.get("isolate", False)), float(stored.get("watchdog_timeout", 0.0))
             flags = (workloads, processes, config_connector)
             return Settings(port, memory, speed, *flags, cloud_port, steered, job_seconds, isolate, watchdog_timeout)
         except (TypeError, ValueError):
@@ -259,7 +259,7 @@ def _try_lock(descriptor: int, kind: int) -> bool:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = orjson.loads(file.read_bytes())
+        content = orjson.loads(file.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

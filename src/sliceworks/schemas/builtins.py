@@ -90,13 +90,13 @@ class Scheme:
     def node(self, name: str) -> dict[str, Any]:
         """The raw node of a component: OpenAPI with shortened references and `go` annotations."""
         package = name.rpartition(".")[0]
-        found = self._packages.get(package)
-        if found is None:
+        components = self._packages.get(package)
+        if components is None:
             path = DATA / f"{package}.json"
             if not path.is_file():
                 raise KeyError(name)
-            found = self._packages[package] = orjson.loads(path.read_bytes())
-        node: dict[str, Any] = found[name]
+            components = self._packages[package] = orjson.loads(path.read_bytes())
+        node: dict[str, Any] = components[name]
         return node
 
     def nodes(self) -> dict[str, dict[str, Any]]:

@@ -97,7 +97,7 @@ def operator_definitions() -> list[Object]:
         "stateIntoSpec": {"type": "string", "enum": ["Absent", "Merge"]},
         "experiments": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     }
-    whole = {
+    spec = {
         "mode": {"type": "string", "enum": ["cluster", "namespaced"], "default": "namespaced"},
         "credentialSecretName": text,
         **common,
@@ -109,7 +109,7 @@ def operator_definitions() -> list[Object]:
         **dict.fromkeys(("billingProject", "managerNamespace", "version"), text),
     }
     return [
-        _core("ConfigConnector", "Cluster", whole, []),
+        _core("ConfigConnector", "Cluster", spec, []),
         _core("ConfigConnectorContext", "Namespaced", part, ["googleServiceAccount"]),
     ]
 
@@ -179,7 +179,7 @@ def _core(kind: str, scope: str, fields: Object, required: list[str]) -> Object:
 
 
 def _kind_info(kind: str, entry: Object) -> KindInfo:
-    found = list(_marked(entry["spec"], ("spec",)))
+    marked = list(_marked(entry["spec"], ("spec",)))
     return KindInfo(
         kind,
         entry["group"],
@@ -188,8 +188,8 @@ def _kind_info(kind: str, entry: Object) -> KindInfo:
         tuple(entry["container"]),
         entry["iam"]["target"],
         entry["iam"]["conditions"],
-        tuple(Reference(path, "" if "kind" in node["properties"] else node["x-ref"]) for path, node in found if node.get("x-ref")),
-        tuple(path for path, node in found if node.get("x-immutable")),
+        tuple(Reference(path, "" if "kind" in node["properties"] else node["x-ref"]) for path, node in marked if node.get("x-ref")),
+        tuple(path for path, node in marked if node.get("x-immutable")),
     )
 
 

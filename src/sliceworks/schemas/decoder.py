@@ -19,7 +19,7 @@ CLASSES: dict[str | None, type] = {"string": str, "integer": int, "boolean": boo
 _LIMITS = {"int32": golang.INT32, "int64": golang.INT64}
 
 
-def string_list_reader(go_type: str, wanted: str) -> Decoder:
+def string_list_reader(go_type: str, expected: str) -> Decoder:
     """Build a reader of `[]string`; `null` items become empty strings."""
 
     def read(value: Any, unknown: list[str]) -> Any:
@@ -28,14 +28,14 @@ def string_list_reader(go_type: str, wanted: str) -> Decoder:
         for index, item in enumerate(value):
             if item.__class__ is not str:
                 if item is not None:
-                    raise mismatch(item, wanted)
+                    raise mismatch(item, expected)
                 value[index] = ""
         return value
 
     return read
 
 
-def string_map_reader(go_type: str, wanted: str) -> Decoder:
+def string_map_reader(go_type: str, expected: str) -> Decoder:
     """Build a reader of `map[string]string`; `null` values become empty strings."""
 
     def read(value: Any, unknown: list[str]) -> Any:
@@ -44,7 +44,7 @@ def string_map_reader(go_type: str, wanted: str) -> Decoder:
         for key, item in value.items():
             if item.__class__ is not str:
                 if item is not None:
-                    raise mismatch(item, wanted)
+                    raise mismatch(item, expected)
                 value[key] = ""
         return value
 
@@ -56,8 +56,8 @@ def scalar_reader(schema: Schema, go_type: str) -> Decoder:
     if schema.format == "byte":
         return lambda value, unknown: golang.read_bytes(value)
     if schema.type == "integer":
-        limits, wanted = _LIMITS.get(schema.format or "", golang.INT64), go_type or schema.format or "int64"
-        return lambda value, unknown: golang.read_integer(value, limits, wanted)
+        limits, integer_type = _LIMITS.get(schema.format or "", golang.INT64), go_type or schema.format or "int64"
+        return lambda value, unknown: golang.read_integer(value, limits, integer_type)
     if schema.type == "number":
         return lambda value, unknown: _number(value)
     expected = CLASSES.get(schema.type)
@@ -103,10 +103,10 @@ def decoder_of(schema: Schema, go_type: str = "") -> Decoder:
     """The compiled decoder of a schema, cached on it."""
     if schema.decoder is not None:
         return schema.decoder
-    made = _SPECIAL[schema.name](schema) if schema.name in _SPECIAL else _ordinary(schema, go_type)
+    decoder = _SPECIAL[schema.name](schema) if schema.name in _SPECIAL else _ordinary(schema, go_type)
     if schema.name:
-        schema.decoder = made
-    return made
+        schema.decoder = decoder
+    return decoder
 
 
 def _ordinary(schema: Schema, go_type: str) -> Decoder:
@@ -140,14 +140,14 @@ def _struct(schema: Schema) -> Decoder:
             expected, omit, below, label, go_type = field
             if item.__class__ is expected or (expected is None and item is not None):
                 if below is not None:
-                    seen = len(unknown)
+                    count = len(unknown)
                     try:
                         new = below(item, unknown)
                     except TypeMismatch as error:
                         error.within(name, label)
                         raise
-                    if len(unknown) != seen:
-                        prefix_paths(unknown, seen, key)
+                    if len(unknown) != count:
+                        prefix_paths(unknown, count, key)
                     if new is not item:
                         value[key] = new
                     if new or not omit:
@@ -235,10 +235,10 @@ def _list(schema: Schema, go_type: str) -> Decoder:
         for index, item in enumerate(value):
             if struct and item is not None and item.__class__ is not dict:
                 raise mismatch(item, below_type)
-            seen = len(unknown)
+            count = len(unknown)
             new = below(_empty(element) if item is None else item, unknown)
-            if len(unknown) != seen:
-                prefix_paths(unknown, seen, f"[{index}]")
+            if len(unknown) != count:
+                prefix_paths(unknown, count, f"[{index}]")
             if new is not item:
                 value[index] = new
         return value
@@ -259,10 +259,10 @@ def _map(schema: Schema, go_type: str) -> Decoder:
         if value.__class__ is not dict:
             raise mismatch(value, go_type)
         for key, item in value.items():
-            seen = len(unknown)
+            count = len(unknown)
             new = below(_empty(element) if item is None else item, unknown)
-            if len(unknown) != seen:
-                prefix_paths(unknown, seen, key)
+            if len(unknown) != count:
+                prefix_paths(unknown, count, key)
             if new is not item:
                 value[key] = new
         return value

@@ -41,40 +41,40 @@ def set_defaults(schema: Schema, value: Any, settled: Container[str] = ()) -> No
 
     Raises RequestEntityTooLarge if the defaults exceed MAX_BYTES; the object has some of them then.
     """
-    wanted = plan(schema, "functions", _functions) if schema.name else plan(schema, "defaults", _work)
-    if wanted is None:
+    defaults = plan(schema, "functions", _functions) if schema.name else plan(schema, "defaults", _work)
+    if defaults is None:
         return
     allowance = _Allowance()
     if not settled:
-        _apply(wanted, value, allowance)
+        _apply(defaults, value, allowance)
         return
-    if wanted.work is not None:
-        _fill(wanted.work, value, allowance)
-    for field, below in wanted.fields.items():
+    if defaults.work is not None:
+        _fill(defaults.work, value, allowance)
+    for field, below in defaults.fields.items():
         if field in value and field not in settled:
             _apply(below, value[field], allowance)
 
 
-def _apply(plan_: Plan[Work], value: Any, allowance: _Allowance) -> None:
+def _apply(node: Plan[Work], value: Any, allowance: _Allowance) -> None:
     if value.__class__ is list:
-        if plan_.items is not None:
-            _apply_items(plan_.items, value, allowance)
+        if node.items is not None:
+            _apply_items(node.items, value, allowance)
         return
     if value.__class__ is not dict:
         return
-    if plan_.work is not None:
-        _fill(plan_.work, value, allowance)
+    if node.work is not None:
+        _fill(node.work, value, allowance)
     # Iterate over the value: it has fewer fields than its schema.
-    find = plan_.fields.get
+    find = node.fields.get
     for field, item in value.items():
         if item.__class__ is dict or item.__class__ is list:
             below = find(field)
             if below is not None:
                 _apply(below, item, allowance)
-    if plan_.values is not None:
+    if node.values is not None:
         for key, item in value.items():
-            if key not in plan_.schema.properties:
-                value[key] = _filled(plan_.values, item, allowance)
+            if key not in node.schema.properties:
+                value[key] = _filled(node.values, item, allowance)
 
 
 def _fill(work: Work, value: dict[str, Any], allowance: _Allowance) -> None:
@@ -87,19 +87,19 @@ def _fill(work: Work, value: dict[str, Any], allowance: _Allowance) -> None:
             value[field] = make()
 
 
-def _apply_items(wanted: Plan[Work], values: list[Any], allowance: _Allowance) -> None:
+def _apply_items(node: Plan[Work], values: list[Any], allowance: _Allowance) -> None:
     for index, item in enumerate(values):
-        values[index] = _filled(wanted, item, allowance)
+        values[index] = _filled(node, item, allowance)
 
 
-def _filled(wanted: Plan[Work], item: Any, allowance: _Allowance) -> Any:
+def _filled(node: Plan[Work], item: Any, allowance: _Allowance) -> Any:
     """The item with its defaults set; `null` is replaced with the default of the item schema, if any."""
-    if item is None and not wanted.schema.nullable:
-        default = wanted.schema.default
+    if item is None and not node.schema.nullable:
+        default = node.schema.default
         if isinstance(default, bytes):
             allowance.take(len(default))
             item = orjson.loads(default)
-    _apply(wanted, item, allowance)
+    _apply(node, item, allowance)
     return item
 
 

@@ -108,19 +108,19 @@ def too_long(path: str, limit: int) -> FieldError:
     return FieldError("FieldValueTooLong", path, None, f"may not be more than {limit} bytes")
 
 
-def too_many(path: str, found: int, limit: int) -> FieldError:
-    return FieldError("FieldValueTooMany", path, None, f"{found}: must have at most {limit} item{'' if limit == 1 else 's'}")
+def too_many(path: str, count: int, limit: int) -> FieldError:
+    return FieldError("FieldValueTooMany", path, None, f"{count}: must have at most {limit} item{'' if limit == 1 else 's'}")
 
 
 def new_invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> Invalid:
     """The 422 error of an invalid object: `Pod "x" is invalid: [a, b]`."""
-    found = list(errors)
-    texts = list(dict.fromkeys(str(error) for error in found))
+    listed_errors = list(errors)
+    texts = list(dict.fromkeys(str(error) for error in listed_errors))
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     qualified = f"{kind}.{group}" if group else kind
     named = {field: text for field, text in (("name", name), ("group", group), ("kind", kind)) if text}
     return Invalid(
-        f"{qualified} {quoted(name)} is invalid: {listed}", details={**named, "causes": [error.cause() for error in found]}
+        f"{qualified} {quoted(name)} is invalid: {listed}", details={**named, "causes": [error.cause() for error in listed_errors]}
     )
 
 

@@ -24,9 +24,9 @@ _UTC_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 class TypeMismatch(Exception):
     """A value that cannot be decoded into its Go type. `message` is Go's; `fields` is the path in Go's notation."""
 
-    def __init__(self, found: str, wanted: str, message: str = "") -> None:
+    def __init__(self, actual: str, expected: str, message: str = "") -> None:
         super().__init__()
-        self.found, self.wanted, self.plain = found, wanted, message
+        self.actual, self.expected, self.plain = actual, expected, message
         self.struct = ""
         self.fields: list[str] = []
 
@@ -44,14 +44,14 @@ class TypeMismatch(Exception):
         if self.plain:
             return self.plain
         place = f"struct field {self.struct}.{self.path}" if self.fields else "value"
-        return f"json: cannot unmarshal {self.found} into Go {place} of type {self.wanted}"
+        return f"json: cannot unmarshal {self.actual} into Go {place} of type {self.expected}"
 
     def __str__(self) -> str:
         return self.message
 
 
-def mismatch(value: Any, wanted: str) -> TypeMismatch:
-    return TypeMismatch(json_kind(value), wanted)
+def mismatch(value: Any, expected: str) -> TypeMismatch:
+    return TypeMismatch(json_kind(value), expected)
 
 
 def json_kind(value: Any) -> str:
@@ -65,13 +65,13 @@ def json_kind(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def read_integer(value: Any, limits: tuple[int, int], wanted: str) -> int:
+def read_integer(value: Any, limits: tuple[int, int], expected: str) -> int:
     if value.__class__ is int:
         if limits[0] <= value <= limits[1]:
             return int(value)
     elif not isinstance(value, float):
-        raise mismatch(value, wanted)
-    raise TypeMismatch(f"number {value}", wanted)
+        raise mismatch(value, expected)
+    raise TypeMismatch(f"number {value}", expected)
 
 
 def read_int_or_string(value: Any) -> int | str:
@@ -132,8 +132,8 @@ def _microseconds(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _seconds(text: str) -> str:
-    moment = _moment(text, SECONDS)
-    return text if _UTC_SECONDS.fullmatch(text) else moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    time = _moment(text, SECONDS)
+    return text if _UTC_SECONDS.fullmatch(text) else time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _moment(text: str, layout: str) -> datetime:

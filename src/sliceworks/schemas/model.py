@@ -251,16 +251,16 @@ def plan(schema: Schema, topic: str, work_of: Callable[[Schema], Work | None]) -
     if topic in schema.planned:
         result: Plan[Work] | None = schema.planned[topic]
         return result
-    made = Plan(schema, work_of(schema))
+    new_plan = Plan(schema, work_of(schema))
     # A recursive type sees its own unfinished plan here and counts it as work: some needless visits, none missed.
-    schema.planned[topic] = made
+    schema.planned[topic] = new_plan
     for field, child in schema.properties.items():
         below = plan(child, topic, work_of)
         if below is not None:
-            made.fields[field] = below
+            new_plan.fields[field] = below
     if schema.items is not None:
-        made.items = plan(schema.items, topic, work_of)
+        new_plan.items = plan(schema.items, topic, work_of)
     if schema.additional is not None:
-        made.values = plan(schema.additional, topic, work_of)
-    schema.planned[topic] = made or None
-    return made or None
+        new_plan.values = plan(schema.additional, topic, work_of)
+    schema.planned[topic] = new_plan or None
+    return new_plan or None

@@ -64,10 +64,10 @@ def _prune_map(schema: Schema, value: dict[str, Any], unknown: list[str], *, kee
             if child is not None and not child.nullable and child.default is MISSING:
                 dropped.append(key)
         elif item.__class__ is dict or item.__class__ is list:
-            seen = len(unknown)
+            count = len(unknown)
             _prune(child, item, unknown)
-            if len(unknown) != seen:
-                prefix_paths(unknown, seen, key)
+            if len(unknown) != count:
+                prefix_paths(unknown, count, key)
         elif item.__class__ is float and item.is_integer():
             # Go encodes a float with an integral value without decimals.
             value[key] = int(item)
@@ -79,7 +79,7 @@ def _prune_list(schema: Schema | None, value: list[Any], unknown: list[str]) -> 
     below = schema.items if schema is not None else None
     keep_all = schema is not None and schema.preserve_unknown
     for index, item in enumerate(value):
-        seen = len(unknown)
+        count = len(unknown)
         if item.__class__ is float and item.is_integer():
             value[index] = int(item)
         if keep_all and item.__class__ is dict:
@@ -87,8 +87,8 @@ def _prune_list(schema: Schema | None, value: list[Any], unknown: list[str]) -> 
                 _prune_map(below, item, unknown, keep=True, meta=below.embedded_resource)
         elif not (keep_all and below is None):
             _prune(below, item, unknown)
-        if len(unknown) != seen:
-            prefix_paths(unknown, seen, f"[{index}]")
+        if len(unknown) != count:
+            prefix_paths(unknown, count, f"[{index}]")
 
 
 def is_embedded(schema: Schema) -> bool | None:
@@ -96,26 +96,26 @@ def is_embedded(schema: Schema) -> bool | None:
     return schema.embedded_resource or None
 
 
-def _read_embedded(wanted: Plan[bool], value: Any, unknown: list[str]) -> None:
+def _read_embedded(node: Plan[bool], value: Any, unknown: list[str]) -> None:
     if value.__class__ is dict:
-        if wanted.work:
+        if node.work:
             for key in ("apiVersion", "kind"):
                 if key in value and value[key].__class__ is not str:
                     raise TypeMismatch("", "", f"{key}: Invalid value: must be a string")
             _read_metadata(value, unknown)
         for key, item in value.items():
-            below = wanted.fields.get(key) or (wanted.values if key not in wanted.schema.properties else None)
+            below = node.fields.get(key) or (node.values if key not in node.schema.properties else None)
             if below is not None:
                 _read_below(below, item, unknown, key)
-    elif value.__class__ is list and wanted.items is not None:
+    elif value.__class__ is list and node.items is not None:
         for index, item in enumerate(value):
-            _read_below(wanted.items, item, unknown, f"[{index}]")
+            _read_below(node.items, item, unknown, f"[{index}]")
 
 
-def _read_below(wanted: Plan[bool], value: Any, unknown: list[str], key: str) -> None:
-    seen = len(unknown)
-    _read_embedded(wanted, value, unknown)
-    prefix_paths(unknown, seen, key)
+def _read_below(node: Plan[bool], value: Any, unknown: list[str], key: str) -> None:
+    count = len(unknown)
+    _read_embedded(node, value, unknown)
+    prefix_paths(unknown, count, key)
 
 
 def _read_metadata(value: dict[str, Any], unknown: list[str]) -> None:
@@ -123,8 +123,8 @@ def _read_metadata(value: dict[str, Any], unknown: list[str]) -> None:
         return
     from sliceworks.schemas.builtins import OBJECT_META, builtin_scheme
 
-    found: list[str] = []
+    unknown_fields: list[str] = []
     if value["metadata"] is None:
         value["metadata"] = {}
-    decode(builtin_scheme().component(OBJECT_META), value["metadata"], found)
-    unknown.extend(f"metadata.{path}" for path in found)
+    decode(builtin_scheme().component(OBJECT_META), value["metadata"], unknown_fields)
+    unknown.extend(f"metadata.{path}" for path in unknown_fields)

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 def list_errors(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Errors of duplicate items in lists of type `set` and `map`."""
-    wanted = plan(schema, "lists", _has_keys)
+    lists = plan(schema, "lists", _has_keys)
     errors: list[FieldError] = []
-    if wanted is not None:
-        _walk(wanted, value, path, _duplicates, errors)
+    if lists is not None:
+        _walk(lists, value, path, _duplicates, errors)
     return errors
 
 
 def embedded_errors(schema: Schema, value: Any, path: str) -> list[FieldError]:
     """Errors of the type and metadata of embedded resources."""
-    wanted = plan(schema, "embedded", is_embedded)
+    embedded = plan(schema, "embedded", is_embedded)
     errors: list[FieldError] = []
-    if wanted is not None:
-        _walk(wanted, value, path, _embedded, errors)
+    if embedded is not None:
+        _walk(embedded, value, path, _embedded, errors)
     return errors
 
 
@@ -43,19 +43,19 @@ def _has_keys(schema: Schema) -> bool | None:
     return schema.list_type in ("set", "map") or None
 
 
-def _walk(wanted: Plan[bool], value: Any, path: str, rule: Rule, errors: list[FieldError]) -> None:
-    if wanted.work:
-        errors.extend(rule(wanted.schema, value, path))
+def _walk(node: Plan[bool], value: Any, path: str, rule: Rule, errors: list[FieldError]) -> None:
+    if node.work:
+        errors.extend(rule(node.schema, value, path))
     if value.__class__ is dict:
         for key, item in value.items():
-            below = wanted.fields.get(key)
+            below = node.fields.get(key)
             if below is not None:
                 _walk(below, item, f"{path}.{key}" if path else key, rule, errors)
-            elif wanted.values is not None and key not in wanted.schema.properties:
-                _walk(wanted.values, item, f"{path}[{key}]", rule, errors)
-    elif value.__class__ is list and wanted.items is not None:
+            elif node.values is not None and key not in node.schema.properties:
+                _walk(node.values, item, f"{path}[{key}]", rule, errors)
+    elif value.__class__ is list and node.items is not None:
         for index, item in enumerate(value):
-            _walk(wanted.items, item, f"{path}[{index}]", rule, errors)
+            _walk(node.items, item, f"{path}[{index}]", rule, errors)
 
 
 def _duplicates(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
@@ -69,12 +69,12 @@ def _duplicates(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
             return
     if len(value) < 2:
         return
-    seen: dict[bytes, int] = {}
+    counts: dict[bytes, int] = {}
     for index, item in enumerate(value):
         key = {name: item[name] for name in schema.list_map_keys if name in item} if keyed and item is not None else item
         text = orjson.dumps(key, option=orjson.OPT_SORT_KEYS)
-        seen[text] = seen.get(text, 0) + 1
-        if seen[text] == 2:
+        counts[text] = counts.get(text, 0) + 1
+        if counts[text] == 2:
             yield duplicate(f"{path}[{index}]", key)
 
 
@@ -154,9 +154,9 @@ def validate(schema: Schema, value: Any, path: str = "", old: Any = None, *, cel
 
 
 def _check(schema: Schema, value: Any, path: str, errors: list[FieldError]) -> None:
-    wanted = plan(schema, "checks", _checks)
-    if wanted is not None:
-        _run_checks(wanted, value, path, errors)
+    checks = plan(schema, "checks", _checks)
+    if checks is not None:
+        _run_checks(checks, value, path, errors)
 
 
 def _checks(schema: Schema) -> list[Check] | None:
@@ -167,18 +167,18 @@ def _rules(schema: Schema) -> bool | None:
     return bool(schema.rules) or any(branch.rules for branch in schema.all_of) or None
 
 
-def _run_checks(wanted: Plan[list[Check]], value: Any, path: str, errors: list[FieldError]) -> None:
-    if wanted.work is not None:
-        for check in wanted.work:
+def _run_checks(node: Plan[list[Check]], value: Any, path: str, errors: list[FieldError]) -> None:
+    if node.work is not None:
+        for check in node.work:
             errors.extend(check(value, path))
     if value.__class__ is dict:
-        for field, below in wanted.fields.items():
+        for field, below in node.fields.items():
             item = value.get(field)
             if item is not None:
                 _run_checks(below, item, f"{path}.{field}" if path else field, errors)
-        if wanted.values is not None:
+        if node.values is not None:
             for key, item in value.items():
-                _run_checks(wanted.values, item, f"{path}[{key}]", errors)
-    elif value.__class__ is list and wanted.items is not None:
+                _run_checks(node.values, item, f"{path}[{key}]", errors)
+    elif value.__class__ is list and node.items is not None:
         for index, item in enumerate(value):
-            _run_checks(wanted.items, item, f"{path}[{index}]", errors)
+            _run_checks(node.items, item, f"{path}[{index}]", errors)

@@ -159,22 +159,22 @@ def _types(schema: Schema) -> tuple[str, ...]:
 
 
 def _type(schema: Schema, value: Any, kind: type, path: str, errors: list[FieldError]) -> None:
-    found = _KINDS[kind]
-    if found == schema.type:
+    actual = _KINDS[kind]
+    if actual == schema.type:
         return
     types = _types(schema)
-    whole = kind is float and value == int(value) and "integer" in types if kind is float and abs(value) < 2**63 else False
-    if found in types or whole or (kind is int and "number" in types):
+    is_integral = kind is float and value == int(value) and "integer" in types if kind is float and abs(value) < 2**63 else False
+    if actual in types or is_integral or (kind is int and "number" in types):
         return
     form = formats.normalize(schema.format)
     if form is not None and kind is not str and kind is not list:
         errors.append(_wrong_type(path, form, _FORMATS.get(kind, "")))
     elif form is None or "number" in types or "integer" in types or kind not in (str, list):
-        errors.append(_wrong_type(path, ",".join(types), found))
+        errors.append(_wrong_type(path, ",".join(types), actual))
 
 
-def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
-    return type_invalid(path, found, f'{path} in body must be of type {wanted}: "{found}"')
+def _wrong_type(path: str, expected: str, actual: str) -> FieldError:
+    return type_invalid(path, actual, f'{path} in body must be of type {expected}: "{actual}"')
 
 
 def _string(schema: Schema, value: str, path: str, errors: list[FieldError]) -> None:
@@ -257,8 +257,8 @@ def _not_in_enum(schema: Schema, value: Any, path: str) -> FieldError:
     return not_supported(path, value, allowed)
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
+def _same(left: Any, right: Any) -> bool:
+    return bool(left == right) and isinstance(left, bool) == isinstance(right, bool)
 
 
 def _quoted(text: str) -> str:

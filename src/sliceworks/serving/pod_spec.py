@@ -44,8 +44,11 @@ def build(
 
 def storage_access(reads: Iterable[str] = (), writes: Iterable[str] = ()) -> dict[str, str]:
     """Annotations that say what a pod reads and writes in Cloud Storage, for twins; ignored elsewhere."""
-    urls = {name: [url for url in given if url.startswith(_BUCKET_SCHEME)] for name, given in ((READS, reads), (WRITES, writes))}
-    return {name: ",".join(found) for name, found in urls.items() if found}
+    urls = {
+        name: [url for url in urls_of_mode if url.startswith(_BUCKET_SCHEME)]
+        for name, urls_of_mode in ((READS, reads), (WRITES, writes))
+    }
+    return {name: ",".join(addresses) for name, addresses in urls.items() if addresses}
 
 
 def container(

@@ -98,9 +98,9 @@ class ServiceStatus:
 def compute_status(record: Record, objects: Iterable[Object]) -> ServiceStatus:
     """The status of a service, from the workloads of its namespace."""
     expected = {ref for ref in record.objects if ref.kind in WORKLOAD_KINDS}
-    found = {reference(obj): obj for obj in objects if reference(obj) in expected}
-    workloads = tuple(_workload_status(found[ref]) for ref in sorted(expected) if ref in found)
-    missing = tuple(str(ref) for ref in sorted(expected - set(found)))
+    live = {reference(obj): obj for obj in objects if reference(obj) in expected}
+    workloads = tuple(_workload_status(live[ref]) for ref in sorted(expected) if ref in live)
+    missing = tuple(str(ref) for ref in sorted(expected - set(live)))
     return ServiceStatus(workloads, missing, bool(record.pending_steps))
 
 

@@ -77,7 +77,7 @@ def _check_name(service: ModelService) -> Iterator[DocumentProblem]:
 def _check_engine(spec: ModelServiceSpec, hardware: ReplicaHardware) -> Iterator[DocumentProblem]:
     path, kind, shape = ("spec", "accelerator"), hardware.shape.kind, hardware.shape
     if kind not in _KINDS[spec.engine]:
-        devices = " or ".join(_DEVICES[each] for each in _KINDS[spec.engine])
+        devices = " or ".join(_DEVICES[kind] for kind in _KINDS[spec.engine])
         problem = f"engine {spec.engine} requires {devices}, {shape.type_name} has {_DEVICES[kind]}"
         yield _problem(path, problem, _suggest_engines(kind))
     elif shape.multi_host and spec.engine != "saxml":

@@ -193,8 +193,8 @@ class Stage(Spec):
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        given = (self.constant, self.poisson, self.ramp, self.steps, self.users, self.replay)
-        if sum(each is not None for each in given) != 1:
+        choices = (self.constant, self.poisson, self.ramp, self.steps, self.users, self.replay)
+        if sum(value is not None for value in choices) != 1:
             raise ValueError("exactly one of constant, poisson, ramp, steps, users and replay is required")
         if self.seconds is None and self.replay is None:
             raise ValueError("for is required")
@@ -298,50 +298,50 @@ class LoadTestSpec(Spec):
 
 def check_request(spec: LoadTestSpec) -> list[str]:
     """The errors of fields that must match the API."""
-    found = []
+    problems = []
     if spec.api == "http" and spec.http is None:
-        found.append("http: required with api http")
+        problems.append("http: required with api http")
     if spec.api != "http" and spec.http is not None:
-        found.append(f"http: only allowed with api http, found {spec.api}")
+        problems.append(f"http: only allowed with api http, found {spec.api}")
     if spec.api == "oip-infer" and spec.infer is None:
-        found.append("infer: required with api oip-infer")
-    found += check_infer(spec.infer or {})
+        problems.append("infer: required with api oip-infer")
+    problems += check_infer(spec.infer or {})
     if spec.api != "http" and not spec.model:
-        found.append("model is required")
+        problems.append("model is required")
     if spec.api not in {"http", "oip-infer"} and spec.prompts is None:
-        found.append("prompts are required")
+        problems.append("prompts are required")
     if spec.prompts and spec.prompts.turns > 1 and spec.api != "openai-chat":
-        found.append("turns: requires api openai-chat")
-    return found
+        problems.append("turns: requires api openai-chat")
+    return problems
 
 
 def check_infer(infer: dict[str, Any]) -> list[str]:
     """The errors of tensors whose values are generated."""
-    found, inputs = [], infer.get("inputs", [])
-    if not isinstance(inputs, list) or not all(isinstance(each, dict) for each in inputs):
+    problems, inputs = [], infer.get("inputs", [])
+    if not isinstance(inputs, list) or not all(isinstance(item, dict) for item in inputs):
         return ["infer.inputs: must be a list of tensors"]
-    for index, each in enumerate(inputs):
-        shape, kind = each.get("shape"), each.get("datatype")
-        if "data" in each:
+    for index, tensor in enumerate(inputs):
+        shape, kind = tensor.get("shape"), tensor.get("datatype")
+        if "data" in tensor:
             continue
         if not isinstance(shape, list) or not all(isinstance(side, int) and side > 0 for side in shape):
-            found.append(f"infer.inputs[{index}] requires data or a shape")
+            problems.append(f"infer.inputs[{index}] requires data or a shape")
         elif kind not in DATATYPES:
-            found.append(f"infer.inputs[{index}] requires data: values of datatype {kind} cannot be generated")
-    return found
+            problems.append(f"infer.inputs[{index}] requires data: values of datatype {kind} cannot be generated")
+    return problems
 
 
 def _times(spec: LoadTestSpec) -> list[str]:
     """The errors of stages that conflict with other fields."""
-    found = []
+    problems = []
     if any(stage.replay for stage in spec.stages) and not (spec.prompts and spec.prompts.trace):
-        found.append("replay: requires prompts.trace")
+        problems.append("replay: requires prompts.trace")
     if spec.prompts and spec.prompts.turns > 1 and any(stage.users is None for stage in spec.stages):
-        found.append("turns: requires stages with users")
+        problems.append("turns: requires stages with users")
     total = sum(stage.seconds * (len(stage.steps.rates) if stage.steps else 1) for stage in spec.stages if stage.seconds)
     if spec.warm_up and total and spec.warm_up >= total:
-        found.append(f"warmUp: must be shorter than the test ({total:g}s), found {spec.warm_up:g}s")
-    return found
+        problems.append(f"warmUp: must be shorter than the test ({total:g}s), found {spec.warm_up:g}s")
+    return problems
 
 
 class LoadTest(Spec):

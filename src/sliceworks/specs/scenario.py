@@ -196,7 +196,7 @@ class Expectation(Spec):
     nothing_left: bool | None = Field(default=None, description="After destroy, the cloud contains no billable resource.")
 
     @property
-    def wanted(self) -> tuple[str, Spec | bool]:
+    def selected(self) -> tuple[str, Spec | bool]:
         """Name and value of the field that is set."""
         return next((name, value) for name in _EXPECTATIONS if (value := getattr(self, name)) is not None)
 
@@ -368,8 +368,8 @@ class Event(Spec):
 
     @model_validator(mode="after")
     def _one_action(self) -> Self:
-        given = [name for name in _ACTIONS if getattr(self, name) is not None]
-        if len(given) != 1:
+        actions = [name for name in _ACTIONS if getattr(self, name) is not None]
+        if len(actions) != 1:
             listed = ", ".join(str(Event.model_fields[name].alias) for name in _ACTIONS)
             raise ValueError(f"must set exactly one of {listed}")
         return self

@@ -114,8 +114,8 @@ def _check_name_lengths(job: TrainingJob, request: SliceRequest) -> Iterator[Doc
     pod_names += [f"{name}-{item}-0-0{_SUFFIX}" for item in side_jobs]
     longest = max(pod_names, key=len)
     excess, reason = len(longest) - _MAX_NAME_LENGTH, f"its pods would be named {longest}"
-    if request.multi_process and (twice := (len(coordinator_address(job)) - _MAX_NAME_LENGTH + 1) // 2) > max(excess, 0):
-        excess, reason = twice, f"its coordinator address {coordinator_address(job)} must be a valid label value"
+    if request.multi_process and (excess_of_both := (len(coordinator_address(job)) - _MAX_NAME_LENGTH + 1) // 2) > max(excess, 0):
+        excess, reason = excess_of_both, f"its coordinator address {coordinator_address(job)} must be a valid label value"
     if excess > 0:
         problem = f"the name {name} is too long: {reason}; the limit is {_MAX_NAME_LENGTH} characters"
         yield DocumentProblem(path, problem, f"use at most {len(name) - excess} characters")

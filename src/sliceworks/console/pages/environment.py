@@ -24,17 +24,17 @@ _MAX_RESOURCES = 200
 
 
 @register_page("environment", title="Environment", icon="layers", key="e")
-def environment_page(here: PageContext) -> None:
+def environment_page(context: PageContext) -> None:
     """The documents of the folder that the console was started in."""
-    _Environment(here).draw()
+    _Environment(context).draw()
 
 
 class _Environment:
     """The environment page in one browser."""
 
-    def __init__(self, here: PageContext) -> None:
-        self._here = here
-        self._loader = get_environment_loader(here.console)
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._loader = get_environment_loader(context.console)
         self._picked: dict[str, str] = {}
 
     def draw(self) -> None:
@@ -66,7 +66,7 @@ class _Environment:
         if not self._loader.known:
             hint = [
                 "The console reads Environment documents from ",
-                el("code", str(self._here.console.folder.absolute())),
+                el("code", str(self._context.console.folder.absolute())),
                 ". Start the console in the folder that holds yours, or create one: ",
                 el("code", "sliceworks env init"),
             ]

@@ -29,38 +29,38 @@ _MAX_INSTANCES = 50
 
 
 @register_page("graphs", title="Graphs", icon="account_tree", key="r")
-def graphs_page(here: PageContext) -> None:
+def graphs_page(context: PageContext) -> None:
     """Definitions with their instances."""
-    world = here.world
+    cache = context.cache
 
     def draw() -> list[Node]:
-        known = world.table(DEFINITIONS)
+        known = cache.table(DEFINITIONS)
         if known.state == "missing":
             hint = [el("code", "sliceworks controller run graphs"), " runs it; ", "the Helm chart installs it."]
             return [heading("Graphs"), empty(known.trouble, hint, icon_name="account_tree")]
-        if not world.knows(DEFINITIONS):
+        if not cache.knows(DEFINITIONS):
             return [heading("Graphs"), empty(known.trouble, icon_name="account_tree")]
         definitions = graph_view.definitions(known.all())
         if not definitions:
             hint = ["Create one: ", el("code", "kubectl apply -f definition.yaml")]
             return [heading("Graphs"), empty("No ResourceGraphDefinitions found.", hint, icon_name="account_tree")]
-        shown = el("div", [_definition(world, item) for item in definitions], cls="stack", key="graphs")
-        return [heading("Graphs"), *map(warning, world.troubles(DEFINITIONS)), shown]
+        shown = el("div", [_definition(cache, item) for item in definitions], cls="stack", key="graphs")
+        return [heading("Graphs"), *map(warning, cache.troubles(DEFINITIONS)), shown]
 
-    here.show(draw, DEFINITIONS, ages=1.0)
+    context.show(draw, DEFINITIONS, ages=1.0)
 
 
-def _definition(world: ClusterCache, definition: Definition) -> Node:
-    obj = world.table(DEFINITIONS).get(definition.name)
+def _definition(cache: ClusterCache, definition: Definition) -> Node:
+    obj = cache.table(DEFINITIONS).get(definition.name)
     kind = instance_resource(obj) if obj else None
-    table_ = world.table(kind) if kind else None
+    table_ = cache.table(kind) if kind else None
     instances = graph_view.instances(table_.all()) if table_ else []
-    unknown = el("p", table_.trouble, cls="note") if table_ and kind and not world.knows(kind) else None
+    unknown = el("p", table_.trouble, cls="note") if table_ and kind and not cache.knows(kind) else None
     count = pluralize(definition.resources, "resource")
     return panel(
         definition.kind or definition.name,
         el("p", definition.problem, cls="answer bad") if definition.problem and definition.tone != "good" else None,
-        unknown or instance_table(instances, definition.name, world.now()),
+        unknown or instance_table(instances, definition.name, cache.now()),
         tools=[state(definition.state, definition.tone), link("Show graph", f"/graphs/{definition.name}")],
         note=f"{definition.name} · {definition.api_version} · {count}",
         key=definition.name,
@@ -94,24 +94,24 @@ _MAX_EVENTS = 12
 
 
 @register_page("graph", title="Graph", path="/graphs/{name}", parent="graphs")
-def graph_page(here: PageContext) -> None:
+def graph_page(context: PageContext) -> None:
     """The resources of a definition and their dependencies."""
-    _GraphPage(here, here.arguments["name"]).draw()
+    _GraphPage(context, context.arguments["name"]).draw()
 
 
 @register_page("instance", title="Instance", path="/graphs/{name}/{namespace}/{instance}", parent="graphs")
-def instance_page(here: PageContext) -> None:
+def instance_page(context: PageContext) -> None:
     """The state of each resource of an instance."""
-    namespace = here.arguments["namespace"]
-    _GraphPage(here, here.arguments["name"], here.arguments["instance"], "" if namespace == "-" else namespace).draw()
+    namespace = context.arguments["namespace"]
+    _GraphPage(context, context.arguments["name"], context.arguments["instance"], "" if namespace == "-" else namespace).draw()
 
 
 class _GraphPage:
     """A graph page in one browser."""
 
-    def __init__(self, here: PageContext, name: str, instance: str = "", namespace: str = "") -> None:
-        self._here, self._name, self._instance, self._namespace = here, name, instance, namespace
-        self._graphs = GraphLoader(here.world.client)
+    def __init__(self, context: PageContext, name: str, instance: str = "", namespace: str = "") -> None:
+        self._context, self._name, self._instance, self._namespace = context, name, instance, namespace
+        self._graphs = GraphLoader(context.cache.client)
         self._graph: Graph | None = None
         self._problem = ""
         self._live: LiveInstance | None = None
@@ -121,12 +121,12 @@ class _GraphPage:
     def draw(self) -> None:
         """Draw the page, and redraw it periodically."""
         self._tree = Tree(on_act=self._act)
-        self._here.world.table(DEFINITIONS)
+        self._context.cache.table(DEFINITIONS)
         self._tree.show(*self._nodes())
         ui.timer(_POLL_INTERVAL, self._poll)
 
     async def _poll(self) -> None:
-        known = self._here.world.table(DEFINITIONS)
+        known = self._context.cache.table(DEFINITIONS)
         definition = known.get(self._name)
         try:
             missing = known.trouble or f"ResourceGraphDefinition {self._name} not found."
@@ -164,7 +164,7 @@ class _GraphPage:
             return [head, panel("Graph", empty(message, icon_name="account_tree"))]
         is_waiting = instance and instance.why and instance.tone != "good"
         why = panel("Not ready", el("p", instance.why, cls="answer"), key="why") if instance and is_waiting else None
-        return [head, el("div", why, self._parts(self._graph, self._here.world.now()), cls="stack", key="parts")]
+        return [head, el("div", why, self._parts(self._graph, self._context.cache.now()), cls="stack", key="parts")]
 
     def _parts(self, graph: Graph, now: datetime) -> list[Node]:
         states = self._live.states if self._live else None
@@ -190,9 +190,9 @@ class _GraphPage:
         return parts
 
     def _instances(self, now: datetime) -> Node:
-        definition = self._here.world.table(DEFINITIONS).get(self._name)
+        definition = self._context.cache.table(DEFINITIONS).get(self._name)
         kind = instance_resource(definition) if definition else None
-        instances = graph_view.instances(self._here.world.table(kind).all()) if kind else []
+        instances = graph_view.instances(self._context.cache.table(kind).all()) if kind else []
         return panel("Instances", instance_table(instances, self._name, now), key="instances")
 
     def _details(self, graph: Graph, now: datetime) -> Node:

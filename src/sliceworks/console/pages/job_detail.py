@@ -113,8 +113,8 @@ def _why(view: JobView, answer: Diagnosis | None, now: datetime) -> Node:
 def _cause(cause: Cause) -> Node:
     """A cause with its remedy; its sources are collapsed."""
     message = el("div", f"“{cause.reported}”", cls="breaks") if cause.reported and cause.reported not in cause.message else None
-    seen = el("div", "; ".join(map(str, cause.sources)), cls="breaks") if cause.sources else None
-    read = el("details", el("summary", "Sources"), seen, message, cls="note") if message or seen else None
+    sources = el("div", "; ".join(map(str, cause.sources)), cls="breaks") if cause.sources else None
+    read = el("details", el("summary", "Sources"), sources, message, cls="note") if message or sources else None
     words = el("div", prose(cause.message))
     return el(
         "div", words, el("div", prose(cause.remedy), cls="remedy"), read, cls="cause", key=f"{cause.kind.name}{cause.message[:40]}"
@@ -122,11 +122,11 @@ def _cause(cause: Cause) -> Node:
 
 
 def _release(release: QuotaRelease, now: datetime) -> str:
-    who = f"{release.amount} when {release.job} ends"
+    message = f"{release.amount} when {release.job} ends"
     if release.expected_at is None:
-        return f"{who}; {release.basis or 'end time unknown'}"
+        return f"{message}; {release.basis or 'end time unknown'}"
     left = (release.expected_at - now).total_seconds()
-    return f"{who}, {f'in {duration.human(left)}' if left > 0 else 'overdue'} ({release.basis})"
+    return f"{message}, {f'in {duration.human(left)}' if left > 0 else 'overdue'} ({release.basis})"
 
 
 def job_panels(view: JobView, now: datetime) -> Node:
@@ -224,17 +224,17 @@ _RESTART_SECONDS = 120.0
 
 
 @register_page("job", title="Job", path="/jobs/{namespace}/{name}", parent="jobs")
-def job(here: PageContext) -> None:
+def job(context: PageContext) -> None:
     """The page of one job."""
-    _JobPage(here).draw()
+    _JobPage(context).draw()
 
 
 class _JobPage:
     """The page of a job in one browser."""
 
-    def __init__(self, here: PageContext) -> None:
-        self._here = here
-        self._namespace, self._name = here.arguments["namespace"], here.arguments["name"]
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._namespace, self._name = context.arguments["namespace"], context.arguments["name"]
         self._answer: Diagnosis | None = None
         self._events: list[Object] = []
         self._refreshed_at = -_DIAGNOSE_INTERVAL
@@ -245,21 +245,21 @@ class _JobPage:
         """Draw the header and diagnosis, the panels and the logs."""
         self._top = Tree(on_act=self._act)
         self._parts = Tree()
-        self._logs = LogPanel(self._here.world, self._namespace)
-        self._here.live(self._show, *KINDS)
+        self._logs = LogPanel(self._context.cache, self._namespace)
+        self._context.live(self._show, *KINDS)
         ui.timer(0.5, self._refresh)
 
     def _show(self, changes: Changes) -> None:
-        world = self._here.world
-        view = build_job_view(world, self._namespace, self._name, self._events)
+        cache = self._context.cache
+        view = build_job_view(cache, self._namespace, self._name, self._events)
         if view is None:
-            trouble = world.table(JOBSETS).trouble
+            trouble = cache.table(JOBSETS).trouble
             self._top.show(job_not_found(self._namespace, self._name, trouble))
             self._parts.show()
             return
         self._stale = self._stale or self._touched(changes)
-        self._top.show(*job_header(view, self._answer, self._here.allow_changes, world.now()))
-        self._parts.show(job_panels(view, world.now()))
+        self._top.show(*job_header(view, self._answer, self._context.allow_changes, cache.now()))
+        self._parts.show(job_panels(view, cache.now()))
         self._logs.offer(view.hosts)
 
     def _touched(self, changes: Changes) -> bool:
@@ -282,33 +282,33 @@ class _JobPage:
             self._is_refreshing = False
 
     async def _diagnose(self) -> Diagnosis | None:
-        world = self._here.world
+        cache = self._context.cache
         try:
-            evidence = await collect_evidence(world.client, self._namespace, self._name, container=self._here.console.container)
+            evidence = await collect_evidence(cache.client, self._namespace, self._name, container=self._context.console.container)
         except NotFound:
             return None
-        return diagnose(replace(evidence, now=world.now()))
+        return diagnose(replace(evidence, now=cache.now()))
 
     async def _list_events(self) -> list[Object]:
         """Normal events of the job: the cache keeps warnings only."""
         fields = f"involvedObject.kind=JobSet,involvedObject.name={self._name}"
-        return (await self._here.world.client.list(EVENTS, self._namespace, fields=fields, limit=100)).items
+        return (await self._context.cache.client.list(EVENTS, self._namespace, fields=fields, limit=100)).items
 
     async def _act(self, act: str) -> None:
-        jobset = self._here.world.table(JOBSETS).get(self._name, self._namespace)
+        jobset = self._context.cache.table(JOBSETS).get(self._name, self._namespace)
         if jobset is None or act not in DONE:
             return
-        view = build_job_view(self._here.world, self._namespace, self._name)
+        view = build_job_view(self._context.cache, self._namespace, self._name)
         if view is not None and await _confirm(act, view):
-            await self._here.change(lambda: self._apply(act, jobset, view), DONE[act].format(name=self._name))
+            await self._context.change(lambda: self._apply(act, jobset, view), DONE[act].format(name=self._name))
 
     async def _apply(self, act: str, jobset: Object, view: JobView) -> None:
-        client = self._here.world.client
+        client = self._context.cache.client
         if act == "cancel":
             await lifecycle.cancel(client, jobset)
         elif view.row.state in FINISHED_STATES:
-            whole = await client.get(JOBSETS, self._name, self._namespace)
-            await lifecycle.resubmit(client, whole, _RESTART_SECONDS)
+            full_jobset = await client.get(JOBSETS, self._name, self._namespace)
+            await lifecycle.resubmit(client, full_jobset, _RESTART_SECONDS)
         else:
             await lifecycle.restart(client, jobset)
 

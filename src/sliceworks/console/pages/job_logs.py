@@ -69,8 +69,8 @@ _MAX_LINES = 2_000
 class LogPanel:
     """A host selector and the log of the selected host."""
 
-    def __init__(self, world: ClusterCache, namespace: str) -> None:
-        self._world, self._namespace = world, namespace
+    def __init__(self, cache: ClusterCache, namespace: str) -> None:
+        self._cache, self._namespace = cache, namespace
         self._hosts: dict[str, Host] = {}
         self._pod = ""
         self._following: asyncio.Task[None] | None = None
@@ -99,9 +99,9 @@ class LogPanel:
         self._following = background_tasks.create(self._follow(host.pod), name=f"log of {host.pod}")
 
     async def _follow(self, pod: str) -> None:
-        known = self._world.table(PODS).get(pod, self._namespace)
+        known = self._cache.table(PODS).get(pod, self._namespace)
         container = known["spec"]["containers"][0]["name"] if known else ""
-        lines = follow_when_started(self._world.client, self._namespace, pod, container)
+        lines = follow_when_started(self._cache.client, self._namespace, pod, container)
         with suppress(asyncio.CancelledError):
             async with aclosing(lines) as batches:
                 async for batch in batches:

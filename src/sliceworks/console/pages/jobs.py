@@ -138,32 +138,32 @@ def _disabled(is_disabled: bool) -> dict[str, str]:
 
 
 @register_page("jobs", title="Jobs", icon="model_training", key="j")
-def jobs(here: PageContext) -> None:
+def jobs(context: PageContext) -> None:
     """The jobs page."""
-    _JobsPage(here).draw()
+    _JobsPage(context).draw()
 
 
 class _JobsPage:
     """The jobs page in one browser."""
 
-    def __init__(self, here: PageContext) -> None:
-        self._here = here
-        self._query = JobQuery.read(here.query)
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._query = JobQuery.read(context.query)
 
     def draw(self) -> None:
         """Draw the filters above the table."""
         Tree(heading("Jobs"))
         self._tools = Tree(on_field=self._field)
         self._table = Tree(on_act=self._act)
-        self._here.live(lambda _changes: self._show(), JOBSETS, NAMESPACES)
+        self._context.live(lambda _changes: self._show(), JOBSETS, NAMESPACES)
 
     def _show(self) -> None:
-        world = self._here.world
-        rows = world.ledger(JOBSETS, job_row).rows().values()
-        page = query_jobs(rows, teams_by_namespace(world), self._query)
+        cache = self._context.cache
+        rows = cache.row_cache(JOBSETS, job_row).rows().values()
+        page = query_jobs(rows, teams_by_namespace(cache), self._query)
         self._query = page.query
         self._tools.show(filter_bar(page))
-        self._table.show(*jobs_table(page, world.now(), world.table(JOBSETS).trouble))
+        self._table.show(*jobs_table(page, cache.now(), cache.table(JOBSETS).trouble))
 
     def _field(self, name: str, value: str) -> None:
         if name in ("text", "team", "state"):
@@ -180,4 +180,4 @@ class _JobsPage:
     def _update(self, query: JobQuery) -> None:
         self._query = query
         self._show()
-        self._here.remember("/jobs", self._query.to_params())
+        self._context.remember("/jobs", self._query.to_params())

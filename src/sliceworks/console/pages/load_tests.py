@@ -21,16 +21,16 @@ _COLUMNS = ("Run", "Started", "Sent/s", "TTFT p99", "E2E p50", "E2E p99", "Error
 
 
 @register_page("loads", title="Load tests", icon="speed", key="l")
-def loads_page(here: PageContext) -> None:
+def loads_page(context: PageContext) -> None:
     """All runs, and a comparison of two."""
-    _LoadTestsPage(here).draw()
+    _LoadTestsPage(context).draw()
 
 
 @register_page("load", title="Load test", path="/loads/{run}", parent="loads")
-async def load_page(here: PageContext) -> None:
+async def load_page(context: PageContext) -> None:
     """The report of one run."""
-    name, nonce = here.arguments["run"], ui.context.client.request.scope["nonce"]
-    loader, crumb = LoadRunLoader(here.console.folder), link("Load tests", "/loads")
+    name, nonce = context.arguments["run"], ui.context.client.request.scope["nonce"]
+    loader, crumb = LoadRunLoader(context.console.folder), link("Load tests", "/loads")
     tree = Tree(heading(name, crumb=crumb), el("p", "Rendering the report …", cls="lead"))
     try:
         await loader.refresh()
@@ -53,10 +53,10 @@ async def load_page(here: PageContext) -> None:
 class _LoadTestsPage:
     """The load tests page in one browser."""
 
-    def __init__(self, here: PageContext) -> None:
-        self._here = here
-        self._loader = LoadRunLoader(here.console.folder)
-        self._pair = [here.query.get("before", ""), here.query.get("after", "")]
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._loader = LoadRunLoader(context.console.folder)
+        self._pair = [context.query.get("before", ""), context.query.get("after", "")]
         self._changes: list[MetricChange] | str = ""
 
     def draw(self) -> None:
@@ -92,7 +92,7 @@ class _LoadTestsPage:
         if runs is None:
             return [head, el("p", "Reading runs …", cls="lead")]
         if not runs:
-            hint = ["The console reads runs from ", el("code", str(self._here.console.folder)), ". Start one: "]
+            hint = ["The console reads runs from ", el("code", str(self._context.console.folder)), ". Start one: "]
             return [
                 head,
                 *warnings,

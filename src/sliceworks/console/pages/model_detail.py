@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypedDict
 
-from nicegui import context, ui
+from nicegui import ui
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
@@ -84,7 +84,7 @@ class PromptForm:
         """Send the prompt; `show` is called repeatedly while the response streams."""
         self.answer, self.status, self.started = "", "waiting for the first token …", True
         self._task = asyncio.create_task(self._run(ask))
-        client = context.client
+        client = ui.context.client
 
         async def keep_showing() -> None:
             with client:
@@ -113,18 +113,18 @@ class PromptForm:
 
 
 @register_page("model", title="Model", path="/models/{namespace}/{name}", parent="models")
-def model_page(here: PageContext) -> None:
+def model_page(context: PageContext) -> None:
     """The page of one model service."""
-    _ModelPage(here).draw()
+    _ModelPage(context).draw()
 
 
 class _ModelPage:
     """The page of a model service in one browser."""
 
-    def __init__(self, here: PageContext) -> None:
-        self._here = here
-        self._name, self._namespace = here.arguments["name"], here.arguments["namespace"]
-        self._loader = here.world.compute(ModelLoader)
+    def __init__(self, context: PageContext) -> None:
+        self._context = context
+        self._name, self._namespace = context.arguments["name"], context.arguments["namespace"]
+        self._loader = context.cache.compute(ModelLoader)
         self._record: Record | None = None
         self._details: Details | None = None
         self._trouble = ""
@@ -135,7 +135,7 @@ class _ModelPage:
         self._tree = Tree(on_act=self._act, on_field=self._form.set_field)
         self._show()
         ui.timer(POLL_INTERVAL, self._poll)
-        context.client.on_disconnect(self._form.stop)
+        ui.context.client.on_disconnect(self._form.stop)
 
     async def _poll(self) -> None:
         try:
@@ -186,7 +186,7 @@ class _ModelPage:
             ("Gateway", service.gateway or "none"),
             ("On-demand price", f"{format_usd(service.usd)} per hour" if service.usd is not None else "unknown"),
             ("External URL", el("code", details.external_url) if details.external_url else None),
-            ("Age", time_ago(service.created, self._here.world.now())),
+            ("Age", time_ago(service.created, self._context.cache.now())),
         )
         return panel("Service", facts(pairs), key="about")
 

@@ -38,9 +38,9 @@ _COLUMNS = (
 
 
 @register_page("models", title="Models", icon="psychology", key="m")
-def models_page(here: PageContext) -> None:
+def models_page(context: PageContext) -> None:
     """The models page."""
-    loader = here.world.compute(ModelLoader)
+    loader = context.cache.compute(ModelLoader)
     tree = Tree()
     trouble = ""
 
@@ -52,7 +52,11 @@ def models_page(here: PageContext) -> None:
         if not loader.services:
             hint = ["Deploy one: ", el("code", "sliceworks models deploy -f model.yaml")]
             return [head, *warnings, empty("No model services found.", hint, icon_name="psychology")]
-        return [head, *warnings, panel("Services", _services(loader, here.world.now()), note="latency over the last ten seconds")]
+        return [
+            head,
+            *warnings,
+            panel("Services", _services(loader, context.cache.now()), note="latency over the last ten seconds"),
+        ]
 
     async def refresh() -> None:
         nonlocal trouble

@@ -42,17 +42,17 @@ if TYPE_CHECKING:
 
 
 @register_page("overview", title="Overview", icon="dashboard", key="o")
-def overview_page(here: PageContext) -> None:
+def overview_page(context: PageContext) -> None:
     """The overview page."""
-    world = here.world
+    cache = context.cache
 
     def draw() -> list[Child]:
-        overview = world.compute(build_overview, *KINDS)
-        usage = usage_panel(current_usage(world)) if world.knows(JOBSETS) else None
-        panels = overview_panels(overview, world.now(), world.knows)
-        return [heading("Overview"), *map(warning, world.troubles(*KINDS)), *panels, usage]
+        overview = cache.compute(build_overview, *KINDS)
+        usage = usage_panel(current_usage(cache)) if cache.knows(JOBSETS) else None
+        panels = overview_panels(overview, cache.now(), cache.knows)
+        return [heading("Overview"), *map(warning, cache.troubles(*KINDS)), *panels, usage]
 
-    here.show(draw, *KINDS)
+    context.show(draw, *KINDS)
 
 
 def overview_panels(overview: Overview, now: datetime, knows: Callable[..., bool]) -> list[Node]:

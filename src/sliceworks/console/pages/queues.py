@@ -38,19 +38,19 @@ _LEGEND = (("", "used from own quota"), ("borrowed", "borrowed from the cohort")
 
 
 @register_page("queues", title="Queues", icon="reorder", key="q")
-def queues_page(here: PageContext) -> None:
+def queues_page(context: PageContext) -> None:
     """The queues page."""
-    world = here.world
+    cache = context.cache
 
     def draw() -> list[Node]:
-        known = world.table(CLUSTER_QUEUES)
-        if not world.knows(CLUSTER_QUEUES):
+        known = cache.table(CLUSTER_QUEUES)
+        if not cache.knows(CLUSTER_QUEUES):
             hint = "Queues need Kueue: install it, or connect to a twin." if known.state == "missing" else None
             return [heading("Queues"), empty(known.trouble, hint, icon_name="reorder")]
-        starts = world.kept(StartForecasts).starts()
-        return [heading("Queues"), *map(warning, world.troubles(*KINDS)), *queue_panels(current_queues(world), world.now(), starts)]
+        starts = cache.shared(StartForecasts).starts()
+        return [heading("Queues"), *map(warning, cache.troubles(*KINDS)), *queue_panels(current_queues(cache), cache.now(), starts)]
 
-    here.show(draw, *KINDS, *queue_reason.KINDS)
+    context.show(draw, *KINDS, *queue_reason.KINDS)
 
 
 def queue_panels(queues: tuple[Queue, ...], now: datetime, starts: Starts) -> list[Node]:

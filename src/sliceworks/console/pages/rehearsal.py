@@ -171,17 +171,17 @@ _MAX_EVENTS = 60
 
 
 @register_page("rehearsal", title="Rehearsal", icon="theaters", key="h")
-def rehearsal_page(here: PageContext) -> None:
+def rehearsal_page(context: PageContext) -> None:
     """The rehearsal page."""
-    _RehearsalPage(here).draw()
+    _RehearsalPage(context).draw()
 
 
 class _RehearsalPage:
     """The rehearsal page in one browser."""
 
-    def __init__(self, here: PageContext) -> None:
-        self._here, self._world = here, here.world
-        self._recorder = here.world.compute(TimelineRecorder)
+    def __init__(self, context: PageContext) -> None:
+        self._context, self._cache = context, context.cache
+        self._recorder = context.cache.compute(TimelineRecorder)
         self._fields = {"window": "0", "slice": "", "duration": "0", "lane": ""}
         self._scenarios: list[ScenarioFile] = []
         self._moving = ""
@@ -201,19 +201,19 @@ class _RehearsalPage:
         return Tree(on_act=self._act, on_field=self._field)
 
     def _show(self) -> None:
-        recorder, allowed = self._recorder, self._here.allow_changes
+        recorder, allowed = self._recorder, self._context.allow_changes
         self._head.show(rehearsal_header(recorder.is_twin, recorder.pace))
         twin = recorder.pace if recorder.is_twin else None
         self._time.show(clock_panel(twin, self._recorder.now(), self._moving, allowed=allowed) if twin else None)
-        slices = get_slice_cache(self._world).all()
+        slices = get_slice_cache(self._cache).all()
         self._faults.show(fault_panel(slices, self._scenarios, self._fields, allowed=allowed) if twin else None)
         lane = self._fields["lane"]
         self._events.show(event_list(recorder.timeline, recorder.timeline.latest(_MAX_EVENTS, lane), lane))
 
     async def _show_timeline(self) -> None:
         self._timeline.show(timeline_panel(self._recorder.timeline, self._recorder.now(), self._fields["window"]))
-        self._usage.show(usage_panel(current_usage(self._world)))
-        self._scenarios = await asyncio.to_thread(list_scenarios, self._here.console.folder)
+        self._usage.show(usage_panel(current_usage(self._cache)))
+        self._scenarios = await asyncio.to_thread(list_scenarios, self._context.console.folder)
 
     async def _field(self, name: str, value: str) -> None:
         if name == "speed":
@@ -239,28 +239,28 @@ class _RehearsalPage:
 
     async def _set_clock(self, *, speed: float | None = None, paused: bool | None = None) -> None:
         async def act() -> None:
-            await twin_clock.update(self._world.client, speed=speed, paused=paused)
+            await twin_clock.update(self._cache.client, speed=speed, paused=paused)
             await self._recorder.update_clock()
 
         done = f"runs at {speed:g}× speed" if speed else "is paused" if paused else "is running"
-        await self._here.change(act, f"The twin's clock {done}.")
+        await self._context.change(act, f"The twin's clock {done}.")
 
     async def _step(self, seconds: float) -> None:
         async def act() -> None:
-            await twin_clock.advance(self._world.client, seconds)
+            await twin_clock.advance(self._cache.client, seconds)
             await self._recorder.update_clock()
 
         self._moving = f"advancing by {duration.short(seconds)} …"
         self._show()
-        await self._here.change(act, f"Advanced the twin's clock by {duration.short(seconds)}.")
+        await self._context.change(act, f"Advanced the twin's clock by {duration.short(seconds)}.")
         self._moving = ""
 
     async def _inject_fault(self, fault: Fault) -> None:
         async def act() -> None:
             seconds = float(self._fields["duration"]) or fault.seconds
-            await self._recorder.inject(fault.scenario(self._target(fault), seconds), self._here.console.folder)
+            await self._recorder.inject(fault.scenario(self._target(fault), seconds), self._context.console.folder)
 
-        await self._here.change(act, f"Injected: {fault.title}.")
+        await self._context.change(act, f"Injected: {fault.title}.")
 
     async def _inject_scenario(self, name: str) -> None:
         async def act() -> None:
@@ -269,12 +269,12 @@ class _RehearsalPage:
             assert scenario is not None
             await self._recorder.inject(scenario, chosen.file.parent)
 
-        await self._here.change(act, f"Injected scenario {name}.")
+        await self._context.change(act, f"Injected scenario {name}.")
 
     def _target(self, fault: Fault) -> faults.FaultTarget:
         """A random host of the selected slice, or of any; running hosts are preferred since they show the effect."""
         selected = self._fields["slice"]
-        views = [item for item in get_slice_cache(self._world).all() if selected in ("", item.name)]
+        views = [item for item in get_slice_cache(self._cache).all() if selected in ("", item.name)]
         machine = views[0].machine if selected and views else ""
         if fault.target == "cloud":
             return faults.FaultTarget(machine=machine)

@@ -37,22 +37,22 @@ _MAX_EVENTS = 30
 
 
 @register_page("slice", title="Slice", path="/slices/{name}", parent="slices")
-def slice_page(here: PageContext) -> None:
+def slice_page(context: PageContext) -> None:
     """The page of one slice."""
-    name, world = here.arguments["name"], here.world
-    slices = get_slice_cache(world)
+    name, cache = context.arguments["name"], context.cache
+    slices = get_slice_cache(cache)
     picked: list[int] = []
 
     def draw() -> list[Node]:
         view = slices.named(name)
         crumb = link("Slices", "/slices")
         if view is None:
-            words = world.table(NODES).trouble or f"Slice {name} not found."
+            words = cache.table(NODES).trouble or f"Slice {name} not found."
             return [heading(name, crumb=crumb), empty(words, link("All slices", "/slices"), icon_name="view_in_ar")]
         return [
             heading(name, state(view.status, TONES[view.state]), crumb=crumb),
             drawing(slice_svg.pattern_defs(), key="patterns"),
-            *slice_panels(view, picked[-1] if picked else None, _events(world, view), world.now()),
+            *slice_panels(view, picked[-1] if picked else None, _events(cache, view), cache.now()),
         ]
 
     def act(pressed: str) -> None:
@@ -61,8 +61,8 @@ def slice_page(here: PageContext) -> None:
             picked[:] = [] if picked == [int(number)] else [int(number)]
             tree.show(draw())
 
-    tree = here.show(draw, *KINDS, EVENTS, on_act=act, ages=1.0)
-    ui.timer(POLL_INTERVAL, lambda: slices.poll(here.console.container))
+    tree = context.show(draw, *KINDS, EVENTS, on_act=act, ages=1.0)
+    ui.timer(POLL_INTERVAL, lambda: slices.poll(context.console.container))
 
 
 def slice_panels(view: SliceView, picked: int | None, events: list[Node], now: datetime) -> list[Node]:
@@ -154,9 +154,9 @@ def _hosts(view: SliceView, now: datetime) -> Node:
     return table(("", "Node", "State", "Job", "Message", "Age"), rows, numbers=(0, 5), caption=f"Hosts of {view.name}")
 
 
-def _events(world: ClusterCache, view: SliceView) -> list[Node]:
+def _events(cache: ClusterCache, view: SliceView) -> list[Node]:
     """Warnings about the nodes; kubelets use the name of a node as its uid."""
-    table_, nodes_, now = world.table(EVENTS).store, world.table(NODES), world.now()
+    table_, nodes_, now = cache.table(EVENTS).store, cache.table(NODES), cache.now()
     names = [host.name for host in view.hosts if host.name]
     subjects = dict.fromkeys([*names, *(node["metadata"].get("uid", "") for name in names if (node := nodes_.get(name)))])
     events = [event for subject in subjects for event in table_.by_index("subject", subject)]

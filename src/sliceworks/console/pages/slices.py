@@ -38,23 +38,23 @@ class _Selection:
 
 
 @register_page("slices", title="Slices", icon="view_in_ar", key="s")
-def slices_page(here: PageContext) -> None:
+def slices_page(context: PageContext) -> None:
     """All slices as tiles."""
-    cache = get_slice_cache(here.world)
-    shown = _Selection(SliceFilter.read(here.query))
+    slice_cache = get_slice_cache(context.cache)
+    shown = _Selection(SliceFilter.read(context.query))
 
     def draw() -> list[Node]:
-        slices = cache.all()
+        slices = slice_cache.all()
         picked = [item for item in slices if shown.filter(item)]
         shown.page = min(shown.page, max(len(picked) - 1, 0) // PAGE_SIZE)
         return [
-            heading("Slices", el("span", pluralize(len(slices), "slice"), cls="lead") if here.world.knows(NODES) else None),
-            *map(warning, here.world.troubles(*KINDS)),
+            heading("Slices", el("span", pluralize(len(slices), "slice"), cls="lead") if context.cache.knows(NODES) else None),
+            *map(warning, context.cache.troubles(*KINDS)),
             *(
                 slice_tiles(slices, picked, shown.filter, shown.page)
                 if slices
                 else [_no_slices()]
-                if here.world.knows(NODES)
+                if context.cache.knows(NODES)
                 else []
             ),
         ]
@@ -77,10 +77,10 @@ def slices_page(here: PageContext) -> None:
 
     def redraw() -> None:
         tree.show(draw())
-        here.remember("/slices", shown.filter.to_params())
+        context.remember("/slices", shown.filter.to_params())
 
-    tree = here.show(draw, *KINDS, NAMESPACES, on_act=act, on_field=chosen, ages=1.0)
-    ui.timer(POLL_INTERVAL, lambda: cache.poll(here.console.container))
+    tree = context.show(draw, *KINDS, NAMESPACES, on_act=act, on_field=chosen, ages=1.0)
+    ui.timer(POLL_INTERVAL, lambda: slice_cache.poll(context.console.container))
 
 
 def slice_tiles(slices: list[SliceView], picked: list[SliceView], selected: SliceFilter, page: int) -> list[Node]:

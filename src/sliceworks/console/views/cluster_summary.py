@@ -68,14 +68,14 @@ class Overview:
     incidents: tuple[Incident, ...]
 
 
-def build_overview(world: ClusterCache) -> Overview:
+def build_overview(cache: ClusterCache) -> Overview:
     """Compute the overview of a cluster."""
-    jobs = world.ledger(JOBSETS, job_row).rows().values()
-    work = world.ledger(WORKLOADS, workload_row).rows().values()
-    hosts = world.ledger(NODES, node_row).rows().values()
-    warnings = world.ledger(EVENTS, event_row).rows().values()
-    queue_statuses = list_queue_statuses(world.table(CLUSTER_QUEUES).all(), world.table(LOCAL_QUEUES).all(), ())
-    teams, holding = teams_by_namespace(world), [row for row in jobs if row.holds]
+    jobs = cache.row_cache(JOBSETS, job_row).rows().values()
+    work = cache.row_cache(WORKLOADS, workload_row).rows().values()
+    hosts = cache.row_cache(NODES, node_row).rows().values()
+    warnings = cache.row_cache(EVENTS, event_row).rows().values()
+    queue_statuses = list_queue_statuses(cache.table(CLUSTER_QUEUES).all(), cache.table(LOCAL_QUEUES).all(), ())
+    teams, holding = teams_by_namespace(cache), [row for row in jobs if row.holds]
     quotas = [int(item.quota) for queue in queue_statuses for item in queue.flavor_usage if "/" in item.resource]
     return Overview(
         used=sum(row.chips for row in holding),
@@ -90,7 +90,7 @@ def build_overview(world: ClusterCache) -> Overview:
         teams=_teams(jobs, queue_statuses, teams),
         types=_types(holding, queue_statuses),
         queues=_lengths(queue_statuses, work),
-        incidents=recent_incidents(world.now(), jobs, work, warnings, hosts),
+        incidents=recent_incidents(cache.now(), jobs, work, warnings, hosts),
     )
 
 

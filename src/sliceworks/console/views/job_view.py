@@ -235,13 +235,13 @@ class JobView:
     logs: str = ""
 
 
-def build_job_view(world: ClusterCache, namespace: str, name: str, more: Iterable[Object] = ()) -> JobView | None:
+def build_job_view(cache: ClusterCache, namespace: str, name: str, more: Iterable[Object] = ()) -> JobView | None:
     """The current state of a job, or None if not found. `more` are normal events, which the cache does not keep."""
-    jobset = world.table(JOBSETS).get(name, namespace)
+    jobset = cache.table(JOBSETS).get(name, namespace)
     if jobset is None:
         return None
-    workload = find_workload(world, jobset)
-    pods = world.table(PODS).store.by_index("job", f"{namespace}/{name}")
+    workload = find_workload(cache, jobset)
+    pods = cache.table(PODS).store.by_index("job", f"{namespace}/{name}")
     all_hosts = list_hosts(jobset, pods)
     shown = all_hosts if len(all_hosts) <= MAX_HOSTS else sorted(all_hosts, key=lambda host: host.ready)[:MAX_HOSTS]
     pod = workers(jobset)["template"]["spec"]["template"]["spec"]
@@ -249,7 +249,7 @@ def build_job_view(world: ClusterCache, namespace: str, name: str, more: Iterabl
     return JobView(
         row=job_row(jobset),
         line=status_line(jobset, workload, pods),
-        cluster_queue=_cluster_queue(world, jobset),
+        cluster_queue=_cluster_queue(cache, jobset),
         image=str(pod["containers"][0].get("image", "")),
         capacity=request.capacity if request else "",
         restarts_allowed=(jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0),
@@ -257,10 +257,10 @@ def build_job_view(world: ClusterCache, namespace: str, name: str, more: Iterabl
         hosts=tuple(shown),
         more_hosts=len(all_hosts) - len(shown),
         hosts_note=_hosts_note(all_hosts, len(all_hosts) - len(shown)),
-        events=_events(world, [jobset, *([workload] if workload else []), *pods], more),
+        events=_events(cache, [jobset, *([workload] if workload else []), *pods], more),
         is_deleting="deletionTimestamp" in jobset["metadata"],
         tensorboard=tensorboard_url(jobset),
-        logs=logs_url(jobset, [node for pod in pods if (node := world.table(NODES).get(pod["spec"].get("nodeName", "")))]),
+        logs=logs_url(jobset, [node for pod in pods if (node := cache.table(NODES).get(pod["spec"].get("nodeName", "")))]),
     )
 
 
@@ -298,21 +298,21 @@ def _hosts_note(hosts: list[Host], hidden: int) -> str:
     return ", ".join([*notes, *([f"{hidden} not shown"] if hidden else [])])
 
 
-def _cluster_queue(world: ClusterCache, jobset: Object) -> str:
+def _cluster_queue(cache: ClusterCache, jobset: Object) -> str:
     """The ClusterQueue of the job's LocalQueue, or an empty string."""
     metadata = jobset["metadata"]
-    local = world.table(LOCAL_QUEUES).get((metadata.get("labels") or {}).get(QUEUE_LABEL, ""), metadata["namespace"])
+    local = cache.table(LOCAL_QUEUES).get((metadata.get("labels") or {}).get(QUEUE_LABEL, ""), metadata["namespace"])
     return str(local["spec"]["clusterQueue"]) if local else ""
 
 
-def find_workload(world: ClusterCache, jobset: Object) -> Object | None:
+def find_workload(cache: ClusterCache, jobset: Object) -> Object | None:
     """The Workload of a JobSet."""
-    return next(iter(world.table(WORKLOADS).store.by_index("owner", jobset["metadata"]["uid"])), None)
+    return next(iter(cache.table(WORKLOADS).store.by_index("owner", jobset["metadata"]["uid"])), None)
 
 
-def _events(world: ClusterCache, about: Iterable[Object], more: Iterable[Object]) -> tuple[EventRow, ...]:
+def _events(cache: ClusterCache, about: Iterable[Object], more: Iterable[Object]) -> tuple[EventRow, ...]:
     """The events of these objects, latest first."""
-    store = world.table(EVENTS).store
+    store = cache.table(EVENTS).store
     warnings = [event for item in about for event in store.by_index("subject", item["metadata"]["uid"])]
     rows = {event["metadata"]["uid"]: event_row(event) for event in (*more, *warnings)}
     return tuple(sorted(rows.values(), key=lambda row: row.at, reverse=True)[:_MAX_EVENTS])

@@ -36,8 +36,8 @@ _MAX_CACHED = 2_000
 class PendingReasons:
     """Why the first workloads of each queue are pending. Reasons are cached, since they change rarely and are costly to compute."""
 
-    def __init__(self, world: ClusterCache) -> None:
-        self._world = world
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
         self._cached: dict[str, tuple[float, int, str]] = {}
         self._deadline = 0.0
         self._computed_one = False
@@ -61,46 +61,46 @@ class PendingReasons:
             self.incomplete = self.incomplete or not reason
             return reason or find_condition(workload, "QuotaReserved").get("message", "")
         self._computed_one = True  # at least one new reason per page, so that a slow machine makes progress
-        reason = _why(self._world, workload, place, pending)
+        reason = _why(self._cache, workload, place, pending)
         self._cached[uid] = (now + _TTL, place, reason)
         return reason
 
 
-def _why(world: ClusterCache, workload: Object, place: int, pending: Sequence[Object]) -> str:
+def _why(cache: ClusterCache, workload: Object, place: int, pending: Sequence[Object]) -> str:
     """The first cause; Kueue's own message if the JobSet is not found."""
     metadata = workload["metadata"]
     jobset = next(
-        (owner for reference in metadata.get("ownerReferences") or () if (owner := _jobset(world, metadata, reference))), None
+        (owner for reference in metadata.get("ownerReferences") or () if (owner := _jobset(cache, metadata, reference))), None
     )
     if jobset is None:
         return str(find_condition(workload, "QuotaReserved").get("message", ""))
-    return find_causes(_evidence(world, jobset, workload, place, pending))[0].message
+    return find_causes(_evidence(cache, jobset, workload, place, pending))[0].message
 
 
-def _jobset(world: ClusterCache, metadata: Object, owner: Object) -> Object | None:
-    return world.table(JOBSETS).get(owner["name"], metadata["namespace"]) if owner.get("kind") == "JobSet" else None
+def _jobset(cache: ClusterCache, metadata: Object, owner: Object) -> Object | None:
+    return cache.table(JOBSETS).get(owner["name"], metadata["namespace"]) if owner.get("kind") == "JobSet" else None
 
 
-def _evidence(world: ClusterCache, jobset: Object, workload: Object, place: int, pending: Sequence[Object]) -> Evidence:
+def _evidence(cache: ClusterCache, jobset: Object, workload: Object, place: int, pending: Sequence[Object]) -> Evidence:
     namespace = workload["metadata"]["namespace"]
-    local = world.table(LOCAL_QUEUES).get(workload["spec"].get("queueName", ""), namespace)
-    queue = world.table(CLUSTER_QUEUES).get(local["spec"]["clusterQueue"]) if local else None
-    shared, cohorts = _cohort(world, queue)
-    workloads = world.table(WORKLOADS).store
+    local = cache.table(LOCAL_QUEUES).get(workload["spec"].get("queueName", ""), namespace)
+    queue = cache.table(CLUSTER_QUEUES).get(local["spec"]["clusterQueue"]) if local else None
+    shared, cohorts = _cohort(cache, queue)
+    workloads = cache.table(WORKLOADS).store
     holders = [holder for item in shared for holder in workloads.by_index("holds", item["metadata"]["name"])]
     preemptor = workload_causes.preemptor_uid(workload)
     return Evidence(
         jobset,
-        world.now(),
+        cache.now(),
         workload=workload,
         local_queue=local,
-        local_queues=tuple(item["metadata"]["name"] for item in world.table(LOCAL_QUEUES).store.select(namespace)),
+        local_queues=tuple(item["metadata"]["name"] for item in cache.table(LOCAL_QUEUES).store.select(namespace)),
         cluster_queue=queue,
         cohort=shared,
         cohorts=cohorts,
-        flavors={item["metadata"]["name"]: item for item in world.table(FLAVORS).all()},
-        checks={check["metadata"]["name"]: check for check in world.table(ADMISSION_CHECKS).all()},
-        namespace_object=world.table(NAMESPACES).get(namespace),
+        flavors={item["metadata"]["name"]: item for item in cache.table(FLAVORS).all()},
+        checks={check["metadata"]["name"]: check for check in cache.table(ADMISSION_CHECKS).all()},
+        namespace_object=cache.table(NAMESPACES).get(namespace),
         queue_index=place,
         head=tuple(pending[:_HEAD]),
         holders=tuple(sorted(holders, key=lambda holder: (holder["metadata"]["namespace"], holder["metadata"]["name"]))),
@@ -108,12 +108,12 @@ def _evidence(world: ClusterCache, jobset: Object, workload: Object, place: int,
     )
 
 
-def _cohort(world: ClusterCache, queue: Object | None) -> tuple[tuple[Object, ...], tuple[Object, ...]]:
+def _cohort(cache: ClusterCache, queue: Object | None) -> tuple[tuple[Object, ...], tuple[Object, ...]]:
     """The ClusterQueues that share quota with this one, and their Cohorts."""
     name = flavor_fit.cohort_of(queue) if queue else ""
     if queue is None or not name:
         return ((queue,) if queue else ()), ()
-    cohorts = list(world.table(COHORTS).all())
+    cohorts = list(cache.table(COHORTS).all())
     tree = flavor_fit.cohort_tree(name, cohorts)
-    queues = tuple(item for item in world.table(CLUSTER_QUEUES).all() if flavor_fit.cohort_of(item) in tree)
+    queues = tuple(item for item in cache.table(CLUSTER_QUEUES).all() if flavor_fit.cohort_of(item) in tree)
     return queues or (queue,), tuple(cohort for cohort in cohorts if cohort["metadata"]["name"] in tree)

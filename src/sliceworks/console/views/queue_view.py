@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from sliceworks.training.queue_status import QueueStatus
 
 
-def teams_by_namespace(world: ClusterCache) -> Mapping[str, str]:
+def teams_by_namespace(cache: ClusterCache) -> Mapping[str, str]:
     """The team of each namespace; by default, the name of the namespace."""
-    return world.compute(_teams, NAMESPACES)
+    return cache.compute(_teams, NAMESPACES)
 
 
-def _teams(world: ClusterCache) -> Mapping[str, str]:
+def _teams(cache: ClusterCache) -> Mapping[str, str]:
     result = {}
-    for item in world.table(NAMESPACES).all():
+    for item in cache.table(NAMESPACES).all():
         metadata = item["metadata"]
         result[metadata["name"]] = (metadata.get("labels") or {}).get(TEAM_LABEL) or metadata["name"]
     return result
@@ -128,27 +128,27 @@ class Queue:
     first: tuple[PendingWorkload, ...]
 
 
-def current_queues(world: ClusterCache) -> tuple[Queue, ...]:
+def current_queues(cache: ClusterCache) -> tuple[Queue, ...]:
     """The shared view of all queues; recomputed soon while reasons are missing."""
-    result = world.compute(build_queues, *KINDS, *queue_reason.KINDS, JOBSETS, NAMESPACES)
-    if world.kept(queue_reason.PendingReasons).incomplete:
-        world.invalidate(build_queues)
+    result = cache.compute(build_queues, *KINDS, *queue_reason.KINDS, JOBSETS, NAMESPACES)
+    if cache.shared(queue_reason.PendingReasons).incomplete:
+        cache.invalidate(build_queues)
     return result
 
 
-def build_queues(world: ClusterCache) -> tuple[Queue, ...]:
+def build_queues(cache: ClusterCache) -> tuple[Queue, ...]:
     """All queues by cohort, those with the most pending workloads first."""
-    queue_statuses = list_queue_statuses(world.table(CLUSTER_QUEUES).all(), world.table(LOCAL_QUEUES).all(), ())
-    pending = _pending(world, queue_statuses)
-    world.kept(queue_reason.PendingReasons).start_budget()
-    queues = [_queue(world, item, pending[item.name]) for item in queue_statuses]
+    queue_statuses = list_queue_statuses(cache.table(CLUSTER_QUEUES).all(), cache.table(LOCAL_QUEUES).all(), ())
+    pending = _pending(cache, queue_statuses)
+    cache.shared(queue_reason.PendingReasons).start_budget()
+    queues = [_queue(cache, item, pending[item.name]) for item in queue_statuses]
     return tuple(sorted(queues, key=lambda queue: (queue.cohort, -queue.waiting, queue.name)))
 
 
-def _pending(world: ClusterCache, queues: list[QueueStatus]) -> dict[str, list[Key]]:
+def _pending(cache: ClusterCache, queues: list[QueueStatus]) -> dict[str, list[Key]]:
     """Pending workloads by queue: by priority, then by age."""
     cluster_queues = {local_queue: item.name for item in queues for local_queue in item.queues}
-    rows = world.ledger(WORKLOADS, workload_row).rows()
+    rows = cache.row_cache(WORKLOADS, workload_row).rows()
     pending: dict[str, list[Key]] = defaultdict(list)
     for key, row in rows.items():
         queue = cluster_queues.get(f"{row.namespace}/{row.queue}") if row.waits else None
@@ -159,8 +159,8 @@ def _pending(world: ClusterCache, queues: list[QueueStatus]) -> dict[str, list[K
     return pending
 
 
-def _queue(world: ClusterCache, status: QueueStatus, pending: list[Key]) -> Queue:
-    teams = teams_by_namespace(world)
+def _queue(cache: ClusterCache, status: QueueStatus, pending: list[Key]) -> Queue:
+    teams = teams_by_namespace(cache)
     quotas = [
         Quota(item.flavor, item.resource, float(item.quota), float(item.used), float(item.borrowed), float(round(item.lent)))
         for item in status.flavor_usage
@@ -174,17 +174,17 @@ def _queue(world: ClusterCache, status: QueueStatus, pending: list[Key]) -> Queu
         chips=tuple(quota for quota in quotas if _CHIPS in quota.resource),
         others=tuple(quota for quota in quotas if _CHIPS not in quota.resource and quota.nominal),
         waiting=len(pending),
-        first=_first(world, pending),
+        first=_first(cache, pending),
     )
 
 
-def _first(world: ClusterCache, pending: list[Key]) -> tuple[PendingWorkload, ...]:
-    table, rows, teams = world.table(WORKLOADS), world.ledger(WORKLOADS, workload_row).rows(), teams_by_namespace(world)
+def _first(cache: ClusterCache, pending: list[Key]) -> tuple[PendingWorkload, ...]:
+    table, rows, teams = cache.table(WORKLOADS), cache.row_cache(WORKLOADS, workload_row).rows(), teams_by_namespace(cache)
     head = [obj for key in pending[:SHOWN] if (obj := table.get(key.name, key.namespace))]
     result = []
     for place, (key, workload) in enumerate(zip(pending, head, strict=False)):
         row = rows[key]
-        reason = world.kept(queue_reason.PendingReasons).reason(workload, place, head)
+        reason = cache.shared(queue_reason.PendingReasons).reason(workload, place, head)
         team = teams.get(row.namespace, row.namespace)
         priority = f"{row.priority_class} ({row.priority})" if row.priority_class else str(row.priority)
         result.append(PendingWorkload(place + 1, row.namespace, row.job, team, priority, row.since, reason))

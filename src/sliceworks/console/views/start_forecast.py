@@ -29,8 +29,8 @@ _RUNS = 20
 class StartForecasts:
     """The last forecast, by namespace and name of the job; computed in a thread while a page shows it."""
 
-    def __init__(self, world: ClusterCache) -> None:
-        self._world = world
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
         self._starts: Starts = {}
         self._due = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -38,7 +38,7 @@ class StartForecasts:
     def starts(self) -> Starts:
         """The last forecast; starts the next one if it is due."""
         idle = self._task is None or self._task.done()
-        if idle and clock.loop_time() >= self._due and self._world.knows(*KINDS):
+        if idle and clock.loop_time() >= self._due and self._cache.knows(*KINDS):
             self._due = clock.loop_time() + _TTL
             self._task = asyncio.create_task(self._refresh(), name="start forecast")
         return self._starts
@@ -50,8 +50,8 @@ class StartForecasts:
             self._starts = {}  # an object that the forecast cannot read; the reason is still shown
 
     def _snapshot(self) -> Snapshot:
-        tables = ((kind.kind, self._world.table(kind).all()) for kind in KINDS)
-        return Snapshot(self._world.now(), {kind: [trim(kind, item) for item in objects] for kind, objects in tables})
+        tables = ((kind.kind, self._cache.table(kind).all()) for kind in KINDS)
+        return Snapshot(self._cache.now(), {kind: [trim(kind, item) for item in objects] for kind, objects in tables})
 
 
 def predict_starts(snapshot: Snapshot) -> Starts:

@@ -61,8 +61,8 @@ class TeamUsage:
     """Remembers the runs of all jobs, also of jobs that are deleted while the console runs. A run that ended before the console
     started is known if its JobSet still exists."""
 
-    def __init__(self, world: ClusterCache) -> None:
-        self._world = world
+    def __init__(self, cache: ClusterCache) -> None:
+        self._cache = cache
         self._runs: dict[tuple[Key, str], JobRun] = {}
         self._view: UsageView | None = None
         self._due = 0.0
@@ -70,13 +70,13 @@ class TeamUsage:
     def update(self) -> UsageView:
         """Record the current state, at most every second; returns the usage until now."""
         if self._view is None or clock.loop_time() >= self._due:
-            now, self._due = self._world.now(), clock.loop_time() + _INTERVAL
-            self._record(self._world.ledger(JOBSETS, job_row).rows().items(), clock.rfc3339(now))
+            now, self._due = self._cache.now(), clock.loop_time() + _INTERVAL
+            self._record(self._cache.row_cache(JOBSETS, job_row).rows().items(), clock.rfc3339(now))
             self._view = build_usage(self._runs.values(), now)
         return self._view
 
     def _record(self, rows: Iterable[tuple[Key, JobRow]], now: str) -> None:
-        teams, seen = teams_by_namespace(self._world), set()
+        teams, seen = teams_by_namespace(self._cache), set()
         for key, row in rows:
             if row.started and row.chips:
                 seen.add((key, row.started))
@@ -89,9 +89,9 @@ class TeamUsage:
             del self._runs[run_key]
 
 
-def current_usage(world: ClusterCache) -> UsageView:
+def current_usage(cache: ClusterCache) -> UsageView:
     """The usage of all teams until now."""
-    return world.kept(TeamUsage).update()
+    return cache.shared(TeamUsage).update()
 
 
 def build_usage(runs: Iterable[JobRun], now: datetime) -> UsageView:

@@ -257,10 +257,10 @@ class InstanceReconciler:
         return objects
 
 
-def _same_desired_state(one: Object, other: Object) -> bool:
+def _same_desired_state(old: Object, new: Object) -> bool:
     """Whether two versions of an instance have the same desired state."""
     fields = ("uid", "generation", "labels", "annotations", "deletionTimestamp")
-    return all(one["metadata"].get(name) == other["metadata"].get(name) for name in fields)
+    return all(old["metadata"].get(name) == new["metadata"].get(name) for name in fields)
 
 
 def _identity(served: ServedGraph, key: Key) -> Object:

@@ -58,10 +58,10 @@ class Release:
 
     def verify(self, content: bytes) -> None:
         """Raise if the checksum does not match."""
-        seen = sha256(content)
-        if self.checksum and seen != self.checksum:
+        digest = sha256(content)
+        if self.checksum and digest != self.checksum:
             raise SliceworksError(
-                f"{self.title}: SHA-256 is {seen}, expected {self.checksum}",
+                f"{self.title}: SHA-256 is {digest}, expected {self.checksum}",
                 hint=f"compare with {self.url}; if the new file is correct, set its checksum in spec.addons.checksums",
             )
 

@@ -112,9 +112,9 @@ async def _check_available(client: Client, wait: Available) -> str:
     if workload is None:
         return f"{what} not found"
     status, desired = workload.get("status") or {}, int(workload["spec"].get("replicas", 1))
-    seen = int(status.get("observedGeneration") or 0) >= int(workload["metadata"].get("generation") or 0)
+    is_observed = int(status.get("observedGeneration") or 0) >= int(workload["metadata"].get("generation") or 0)
     count = int(status.get("availableReplicas" if wait.kind == "Deployment" else "readyReplicas") or 0)
-    if seen and count >= desired and int(status.get("updatedReplicas") or 0) >= desired:
+    if is_observed and count >= desired and int(status.get("updatedReplicas") or 0) >= desired:
         return ""
     return f"{what} has {count} of {desired} pods ready{await _waiting_reason(client, workload)}"
 

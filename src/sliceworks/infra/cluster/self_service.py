@@ -61,8 +61,8 @@ def granted_roles(definitions: Iterable[Object]) -> list[str]:
         for name, obj, _external in list_objects(definition):
             spec = obj.get("spec") or {}
             if obj["kind"] in _POLICIES and (spec.get("resourceRef") or {}).get("kind") == "Project":
-                given = [spec.get("role"), *(binding.get("role") for binding in spec.get("bindings") or ())]
-                roles.update(_literal_role(f"{definition['metadata']['name']}, {name}", role) for role in given if role)
+                names = [spec.get("role"), *(binding.get("role") for binding in spec.get("bindings") or ())]
+                roles.update(_literal_role(f"{definition['metadata']['name']}, {name}", role) for role in names if role)
     return sorted(roles)
 
 

@@ -10,5 +10,5 @@ from sliceworks.infra.provider.grpc_provider import Provider
 from sliceworks.infra.provider.plugin import serve, serve_attached
 
 if __name__ == "__main__":
-    way = serve_attached if sys.argv[1:] == [REATTACH] else serve
-    sys.exit(asyncio.run(way(Provider().handlers())))
+    run = serve_attached if sys.argv[1:] == [REATTACH] else serve
+    sys.exit(asyncio.run(run(Provider().handlers())))

@@ -32,13 +32,13 @@ def _unknown_where_computed(block: Block, proposed: Object, config: Object) -> O
         if attribute.computed and config.get(name) is None:
             state[name] = UNKNOWN
     for name, nested in block.blocks.items():
-        written, given = config.get(name), proposed.get(name)
-        if isinstance(given, list) and isinstance(written, list) and len(given) == len(written):
+        written, planned = config.get(name), proposed.get(name)
+        if isinstance(planned, list) and isinstance(written, list) and len(planned) == len(written):
             state[name] = [
                 _unknown_where_computed(nested.block, item, item_config)
                 if isinstance(item, dict) and isinstance(item_config, dict)
                 else item
-                for item, item_config in zip(given, written, strict=True)
+                for item, item_config in zip(planned, written, strict=True)
             ]
     return state
 
@@ -62,7 +62,7 @@ class Provider:
     def __init__(self) -> None:
         self._schemas = schema.google_schema()
         self._settings = ProviderConfig.read({}, {})
-        self._told: Any = None
+        self._schema_response: Any = None
 
     def handlers(self) -> dict[str, Callable[[Any], Awaitable[Any]]]:
         """The handler of each call of the protocol."""
@@ -84,11 +84,11 @@ class Provider:
 
     async def get_schema(self, _: Any) -> Any:
         """All schemas, without resource types that the twin's cloud does not support, so that Terraform rejects them."""
-        if self._told is None:
-            self._told = self._described()
-        return self._told
+        if self._schema_response is None:
+            self._schema_response = self._build_schema_response()
+        return self._schema_response
 
-    def _described(self) -> Any:
+    def _build_schema_response(self) -> Any:
         result = protocol.message("ProviderSchemas")(provider=schema_message(self._schemas.provider))
         for name in RESOURCES:
             result.resource_schemas[name].CopyFrom(schema_message(self._schemas.resources[name]))
@@ -249,11 +249,11 @@ def _may_delete(type_name: str, prior: Object) -> bool:
     return policy != "ABANDON"
 
 
-def _no_import(kind: Resource, given: str) -> UsageError:
+def _no_import(kind: Resource, import_id: str) -> UsageError:
     """The error for an id that cannot be imported."""
     if not kind.imports:
         return UsageError("this resource type does not support import", hint="it is created again without conflict")
-    return UsageError(f"{given!r} is not a valid import id", hint=f"expected {' or '.join(kind.imports)}")
+    return UsageError(f"{import_id!r} is not a valid import id", hint=f"expected {' or '.join(kind.imports)}")
 
 
 def _doing(prior: Object | None, planned: Object | None) -> str:

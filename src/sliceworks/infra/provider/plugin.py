@@ -125,7 +125,7 @@ def _certificate() -> tuple[bytes, bytes]:
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    moment = datetime.now(UTC)
+    now = datetime.now(UTC)
     usage = x509.KeyUsage(
         digital_signature=True,
         key_encipherment=True,
@@ -140,8 +140,8 @@ def _certificate() -> tuple[bytes, bytes]:
     both = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
     builder = (
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(moment - timedelta(minutes=1))
-        .not_valid_after(moment + timedelta(days=1))
+        .not_valid_before(now - timedelta(minutes=1))
+        .not_valid_after(now + timedelta(days=1))
         .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(usage, critical=True)

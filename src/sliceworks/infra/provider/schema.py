@@ -78,9 +78,9 @@ def google_schema() -> ProviderSchema:
     data = orjson.loads(resources.files(__package__).joinpath("data/google.json").read_bytes())
     return ProviderSchema(
         _block(data["provider"]),
-        {name: _block(each) for name, each in data["resources"].items()},
-        {name: _block(each) for name, each in data["data_sources"].items()},
-        {name: ResourceRules(**each) for name, each in data["rules"].items()},
+        {name: _block(block) for name, block in data["resources"].items()},
+        {name: _block(block) for name, block in data["data_sources"].items()},
+        {name: ResourceRules(**rules) for name, rules in data["rules"].items()},
         str(data["provider_version"]).partition("-")[0],
     )
 

@@ -27,9 +27,9 @@ def validate(rules: ResourceRules, config: Object) -> Iterator[str]:
         if _is_set(config, path) and not all(_is_set(config, other) for other in others):
             yield f'"{path}": all of `{",".join([path, *others])}` must be specified'
     for group in rules.exactly_one_of:
-        given = [path for path in group if _is_set(config, path)]
-        if len(given) != 1 and _is_applicable(config, group):
-            actual = f"but `{','.join(given)}` were specified" if given else "no one of them was"
+        present = [path for path in group if _is_set(config, path)]
+        if len(present) != 1 and _is_applicable(config, group):
+            actual = f"but `{','.join(present)}` were specified" if present else "no one of them was"
             yield f'"{group[0]}": only one of `{",".join(group)}` can be specified, {actual}'
     for group in rules.at_least_one_of:
         if _is_applicable(config, group) and not any(_is_set(config, path) for path in group):
@@ -64,7 +64,7 @@ def _is_block(block: Block, path: str) -> bool:
 def normalize(value: Any) -> Any:
     """The value for comparison: null, false, empty and zero are equal to the cloud."""
     if isinstance(value, dict):
-        return {key: normalize(each) for key, each in value.items() if normalize(each)} or None
+        return {key: normalize(item) for key, item in value.items() if normalize(item)} or None
     if isinstance(value, list):
         return [normalize(item) for item in value] or None
     return value or None
@@ -72,13 +72,13 @@ def normalize(value: Any) -> Any:
 
 def values_at(state: Any, path: str) -> list[Any]:
     """All values at a path; blocks are lists of objects. What is inside an unknown value is unknown."""
-    found = [state]
+    values = [state]
     for step in path.split("."):
         inside = (
-            item.get(step) if isinstance(item, dict) else UNKNOWN for item in found if item is UNKNOWN or isinstance(item, dict)
+            item.get(step) if isinstance(item, dict) else UNKNOWN for item in values if item is UNKNOWN or isinstance(item, dict)
         )
-        found = [item for value in inside if value is not None for item in _items(value)]
-    return found
+        values = [item for value in inside if value is not None for item in _items(value)]
+    return values
 
 
 def _items(value: Any) -> list[Any]:

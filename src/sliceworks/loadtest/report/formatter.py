@@ -41,7 +41,8 @@ def verdict(run: dict[str, Any]) -> str:
 def latency_rows(summary: dict[str, Any]) -> list[tuple[str, ...]]:
     """One row per latency metric, with confidence intervals."""
     return [
-        (METRIC_NAMES.get(name, name), *(_cell(each, column) for column in COLUMNS)) for name, each in summary["latencies"].items()
+        (METRIC_NAMES.get(name, name), *(_cell(latency, column) for column in COLUMNS))
+        for name, latency in summary["latencies"].items()
     ]
 
 
@@ -58,7 +59,7 @@ def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
         ("requests", f"{summary['requests']:,} in {summary['seconds']:.0f} s, {summary['succeeded']:,} succeeded"),
         ("delivered", f"{delivery['share']:.2%} of {delivery['scheduledRate']:,.1f} requests/s scheduled"),
         ("throughput", f"{summary['requestsPerSecond']:,.1f} requests/s, {summary['tokensOutPerSecond']:,.0f} tokens/s out"),
-        ("errors", f"{summary['errorRate']:.2%}" + "".join(f", {many:,} × {kind}" for kind, many in summary["failures"].items())),
+        ("errors", f"{summary['errorRate']:.2%}" + "".join(f", {count:,} × {kind}" for kind, count in summary["failures"].items())),
     ]
     if counted := format_token_sources(run.get("tokens") or {}):
         result.append(("tokens", counted))

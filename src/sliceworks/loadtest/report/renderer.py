@@ -33,8 +33,8 @@ def render_html(run: dict[str, Any], folder: Path, due_times: NDArray[np.float64
         table(("time", *formatter.COLUMNS), formatter.latency_rows(run["summary"])),
         tag("p", "Times are measured from the scheduled send time unless noted otherwise.", class_="note"),
         *(
-            tag("section", tag("h2", each["title"]), tag("div", class_="chart", data_chart=number))
-            for number, each in enumerate(charts)
+            tag("section", tag("h2", chart["title"]), tag("div", class_="chart", data_chart=number))
+            for number, chart in enumerate(charts)
         ),
     ]
     return render_page(run["name"], body, data=charts, script=read_asset(__package__, "charts.js"))

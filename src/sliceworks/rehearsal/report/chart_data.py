@@ -123,10 +123,10 @@ def _instance(record: InstanceRecord, end: float) -> Object:
     return _row(record.name, f"{record.kind} in {record.namespace}: {record.about}", record.about, map(_record_span, spans))
 
 
-def _full_span(born: float, gone: float | None, until: float) -> Span:
+def _full_span(created: float, deleted: float | None, until: float) -> Span:
     from sliceworks.rehearsal.record import Span
 
-    return Span("ready", born, until if gone is None else gone)
+    return Span("ready", created, until if deleted is None else deleted)
 
 
 def _record_span(span: Span) -> SpanData:

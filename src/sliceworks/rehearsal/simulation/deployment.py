@@ -58,7 +58,7 @@ class EnvironmentDeployer:
     async def apply(self) -> DeploymentResult:
         """Apply all stages, then the contents of the cluster."""
         result = DeploymentResult()
-        made: dict[str, dict[str, Any]] = {}
+        stage_outputs: dict[str, dict[str, Any]] = {}
         async with serve_cloud(self.cluster) as address:
             stages = self._stack(address).apply(self._begin_step)
             while (applied := await run_in_thread(lambda: next(stages, None))) is not None:
@@ -68,9 +68,9 @@ class EnvironmentDeployer:
                 result.resources += sum(change.action == "create" for change in changes)
                 self.report(f"{stage.name} at Google")
                 await clock.sleep(_STAGE_SECONDS.get(stage.name, _DEFAULT_STAGE_SECONDS))
-                made[stage.name] = outputs
+                stage_outputs[stage.name] = outputs
                 if stage.name == contents_stage(self.environment):
-                    result.objects = len(await self._contents.apply(self.client, made[CLUSTER_STAGE], self._begin_step))
+                    result.objects = len(await self._contents.apply(self.client, stage_outputs[CLUSTER_STAGE], self._begin_step))
         return result
 
     async def destroy(self) -> DeploymentResult:

@@ -21,27 +21,27 @@ _DELETED = "deleted"
 
 def step_of(expectation: Expectation) -> str:
     """Name of the step that the expectation is checked after."""
-    return {"load_test": LOAD_TEST, "nothing_left": DESTROY}.get(expectation.wanted[0], SCENARIO)
+    return {"load_test": LOAD_TEST, "nothing_left": DESTROY}.get(expectation.selected[0], SCENARIO)
 
 
 def check(expectation: Expectation, run: RunRecord, place: str = "") -> CheckResult:
     """Compare an expectation with the record of a run."""
-    _, wanted = expectation.wanted
+    _, expected_value = expectation.selected
     checker = _Checker(run)
-    if isinstance(wanted, ExpectJob):
-        expected, problems, actual = checker.job(wanted)
-    elif isinstance(wanted, ExpectSlice):
-        expected, problems, actual = checker.slice(wanted)
-    elif isinstance(wanted, ExpectState):
-        expected, problems, actual = checker.state(wanted)
-    elif isinstance(wanted, ExpectChips):
-        expected, problems, actual = checker.chips(wanted)
-    elif isinstance(wanted, ExpectLoadTest):
-        expected, problems, actual = checker.load_test(wanted)
-    elif isinstance(wanted, ExpectIncident):
-        expected, problems, actual = checker.incident(wanted)
+    if isinstance(expected_value, ExpectJob):
+        expected, problems, actual = checker.job(expected_value)
+    elif isinstance(expected_value, ExpectSlice):
+        expected, problems, actual = checker.slice(expected_value)
+    elif isinstance(expected_value, ExpectState):
+        expected, problems, actual = checker.state(expected_value)
+    elif isinstance(expected_value, ExpectChips):
+        expected, problems, actual = checker.chips(expected_value)
+    elif isinstance(expected_value, ExpectLoadTest):
+        expected, problems, actual = checker.load_test(expected_value)
+    elif isinstance(expected_value, ExpectIncident):
+        expected, problems, actual = checker.incident(expected_value)
     else:
-        expected, problems, actual = checker.leftovers(empty=bool(wanted))
+        expected, problems, actual = checker.leftovers(empty=bool(expected_value))
     return CheckResult(expected, "; ".join(problems) or actual, not problems, place)
 
 

@@ -158,8 +158,8 @@ def _stockout(failure: ProvisioningFailure, slice_records: list[SliceRecord], ev
     return Incident(failure.at, what, kind, subject, tuple(responses), until)
 
 
-def _was_ready(life: SliceRecord) -> Iterator[float]:
-    return (span.begin for span in life.spans if span.state == "running")
+def _was_ready(record: SliceRecord) -> Iterator[float]:
+    return (span.begin for span in record.spans if span.state == "running")
 
 
 def _disruption(disruption: Disruption, events: list[JobEvent]) -> Incident:

@@ -91,8 +91,8 @@ class PoolObserver:
         nodes = self._nodes.setdefault(pool, set())
         if change.type == "DELETED":
             nodes.discard(change.name)
-            if not nodes and (gone := self._derived.pop(pool, None)) is not None:
-                self._close(at, gone)
+            if not nodes and (record := self._derived.pop(pool, None)) is not None:
+                self._close(at, record)
         elif pool not in self._pools and change.name not in nodes:
             nodes.add(change.name)
             derived = pool_from_node(at, pool, change.obj)
@@ -111,9 +111,9 @@ class PoolObserver:
     def observe(self, at: float, change: Change) -> None:
         """Process a change of a pool in the cloud."""
         if change.type == "DELETED":
-            gone = self._pools.pop(change.name, None)
-            if gone is not None:
-                self._close(at, gone)
+            tracked_pool = self._pools.pop(change.name, None)
+            if tracked_pool is not None:
+                self._close(at, tracked_pool)
             return
         body = change.obj["body"]
         tracked = self._pools.get(change.name)

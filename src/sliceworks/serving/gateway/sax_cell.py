@@ -108,7 +108,7 @@ class CellClient:
     def list_models(self, cell: str) -> list[dict[str, Any]]:
         """All models of a cell, in the order of their names."""
         response = self._call_admin(f"{cell}/", "List", ADMIN["ListRequest"](), "ListResponse")
-        return sorted((_describe(published) for published in response.published_models), key=lambda found: str(found["model"]))
+        return sorted((_describe(published) for published in response.published_models), key=lambda model: str(model["model"]))
 
     def details(self, model: str) -> dict[str, Any]:
         return {**_describe(self._published(model)), "model": model}

@@ -73,9 +73,9 @@ class ModelServiceSpec(Spec):
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
-        given = [name for name in ENGINES if getattr(self, name) is not None]
-        if given != [self.engine]:
-            other = next((name for name in given if name != self.engine), "")
+        sections = [name for name in ENGINES if getattr(self, name) is not None]
+        if sections != [self.engine]:
+            other = next((name for name in sections if name != self.engine), "")
             raise ValueError(
                 f"{other} is not allowed with engine {self.engine}" if other else f"engine {self.engine} requires {self.engine}"
             )

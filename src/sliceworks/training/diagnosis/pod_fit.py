@@ -100,7 +100,7 @@ def format_amount(value: Fraction, resource: str) -> str:
         size = float(value)
         shown = f"{size / 2**30:,.0f} GiB" if size >= 2**30 else f"{size / 2**20:,.0f} MiB"
         return f"{shown} of {resource}"
-    return f"{float(value):,.10g} {resource_unit(resource, many=value != 1)}"
+    return f"{float(value):,.10g} {resource_unit(resource, plural=value != 1)}"
 
 
 def format_free(free: Fraction, total: Fraction, resource: str) -> str:
@@ -117,9 +117,9 @@ def join_alternatives(alternatives: Iterable[str]) -> str:
     return ", ".join(known) if len(known) < 2 else f"{', '.join(known[:-1])}, or {known[-1]}"
 
 
-def resource_unit(resource: str, *, many: bool = True) -> str:
+def resource_unit(resource: str, *, plural: bool = True) -> str:
     """The unit of a resource for display."""
     word = {"google.com/tpu": "TPU chip", "nvidia.com/gpu": "GPU", "cpu": "CPU", "pods": "pod"}.get(resource)
     if word is None:
         return resource
-    return f"{word}s" if many and not word.endswith("s") else word.removesuffix("s") if not many else word
+    return f"{word}s" if plural and not word.endswith("s") else word.removesuffix("s") if not plural else word

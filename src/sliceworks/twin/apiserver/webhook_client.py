@@ -134,10 +134,10 @@ class _ServiceResolver(AbstractResolver):
         parts = host.split(".")
         if len(parts) == 3 and parts[2] == "svc":
             host, port = self._resolve(parts[1], parts[0], port)
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=1)
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, port, family=family, type=1)
         return [
             {"hostname": host, "host": address[0], "port": address[1], "family": kind, "proto": 0, "flags": 0}
-            for kind, _, _, _, address in found
+            for kind, _, _, _, address in addresses
         ]
 
     async def close(self) -> None:

@@ -125,7 +125,9 @@ class ControllerManager:
         self._context.observe(change)
         interested = self._interested.get(change.resource)
         if interested is None:
-            watching = (each for each in self.controllers if each.watches is None or change.resource in each.watches)
+            watching = (
+                controller for controller in self.controllers if controller.watches is None or change.resource in controller.watches
+            )
             interested = self._interested[change.resource] = tuple(watching)
         for controller in interested:
             notify(controller, change)

@@ -109,12 +109,12 @@ class _SchedulingCycle:
         if not self._needs_pod_filter:
             yield from islice(group.candidates(), _MAX_SCORED)
             return
-        found = 0
+        feasible = 0
         for candidate in group.candidates():
             if self._filter(candidate[0]) is None:
                 yield candidate
-                found += 1
-                if found >= _MAX_SCORED:
+                feasible += 1
+                if feasible >= _MAX_SCORED:
                     return
 
     def _filter(self, node: NodeInfo) -> FilterStatus | None:

@@ -162,7 +162,7 @@ def spread_counts(
     With `needs_all`, nodes without the topology keys of all constraints are excluded; `keeps_empty` keeps empty domains.
     """
     requirements = pod.shape.node
-    keys = tuple(each.topology for each in all_spreads) if needs_all else ()
+    keys = tuple(spread.topology for spread in all_spreads) if needs_all else ()
     requirements_key = requirements.key if spread.honors_affinity or spread.honors_taints else b""
 
     def includes_node(node: NodeInfo) -> bool:

@@ -66,7 +66,7 @@ class RouterNat:
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Add the entry."""
         await self._write(settings, planned, conversion.to_api_body(block, planned, self._names))
-        return await self._there(settings, block, planned)
+        return await self._read_existing(settings, block, planned)
 
     async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
         """Read the entry; None if the router does not have it."""
@@ -83,7 +83,7 @@ class RouterNat:
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Replace the entry of this name."""
         await self._write(settings, planned, conversion.to_api_body(block, planned, self._names))
-        return await self._there(settings, block, planned)
+        return await self._read_existing(settings, block, planned)
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Remove the entry."""
@@ -92,7 +92,7 @@ class RouterNat:
         except CloudNotFound:
             return
 
-    async def _there(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
+    async def _read_existing(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         result = await self.read(settings, block, planned)
         if result is None:
             raise CloudNotFound(f"the NAT {planned['name']} not found")

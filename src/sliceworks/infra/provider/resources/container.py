@@ -127,7 +127,7 @@ class Cluster:
         if planned.get("remove_default_node_pool"):
             pool = f"{fill_template(CLUSTER, planned)}/nodePools/{_DEFAULT_POOL}"
             await run_operation(settings, planned, ("DELETE", pool), None)
-        return await self._there(settings, block, planned)
+        return await self._read_existing(settings, block, planned)
 
     async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
         """Read the cluster."""
@@ -174,7 +174,7 @@ class Cluster:
         if _maintenance_policy(planned) != _maintenance_policy(prior):
             policy = {"maintenancePolicy": _maintenance_policy(planned)}
             await run_operation(settings, planned, ("POST", f"{path}:setMaintenancePolicy"), policy)
-        return await self._there(settings, block, planned)
+        return await self._read_existing(settings, block, planned)
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete the cluster."""
@@ -184,7 +184,7 @@ class Cluster:
         except CloudNotFound:
             return
 
-    async def _there(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
+    async def _read_existing(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         result = await self.read(settings, block, planned)
         if result is None:
             raise CloudError(f"{fill_template(CLUSTER, planned)} not found")
@@ -210,11 +210,11 @@ def _maintenance_policy(state: Object) -> Object:
         window["recurringWindow"] = {"window": times, "recurrence": recurring["recurrence"]}
     for exclusion in policy.get("maintenance_exclusion") or ():
         options: Object = next(iter(exclusion.get("exclusion_options") or ()), {})
-        given = {"scope": options.get("scope"), "endTimeBehavior": options.get("end_time_behavior")}
+        fields = {"scope": options.get("scope"), "endTimeBehavior": options.get("end_time_behavior")}
         times = {"startTime": exclusion["start_time"], "endTime": exclusion.get("end_time")}
         window.setdefault("maintenanceExclusions", {})[exclusion["exclusion_name"]] = {
             **{key: value for key, value in times.items() if value},
-            "maintenanceExclusionOptions": {key: value for key, value in given.items() if value},
+            "maintenanceExclusionOptions": {key: value for key, value in fields.items() if value},
         }
     return {"window": window}
 
@@ -222,8 +222,8 @@ def _maintenance_policy(state: Object) -> Object:
 def _import_node_config(block: Block, answer: Object) -> Object:
     """Attributes that only Terraform knows: the initial nodes of a cluster."""
     nodes = block.blocks["node_config"].block
-    given = answer.get("nodeConfig") or {}
-    node_config = conversion.to_state(nodes, given, {conversion.IMPORTED: True}, POOL, "node_config.") if given else None
+    config = answer.get("nodeConfig") or {}
+    node_config = conversion.to_state(nodes, config, {conversion.IMPORTED: True}, POOL, "node_config.") if config else None
     return {"node_config": [node_config] if node_config else [], "initial_node_count": answer.get("initialNodeCount")}
 
 
@@ -293,7 +293,7 @@ class NodePool:
         if body.get("autoscaling"):
             body["autoscaling"]["enabled"] = True
         await self._do(settings, planned, "POST", fill_template(POOLS, planned), {"nodePool": body})
-        return await self._there(settings, block, planned)
+        return await self._read_existing(settings, block, planned)
 
     async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
         """Read the node pool and its number of nodes per zone."""
@@ -327,7 +327,7 @@ class NodePool:
         change = _pool_update(new, old)
         if change:
             await self._do(settings, planned, "PUT", path, change)
-        return await self._there(settings, block, planned)
+        return await self._read_existing(settings, block, planned)
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete the node pool."""
@@ -339,7 +339,7 @@ class NodePool:
     def _path(self, state: Object) -> str:
         return fill_template(POOLS, state) + f"/{state['name']}"
 
-    async def _there(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
+    async def _read_existing(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         result = await self.read(settings, block, planned)
         if result is None:
             raise CloudError(f"{self._path(planned)} not found")

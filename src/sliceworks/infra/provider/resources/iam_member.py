@@ -27,8 +27,8 @@ class IamMember:
     get: tuple[str, str] = ("POST", ":getIamPolicy")
     set: tuple[str, str] = ("POST", ":setIamPolicy")
     wrapped: bool = True
-    id: str = "{thing}/{role}/{member}"
-    thing: Callable[[str], str] = field(default=lambda path: path)
+    id: str = "{resource_name}/{role}/{member}"
+    resource_name: Callable[[str], str] = field(default=lambda path: path)
     filled_in: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
 
@@ -50,8 +50,8 @@ class IamMember:
             known["member"] in binding.get("members", ()) for binding in policy.get("bindings") or () if _same(binding, known)
         ):
             return None
-        resource_name = self.thing(fill_template(self.path, known))
-        return {**known, "etag": policy.get("etag"), "id": fill_template(self.id, {**known, "thing": resource_name})}
+        resource_name = self.resource_name(fill_template(self.path, known))
+        return {**known, "etag": policy.get("etag"), "id": fill_template(self.id, {**known, "resource_name": resource_name})}
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Members are immutable."""

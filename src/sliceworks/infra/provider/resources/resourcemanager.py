@@ -175,7 +175,7 @@ RESOURCES: dict[str, Resource] = {
     "google_project_iam_member": IamMember(
         "resource_manager",
         "projects/{project}",
-        thing=lambda path: path.removeprefix("projects/"),
+        resource_name=lambda path: path.removeprefix("projects/"),
     ),
     "google_service_account_iam_member": IamMember("iam_beta", "{service_account_id}"),
     "google_project_iam_custom_role": CustomRole(

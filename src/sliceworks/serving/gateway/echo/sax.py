@@ -132,8 +132,8 @@ class SaxCell:
 
     def _list(self, request: Any, _context: Any) -> Any:
         models = [self._find(request.model_id)] if request.model_id else list(self._models.values())
-        found = [{"model": model.message, "modelet_addresses": self._servers(model)} for model in models]
-        return ADMIN["ListResponse"](published_models=[ADMIN["PublishedModel"](**each) for each in found])
+        published = [{"model": model.message, "modelet_addresses": self._servers(model)} for model in models]
+        return ADMIN["ListResponse"](published_models=[ADMIN["PublishedModel"](**item) for item in published])
 
     def _watch(self, request: Any, context: Any) -> Any:
         """The addresses of a model's servers; waits until there are some, as Sax does."""

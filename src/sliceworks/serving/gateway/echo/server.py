@@ -240,8 +240,8 @@ def _classes(tensor: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     pixels, expected = tensor.get("data"), 3 * sample_model.SIZE**2
     if not isinstance(pixels, list) or len(pixels) != expected or not all(isinstance(value, int | float) for value in pixels):
         raise bad_request(f"inputs: expected {expected} numbers of an image")
-    asked = next((output for output in data.get("outputs") or () if isinstance(output, dict)), {})
-    count = (asked.get("parameters") or {}).get("classification")
+    output_request = next((output for output in data.get("outputs") or () if isinstance(output, dict)), {})
+    count = (output_request.get("parameters") or {}).get("classification")
     classes = sample_model.classify(pixels)
     if not isinstance(count, int):
         scores = [score for score, _index, _label in sorted(classes, key=lambda item: item[1])]

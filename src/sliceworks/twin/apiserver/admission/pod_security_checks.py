@@ -152,9 +152,9 @@ def _host_ports(pod: Pod) -> Result:
 def _probe_hosts(pod: Pod) -> Result:
     hosts_by_container: dict[str, list[str]] = {}
     for part in _containers(pod):
-        life = part.get("lifecycle") or {}
+        lifecycle = part.get("lifecycle") or {}
         handlers = [part.get(key) for key in ("livenessProbe", "readinessProbe", "startupProbe")]
-        for handler in (*handlers, life.get("postStart"), life.get("preStop")):
+        for handler in (*handlers, lifecycle.get("postStart"), lifecycle.get("preStop")):
             handler_hosts = [((handler or {}).get(key) or {}).get("host") for key in ("httpGet", "tcpSocket")]
             if any(handler_hosts):
                 hosts_by_container.setdefault(part.get("name", ""), []).extend(host for host in handler_hosts if host)

@@ -316,9 +316,9 @@ def _decoded(attributes: WriteAttributes, target: Target, patched: Any) -> Obj:
     if not isinstance(patched, dict):
         raise _internal_error(f"json: cannot unmarshal {json_kind(patched)} into Go value of type {TYPE_META}")
     if (patched.get("kind"), patched.get("apiVersion")) != (kind, api_version):
-        found = f"{str(patched.get('apiVersion')).rpartition('/')[2]}.{patched.get('kind')}"
+        actual = f"{str(patched.get('apiVersion')).rpartition('/')[2]}.{patched.get('kind')}"
         package = (group or "core").partition(".")[0]
-        raise ApiError(f"converting ({found}) to ({package}.{kind}): unknown conversion", code=500, reason="")
+        raise ApiError(f"converting ({actual}) to ({package}.{kind}): unknown conversion", code=500, reason="")
     if target.resource.custom and kind == target.resource.kind:
         schema = target.resource.versions[target.version].schema()
         schemas.prune(schema, patched, [])

@@ -96,24 +96,24 @@ class Rule:
 def uncovered_rules(owned: Sequence[Rule], granted: Iterable[Rule]) -> list[str]:
     """The permissions in `granted` that `owned` does not cover, as strings; verbs of one resource are joined."""
     missing: dict[tuple[Any, ...], list[str]] = {}
-    found: set[str] = set()
+    uncovered: set[str] = set()
     combinations = 0
     for rule in granted:
-        if any(each.covers(rule) for each in owned):
+        if any(own_rule.covers(rule) for own_rule in owned):
             continue
         parts_count = len(rule.groups) * len(rule.resources) * max(len(rule.names), 1) + len(rule.urls)
         combinations += parts_count * len(rule.verbs)
         if combinations > _MAX_COMBINATIONS:
-            found.add(str(rule))  # to list its parts would take too long
+            uncovered.add(str(rule))  # to list its parts would take too long
             continue
         for key, verbs in _uncovered_resources(owned, rule):
             missing.setdefault(key, []).extend(verbs)
         # Kubernetes joins verbs for resources, but not for URLs.
         parts = (_rule(verbs=(verb,), nonResourceURLs=(url,)) for url in rule.urls for verb in rule.verbs)
-        found |= {str(part) for part in parts if not any(each.covers(part) for each in owned)}
+        uncovered |= {str(part) for part in parts if not any(own_rule.covers(part) for own_rule in owned)}
     for (group, resource, names), verbs in missing.items():
-        found.add(str(_rule(verbs=verbs, apiGroups=(group,), resources=(resource,), resourceNames=names)))
-    return sorted(found)
+        uncovered.add(str(_rule(verbs=verbs, apiGroups=(group,), resources=(resource,), resourceNames=names)))
+    return sorted(uncovered)
 
 
 _MAX_COMBINATIONS = 50_000
@@ -123,12 +123,12 @@ def _uncovered_resources(owned: Sequence[Rule], rule: Rule) -> Iterator[tuple[tu
     """Group, resource and name with the verbs that no owned rule covers."""
     names_lists: list[tuple[str, ...]] = [(name,) for name in rule.names] or [()]
     for group in rule.groups:
-        of_group = [each for each in owned if _has_all(each.groups, (group,))]
+        of_group = [own_rule for own_rule in owned if _has_all(own_rule.groups, (group,))]
         for resource in rule.resources:
-            of_resource = [each for each in of_group if each.has_resource(resource)]
+            of_resource = [own_rule for own_rule in of_group if own_rule.has_resource(resource)]
             for names in names_lists:
-                fitting = [each for each in of_resource if not each.names or (names and names[0] in each.names)]
-                held = {verb for each in fitting for verb in each.verbs}
+                fitting = [own_rule for own_rule in of_resource if not own_rule.names or (names and names[0] in own_rule.names)]
+                held = {verb for own_rule in fitting for verb in own_rule.verbs}
                 if "*" not in held and (verbs := [verb for verb in rule.verbs if verb not in held]):
                     yield (group, resource, names), verbs
 

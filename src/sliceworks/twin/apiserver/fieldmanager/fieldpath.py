@@ -193,12 +193,12 @@ def value_rank(value: Any) -> tuple[int, Any]:
     return (1, value) if isinstance(value, str) else (3, orjson.dumps(value))
 
 
-def parse(found: Any) -> Fields:
+def parse(value: Any) -> Fields:
     """Parse and sort FieldsV1 from a client. Raises ValueError if it is invalid; path elements of unknown types are dropped."""
-    if type(found) is not dict:
+    if type(value) is not dict:
         raise ValueError("a set of fields is an object")
     node: Fields = {}
-    for name, below in found.items():
+    for name, below in value.items():
         if name == ".":
             node["."] = {}
         elif len(name) < 2 or name[1] != ":":

@@ -32,14 +32,14 @@ def build_entry(
     manager: str, operation: str, api_version: str, *, time: str | None = None, fields: Fields | None = None, subresource: str = ""
 ) -> Entry:
     """A managedFields entry, its keys in Kubernetes' order."""
-    made: Entry = {"manager": manager or "unknown", "operation": operation, "apiVersion": api_version}
+    entry: Entry = {"manager": manager or "unknown", "operation": operation, "apiVersion": api_version}
     if time:
-        made["time"] = time
-    made["fieldsType"] = "FieldsV1"
-    made["fieldsV1"] = fields or {}
+        entry["time"] = time
+    entry["fieldsType"] = "FieldsV1"
+    entry["fieldsV1"] = fields or {}
     if subresource:
-        made["subresource"] = subresource
-    return made
+        entry["subresource"] = subresource
+    return entry
 
 
 def identity(of: Entry) -> Identity:
@@ -98,7 +98,7 @@ def cap_managers(entries: list[Entry]) -> list[Entry]:
     excess = len(updaters) - MAX_UPDATE_MANAGERS
     if excess <= 0:
         return entries
-    updaters.sort(key=lambda one: (one.get("time") or "", _identity_json(one)))
+    updaters.sort(key=lambda entry: (entry.get("time") or "", _identity_json(entry)))
     kept = {id(item): item for item in entries}
     first: dict[str, Entry] = {}
     buckets: dict[str, Entry] = {
@@ -106,18 +106,22 @@ def cap_managers(entries: list[Entry]) -> list[Entry]:
         for updater in updaters
         if updater.get("manager") == ANCIENT_CHANGES and not updater.get("subresource")
     }
-    for one in updaters:
+    for updater_entry in updaters:
         if not excess:
             break
-        version = one["apiVersion"]
+        version = updater_entry["apiVersion"]
         if version not in first:
-            first[version] = one
+            first[version] = updater_entry
             continue
         bucket = buckets.get(version) or first[version]
         kept.pop(id(bucket), None)
-        kept.pop(id(one), None)
+        kept.pop(id(updater_entry), None)
         joined = build_entry(
-            ANCIENT_CHANGES, UPDATE, version, time=one.get("time"), fields=union(one["fieldsV1"], bucket["fieldsV1"])
+            ANCIENT_CHANGES,
+            UPDATE,
+            version,
+            time=updater_entry.get("time"),
+            fields=union(updater_entry["fieldsV1"], bucket["fieldsV1"]),
         )
         buckets[version] = kept[id(joined)] = joined
         excess -= 1
@@ -131,13 +135,13 @@ def conflict_error(conflicts: list[tuple[Entry, Fields]]) -> Conflict:
     ]
     causes = [
         {"reason": "FieldManagerConflict", "message": f"conflict with {owner}", "field": path}
-        for owner, found in taken
-        for path in found
+        for owner, paths in taken
+        for path in paths
     ]
     if len(causes) == 1:
         text = f"1 conflict: {causes[0]['message']}: {causes[0]['field']}"
     else:
-        lines = [line for owner, found in taken for line in (f"conflicts with {owner}:", *(f"- {path}" for path in found))]
+        lines = [line for owner, paths in taken for line in (f"conflicts with {owner}:", *(f"- {path}" for path in paths))]
         text = f"{len(causes)} conflicts: " + "\n".join(lines)
     return Conflict(f"Apply failed with {text}", details={"causes": causes})
 

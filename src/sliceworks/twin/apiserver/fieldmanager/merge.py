@@ -84,12 +84,12 @@ def _layout(shape: Shape, keys: tuple[str, ...]) -> Layout:
     """The node of a map with these keys, and the keys that can have children. Cached, since most objects have the same keys."""
     fields = [(key, *shape.fields[key]) for key in sorted(keys)]
     labels = {".": EMPTY, **{label: EMPTY for _, label, _ in fields}}
-    made = labels, [field for field in fields if field[2].kind]
+    layout = labels, [field for field in fields if field[2].kind]
     if len(keys) <= _MOST_KEYS:
         if len(shape.layouts) >= _MOST_LAYOUTS:
             shape.layouts.clear()
-        shape.layouts[keys] = made
-    return made
+        shape.layouts[keys] = layout
+    return layout
 
 
 def _whole_items(shape: Shape, items: list[Any]) -> Fields:
@@ -143,11 +143,11 @@ def _compare_maps(shape: Shape, old: Fields, new: Fields) -> Change:
             if before is _ABSENT:
                 changed[label] = whole_value_set(sub, value)
                 continue
-        came, went = compare(sub, before, value)
-        if came is not None:
-            changed[label] = came
-        if went is not None:
-            removed[label] = went
+        added, deleted = compare(sub, before, value)
+        if added is not None:
+            changed[label] = added
+        if deleted is not None:
+            removed[label] = deleted
     if len(old) > len(new) or not old.keys() <= new.keys():
         _removed_keys(shape, old, new, changed, removed)
     if len(changed) > 1:
@@ -180,11 +180,11 @@ def _compare_items(shape: Shape, old: list[Any], new: list[Any]) -> Change:
         if before is None:
             changed[label] = {} if len(items) > 1 else whole_value_set(element, items[0])
         elif len(items) == 1 and len(before) == 1:
-            came, went = compare(element, before[0], items[0])
-            if came is not None:
-                changed[label] = came
-            if went is not None:
-                removed[label] = went
+            added, deleted = compare(element, before[0], items[0])
+            if added is not None:
+                changed[label] = added
+            if deleted is not None:
+                removed[label] = deleted
         elif len(before) > 1 and len(items) > 1:
             if before != items:
                 changed[label] = {}
@@ -246,7 +246,7 @@ def _merge_items(shape: Shape, live: list[Any], applied: list[Any]) -> list[Any]
         # Duplicate live items cannot be merged: the applied item replaces them.
         theirs[label] = _ABSENT if label in theirs else item
     shared = iter([label for label in ours if label in theirs])
-    wanted, awaited = list(ours), next(shared, None)
+    applied_labels, awaited = list(ours), next(shared, None)
     merged: list[Any] = []
     done: set[str] = set()
     left = right = 0
@@ -256,10 +256,10 @@ def _merge_items(shape: Shape, live: list[Any], applied: list[Any]) -> list[Any]
         merged.append(ours[label] if before is _ABSENT else merge(element, before, ours[label]))
         done.add(label)
 
-    while left < len(live_labels) or right < len(wanted):
-        if left < len(live_labels) and right < len(wanted):
+    while left < len(live_labels) or right < len(applied_labels):
+        if left < len(live_labels) and right < len(applied_labels):
             label = live_labels[left]
-            if label == wanted[right]:
+            if label == applied_labels[right]:
                 take(label)
                 left, right, awaited = left + 1, right + 1, next(shared, None)
                 continue
@@ -274,8 +274,8 @@ def _merge_items(shape: Shape, live: list[Any], applied: list[Any]) -> list[Any]
                 continue
             if label in done:
                 left += 1
-        if right < len(wanted):
-            label = wanted[right]
+        if right < len(applied_labels):
+            label = applied_labels[right]
             take(label)
             right += 1
             if label == awaited:
@@ -340,8 +340,8 @@ def prune(shape: Shape, merged: Any, dropped_from: Fields, owned: Fields) -> Any
     first = remove_items(shape, merged, last)
     kept = union(ensure_named_fields(shape, to_field_set(shape, first)), ensure_named_fields(shape, owned))
     second = remove_items(shape, merged, difference(everything, kept))
-    gone = difference(everything, ensure_named_fields(shape, to_field_set(shape, second)))
-    return remove_items(shape, merged, intersection(gone, last))
+    removed = difference(everything, ensure_named_fields(shape, to_field_set(shape, second)))
+    return remove_items(shape, merged, intersection(removed, last))
 
 
 def reconcile_field_set(shape: Shape, fields: Fields) -> Fields:

@@ -64,14 +64,14 @@ class Shape:
             raise MissingKeyError(
                 f"associative list with keys may not have {'a null element' if item is None else 'non-map elements'}"
             )
-        found = {name: item.get(name, default) for name, default in self.keys if name in item or default is not None}
-        if not found:
+        keys = {name: item.get(name, default) for name, default in self.keys if name in item or default is not None}
+        if not keys:
             listed = " ".join(f'"{name}"' for name, _ in self.keys)
             raise MissingKeyError(
                 f"associative list with keys has an element that omits all key fields [{listed}]"
                 " (and doesn't have default values for any key fields)"
             )
-        return "k:" + compact_json(found)
+        return "k:" + compact_json(keys)
 
 
 class _Fields(dict[str, tuple[str, Shape]]):

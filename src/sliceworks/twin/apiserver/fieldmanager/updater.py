@@ -39,8 +39,8 @@ class Comparison:
         self._versions: dict[str, tuple[Fields, Fields] | None] = {api_version: (self.changed, self.removed)}
 
     def _compared(self, shape: Shape, live: KubeObject, new: KubeObject) -> tuple[Fields, Fields]:
-        came, went = compare(shape, live, new)
-        return recursive_difference(came or EMPTY, self.reset), recursive_difference(went or EMPTY, self.reset)
+        added, deleted = compare(shape, live, new)
+        return recursive_difference(added or EMPTY, self.reset), recursive_difference(deleted or EMPTY, self.reset)
 
     def changes(self, version: str) -> tuple[Fields, Fields] | None:
         """The changed and the removed fields in the schema of a version; None if the version is no longer served."""
@@ -71,8 +71,8 @@ class Comparison:
         """The managers of changed fields, each with those fields."""
         fieldses: list[tuple[Entry, Fields]] = []
         for item in others:
-            came, _ = self.changes(item["apiVersion"]) or (EMPTY, EMPTY)
-            shared = intersection(item.get("fieldsV1") or EMPTY, came) if came else EMPTY
+            added, _ = self.changes(item["apiVersion"]) or (EMPTY, EMPTY)
+            shared = intersection(item.get("fieldsV1") or EMPTY, added) if added else EMPTY
             if shared:
                 fieldses.append((item, shared))
         return fieldses

@@ -61,8 +61,8 @@ class OpenApi:
     def legacy(self, accept: str) -> tuple[str, bytes]:
         """OpenAPI v2 in the encoding that the client prefers, with its media type. Not cached, since it is rarely requested."""
         served = self._customs.group_versions()
-        found = {item["metadata"]["name"]: item for place in served for item in self._customs.definitions(*place)}
-        document = v2.document(found.values())
+        definitions = {item["metadata"]["name"]: item for place in served for item in self._customs.definitions(*place)}
+        document = v2.document(definitions.values())
         if v2.MEDIA in accept or v2.ACCEPTED_MEDIA in accept:
             return v2.MEDIA, v2.encode(document)
         return codec.JSON, orjson.dumps(document)

@@ -45,16 +45,16 @@ def document(customs: Iterable[Node]) -> Node:
     }
 
 
-def encode(found: Node) -> bytes:
+def encode(openapi: Node) -> bytes:
     """Encode the document as protobuf."""
-    info = string(1, found["info"]["title"]) + string(2, found["info"]["version"])
-    definitions = b"".join(length_delimited(1, _named(name, node)) for name, node in found["definitions"].items())
-    return string(1, found["swagger"]) + length_delimited(2, info) + length_delimited(8, b"") + length_delimited(9, definitions)
+    info = string(1, openapi["info"]["title"]) + string(2, openapi["info"]["version"])
+    definitions = b"".join(length_delimited(1, _named(name, node)) for name, node in openapi["definitions"].items())
+    return string(1, openapi["swagger"]) + length_delimited(2, info) + length_delimited(8, b"") + length_delimited(9, definitions)
 
 
 def _builtin(name: str, node: Node) -> Node:
-    found = _plain(node)
-    return {"type": "string", **found} if name in _TYPES else found
+    plain = _plain(node)
+    return {"type": "string", **plain} if name in _TYPES else plain
 
 
 def _plain(node: Any, *, names: bool = False) -> Any:

@@ -148,10 +148,10 @@ def _responses(served: ServedResource, verb: str) -> Node:
     elif verb in ("delete", "deletecollection"):
         component = _META + "Status"
     types = ["application/json", "application/yaml", *(["application/json;stream=watch"] if verb == "list" else [])]
-    found: Node = {"description": "OK"}
+    response: Node = {"description": "OK"}
     if component:
-        found["content"] = {media: _schema(component) for media in types}
-    return {**dict.fromkeys(_CODES.get(verb, ("200",)), found), "401": {"description": "Unauthorized"}}
+        response["content"] = {media: _schema(component) for media in types}
+    return {**dict.fromkeys(_CODES.get(verb, ("200",)), response), "401": {"description": "Unauthorized"}}
 
 
 def _request_body(served: ServedResource, verb: str) -> Node | None:
@@ -200,11 +200,11 @@ def custom_document(group: str, version: str, definitions: Iterable[Node]) -> by
     shared = {*_ALWAYS, OBJECT_META, LIST_META}
     for definition in definitions:
         spec = definition["spec"]
-        found = next((item for item in spec["versions"] if item["name"] == version and item.get("served")), None)
-        if found is None:
+        served_version = next((item for item in spec["versions"] if item["name"] == version and item.get("served")), None)
+        if served_version is None:
             continue
-        served = _custom_served(spec, found)
-        own |= _custom_components(found, served)
+        served = _custom_served(spec, served_version)
+        own |= _custom_components(served_version, served)
         paths |= resource_paths(where, spec["names"]["plural"], spec["scope"] == "Namespaced", served)
         shared |= {below.component for below in served.below if below.component == _SCALE}
     return _document(where, paths, {**_referenced_components(shared), **own})

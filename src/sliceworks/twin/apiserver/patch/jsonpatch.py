@@ -232,7 +232,7 @@ def _parts(path: str) -> tuple[list[str], str]:
     if len(split) < 2:
         _refuse()
     if "~" in path:
-        split = [_ESCAPE.sub(lambda found: "/" if found[0] == "~1" else "~", part) for part in split]
+        split = [_ESCAPE.sub(lambda match: "/" if match[0] == "~1" else "~", part) for part in split]
     return split[1:-1], split[-1]
 
 

@@ -31,7 +31,7 @@ class Patch:
 
     type: str
     body: Any
-    twice: list[str]
+    duplicates: list[str]
 
     @property
     def apply(self) -> bool:
@@ -63,13 +63,13 @@ def check_patch_options(call: Call) -> bool:
 def read_patch(call: Call) -> Patch:
     kind = patch_type(call)
     try:
-        body, twice = codec.read_yaml(call.request.body) if kind == _APPLY else codec.read_json(call.request.body)
+        body, duplicates = codec.read_yaml(call.request.body) if kind == _APPLY else codec.read_json(call.request.body)
     except codec.DecodeError as error:
         prefix = {_APPLY: "error decoding YAML: error converting YAML to JSON: ", _STRATEGIC: ""}.get(
             kind, "error decoding patch: "
         )
         raise BadRequest(f"{prefix}{error}") from error
-    return Patch(kind, body, twice)
+    return Patch(kind, body, duplicates)
 
 
 def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
@@ -123,14 +123,14 @@ def _copied(value: Any) -> Any:
 def _decoded(call: Call, patch: Patch, new: Obj, untouched: Obj) -> Obj:
     # A patched object shares values with the old one, and decoding modifies its input.
     touched = deep_copy({field: value for field, value in new.items() if field not in untouched})
-    read = codec.decode_only(call, touched, patch.twice, by_name=patch.type == _STRATEGIC)
-    whole = {"kind": read["kind"], "apiVersion": read["apiVersion"], "metadata": untouched.get("metadata", read["metadata"])}
+    read = codec.decode_only(call, touched, patch.duplicates, by_name=patch.type == _STRATEGIC)
+    complete = {"kind": read["kind"], "apiVersion": read["apiVersion"], "metadata": untouched.get("metadata", read["metadata"])}
     for field in {**new, **read}:
         if field in untouched:
-            whole[field] = untouched[field]
+            complete[field] = untouched[field]
         elif field in read:
-            whole[field] = read[field]
-    return codec.apply_defaults(call, whole, settled=untouched)
+            complete[field] = read[field]
+    return codec.apply_defaults(call, complete, settled=untouched)
 
 
 def _in_order(new: Any, patch: Any) -> Any:
@@ -143,14 +143,14 @@ def _in_order(new: Any, patch: Any) -> Any:
 
 def _restoring(mismatch: schemas.TypeMismatch) -> str:
     """Go's message for a mistyped value after a strategic merge patch, which Go decodes from maps and not from JSON."""
-    found = {"array": "slice", "object": "map", "number": "int64"}.get(mismatch.found, mismatch.found)
-    if mismatch.wanted.startswith("[]"):
-        return f"cannot restore slice from {found}"
-    if mismatch.wanted.startswith("map["):
-        return f"cannot restore map from {found}"
-    if "." in mismatch.wanted:
-        return f"cannot restore struct from: {found}"
-    return f"unrecognized type: {mismatch.wanted}"
+    actual = {"array": "slice", "object": "map", "number": "int64"}.get(mismatch.actual, mismatch.actual)
+    if mismatch.expected.startswith("[]"):
+        return f"cannot restore slice from {actual}"
+    if mismatch.expected.startswith("map["):
+        return f"cannot restore map from {actual}"
+    if "." in mismatch.expected:
+        return f"cannot restore struct from: {actual}"
+    return f"unrecognized type: {mismatch.expected}"
 
 
 def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
@@ -171,7 +171,7 @@ def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
         subresource=call.target.subresource, api_version=call.api_version, now=clock.timestamp(), reset_fields=reset,
     )  # fmt: skip
     merged["metadata"].setdefault("name", call.name)
-    return codec.decode(call, deep_copy(merged), patch.twice)
+    return codec.decode(call, deep_copy(merged), patch.duplicates)
 
 
 def deep_copy(obj: Obj) -> Obj:

@@ -21,8 +21,8 @@ Items = list[Any]
 DIRECTIVE = "$patch"
 
 
-def bad_type(expected: str, found: Any) -> BadRequest:
-    return BadRequest(f"expected a {expected}, but received a {GO_TYPES.get(type(found), '%!s(<nil>)')}")
+def bad_type(expected: str, value: Any) -> BadRequest:
+    return BadRequest(f"expected a {expected}, but received a {GO_TYPES.get(type(value), '%!s(<nil>)')}")
 
 
 def merge_items(original: Items, patch: Items, field: Schema, merge: Merge) -> Items:
@@ -172,9 +172,9 @@ def _check_order(patch: Items, order: Items, key: str) -> None:
     """The patched items must appear in `$setElementOrder`, in the same order."""
     if not order or not patch:
         return
-    wanted = [item for item in patch if not (key and type(item) is dict and DIRECTIVE in item)]
+    patched = [item for item in patch if not (key and type(item) is dict and DIRECTIVE in item)]
     remaining = iter([_value(item, key) for item in order])
-    if all(_value(item, key) in remaining for item in wanted):
+    if all(_value(item, key) in remaining for item in patched):
         return
     raise BadRequest(
         f"The order in patch list:\n{format_go_value(patch)}\n doesn't match $setElementOrder list:\n{format_go_value(order)}\n"
@@ -186,8 +186,8 @@ def strip_directives(value: Any) -> tuple[Any, bool]:
     if type(value) is dict:
         if DIRECTIVE in value:
             return None, False
-        found = {key: strip_directives(item) for key, item in value.items() if item is not None}
-        return {key: item for key, (item, keep) in found.items() if keep}, True
+        stripped = {key: strip_directives(item) for key, item in value.items() if item is not None}
+        return {key: item for key, (item, keep) in stripped.items() if keep}, True
     if type(value) is list:
         return [item for item, keep in map(strip_directives, value) if keep], True
     return value, True
@@ -255,9 +255,9 @@ def _ordered(merged: Object, patch: Object, schema: Schema | None) -> Object:
         if type(order) is not list:
             raise bad_type("[]interface {}", order)
         key = _below(directive, ORDER, "setElementOrder list")
-        for found in (merged.get(key), patch.get(key)):
-            if found is not None and type(found) is not list:
-                raise bad_type("[]interface {}", found)
+        for items in (merged.get(key), patch.get(key)):
+            if items is not None and type(items) is not list:
+                raise bad_type("[]interface {}", items)
         field = _field(schema, key)
         result = apply_element_order(merged.get(key), patch.get(key), order, field=field, merge=merge_maps)
         if result is not None:

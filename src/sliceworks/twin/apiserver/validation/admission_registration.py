@@ -145,17 +145,17 @@ def _match_conditions(errors: Errors, conditions: list[Json], scope: Scope, path
         errors.append(too_many(path, len(conditions), _MAX_CONDITIONS))
     seen: set[str] = set()
     for index, condition in enumerate(conditions):
-        here, name = f"{path}[{index}]", condition.get("name") or ""
+        place, name = f"{path}[{index}]", condition.get("name") or ""
         text = (condition.get("expression") or "").strip()
         if text:
-            _expression(errors, text, scope, f"{here}.expression", "BOOL")
+            _expression(errors, text, scope, f"{place}.expression", "BOOL")
         else:
-            errors.append(required(f"{here}.expression"))
+            errors.append(required(f"{place}.expression"))
         if name:
-            check_qualified_name(errors, name, f"{here}.name")
-            check_unique(errors, seen, name, f"{here}.name")
+            check_qualified_name(errors, name, f"{place}.name")
+            check_unique(errors, seen, name, f"{place}.name")
         else:
-            errors.append(required(f"{here}.name"))
+            errors.append(required(f"{place}.name"))
 
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -228,12 +228,12 @@ def _match_resources(errors: Errors, resources: Json, path: str) -> None:
     _selectors(errors, resources, path)
     for field in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(resources.get(field) or ()):
-            here = f"{path}.{field}[{index}]"
+            place = f"{path}.{field}[{index}]"
             seen: set[str] = set()
             for position, name in enumerate(rule.get("resourceNames") or ()):
-                check_name(errors, name, f"{here}.resourceNames[{position}]", names.path_segment_errors)
-                check_unique(errors, seen, name, f"{here}.resourceNames[{position}]")
-            _rule(errors, rule, here)
+                check_name(errors, name, f"{place}.resourceNames[{position}]", names.path_segment_errors)
+                check_unique(errors, seen, name, f"{place}.resourceNames[{position}]")
+            _rule(errors, rule, place)
 
 
 def _variables(errors: Errors, variables: list[Json], has_params: bool) -> tuple[tuple[str, str], ...] | None:

@@ -112,17 +112,17 @@ def _is_elastic(spec: Json) -> bool:
 
 def _conditions(errors: Errors, true: set[str], was_true: set[str]) -> None:
     path = "status.conditions"
-    for one, other in (
+    for condition, other in (
         ("Complete", "Failed"),
         ("Complete", "FailureTarget"),
         ("SuccessCriteriaMet", "Failed"),
         ("SuccessCriteriaMet", "FailureTarget"),
     ):
-        if {one, other} <= true:
-            errors.append(invalid(path, OMITTED, f"cannot set {one}=True and {other}=true conditions"))
-    for one, needed in (("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet")):
-        if one in true and needed not in true:
-            errors.append(invalid(path, OMITTED, f"cannot set {one}=True condition without the {needed}=true condition"))
+        if {condition, other} <= true:
+            errors.append(invalid(path, OMITTED, f"cannot set {condition}=True and {other}=true conditions"))
+    for condition, needed in (("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet")):
+        if condition in true and needed not in true:
+            errors.append(invalid(path, OMITTED, f"cannot set {condition}=True condition without the {needed}=true condition"))
     for kind in ("Failed", "Complete", "FailureTarget"):
         if kind in was_true and kind not in true:
             errors.append(invalid(path, OMITTED, f"cannot disable the terminal {kind}=True condition"))

@@ -292,8 +292,8 @@ def _indexed(errors: Errors, spec: Json, path: str) -> None:
     if failed is not None and failed > _MOST_FAILED:
         errors.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_MOST_FAILED}"))
     if (completions or 0) > _MANY_COMPLETIONS and spec.get("backoffLimitPerIndex") is not None:
-        many = f"completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
-        words = f"must be less than or equal to {_MANY_LIMIT} when {many}"
+        context = f"completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
+        words = f"must be less than or equal to {_MANY_LIMIT} when {context}"
         if failed is None:
             errors.append(required(f"{path}.maxFailedIndexes", f"must be specified when completions is above {_MANY_COMPLETIONS}"))
         if parallelism > _MANY_LIMIT:

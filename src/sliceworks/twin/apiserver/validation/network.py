@@ -237,14 +237,14 @@ def _block(errors: Errors, block: Json, path: str) -> None:
         errors.append(required(f"{path}.cidr"))
         return
     check_cidr(errors, cidr, f"{path}.cidr")
-    whole = parse_cidr(cidr)
-    if whole is None:
+    outer = parse_cidr(cidr)
+    if outer is None:
         return
     for index, text in enumerate(block.get("except") or ()):
         check_cidr(errors, text, f"{path}.except[{index}]")
         part = parse_cidr(text)
         if part is None:
             continue
-        inside = part.version == whole.version and part.network_address in whole
-        if not inside or whole.prefixlen >= part.prefixlen:
+        inside = part.version == outer.version and part.network_address in outer
+        if not inside or outer.prefixlen >= part.prefixlen:
             errors.append(invalid(f"{path}.except[{index}]", text, "must be a strict subset of `cidr`"))

@@ -126,7 +126,7 @@ class DaemonSetController(Controller[NamespacedName]):
         revision_hash = str(revision["metadata"]["labels"][REVISION_LABEL])
         pods = self._pods.owned_by(daemon_set["metadata"]["uid"])
         used = {revision_hash, *(pod.labels.get(REVISION_LABEL) for pod in pods)}
-        unused = (each for each in revisions if each["metadata"]["labels"].get(REVISION_LABEL) not in used)
+        unused = (revision for revision in revisions if revision["metadata"]["labels"].get(REVISION_LABEL) not in used)
         await self._history.delete_old(daemon_set, unused)
         return revision_hash
 

@@ -73,8 +73,8 @@ def new_set_size(deployment: Object, sets: Iterable[Object | None], current: int
     """The size that the new ReplicaSet, now of size `current`, may grow to."""
     if not is_rolling_update(deployment):
         return desired_replicas(deployment)
-    room = desired_replicas(deployment) + surge_and_unavailable(deployment)[0] - total_desired(sets)
-    return current if room <= 0 else current + min(room, desired_replicas(deployment) - current)
+    free = desired_replicas(deployment) + surge_and_unavailable(deployment)[0] - total_desired(sets)
+    return current if free <= 0 else current + min(free, desired_replicas(deployment) - current)
 
 
 def active_sets(sets: Iterable[Object | None]) -> list[Object]:

@@ -105,7 +105,11 @@ class EndpointSliceController(Controller[NamespacedName]):
         if service is None or key not in self._selectors or service["metadata"].get("deletionTimestamp"):
             # The garbage collector deletes the slices of a deleted Service; those of one without selector are kept.
             return
-        slices = [each for name in list(self._slices.get(key, ())) if (each := self.context.get(SLICES, key[0], name)) is not None]
+        slices = [
+            live_slice
+            for name in list(self._slices.get(key, ()))
+            if (live_slice := self.context.get(SLICES, key[0], name)) is not None
+        ]
         families = endpointslice_reconciler.address_types(service)
         for endpoint_slice in slices:
             if endpoint_slice["addressType"] not in families:

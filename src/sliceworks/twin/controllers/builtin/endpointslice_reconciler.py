@@ -154,12 +154,14 @@ def _plan_port_group(
     new = list(missing.values())
     # 1. Fill slices that change anyway, the fullest first.
     for endpoint_slice in sorted(changed, key=lambda endpoint_slice: -len(endpoint_slice["endpoints"])):
-        room = MAX_ENDPOINTS - len(endpoint_slice["endpoints"])
-        endpoint_slice["endpoints"] += new[:room]
-        del new[:room]
+        free = MAX_ENDPOINTS - len(endpoint_slice["endpoints"])
+        endpoint_slice["endpoints"] += new[:free]
+        del new[:free]
     # 2. Else add all to the fullest unchanged slice that has room.
     if new and not changed:
-        fitting = [each for each in unchanged if len(new) + len(each.get("endpoints") or ()) <= MAX_ENDPOINTS]
+        fitting = [
+            endpoint_slice for endpoint_slice in unchanged if len(new) + len(endpoint_slice.get("endpoints") or ()) <= MAX_ENDPOINTS
+        ]
         if fitting:
             fullest = max(fitting, key=lambda endpoint_slice: len(endpoint_slice.get("endpoints") or ()))
             changed.append(_with_endpoints(fullest, [*(fullest.get("endpoints") or ()), *new], labels))

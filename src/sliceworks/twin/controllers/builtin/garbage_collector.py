@@ -183,7 +183,7 @@ class GarbageCollector(Controller[ObjectKey]):
     async def _find_uids(self, resource: str, uids: set[str]) -> set[str]:
         """Those of the UIDs that objects of a resource have, in any namespace; absent owners are searched for only once."""
         missing = {uid for uid in uids if uid and uid not in self._absent}
-        found: set[str] = set()
+        live: set[str] = set()
         scanned = 0
         for entry in self.context.entries(resource) if missing else ():
             if len(missing) > _FEW_UIDS:
@@ -191,16 +191,16 @@ class GarbageCollector(Controller[ObjectKey]):
             else:
                 candidates = {uid for uid in missing if uid.encode() in entry.data}
             if candidates and (uid := entry.object()["metadata"].get("uid", "")) in candidates:
-                found.add(uid)
+                live.add(uid)
             scanned += len(entry.data)
             if scanned >= _BYTES_PER_TURN:
                 scanned = 0
                 await asyncio.sleep(0)
-        for index, uid in enumerate(missing - found, 1):
+        for index, uid in enumerate(missing - live, 1):
             if index % _OWNERS_PER_TURN == 0:
                 await asyncio.sleep(0)
             _cache(self._absent, uid)
-        return found
+        return live
 
     async def _wait_for_dependents(self, key: ObjectKey, metadata: Object, node: GraphNode) -> None:
         blocking = self.graph.blocking(node.uid)

@@ -47,10 +47,10 @@ def intervals_of(indexes: Iterable[int]) -> Intervals:
     return merge_intervals((index, index) for index in indexes)
 
 
-def merge_intervals(*many: Iterable[tuple[int, int]]) -> Intervals:
+def merge_intervals(*collections: Iterable[tuple[int, int]]) -> Intervals:
     """The union of intervals."""
     merged: list[tuple[int, int]] = []
-    for first, last in sorted(interval for intervals in many for interval in intervals):
+    for first, last in sorted(interval for intervals in collections for interval in intervals):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
@@ -66,9 +66,9 @@ def contains_index(intervals: Intervals, index: int) -> bool:
     return any(first <= index <= last for first, last in intervals)
 
 
-def count_common_indexes(one: Intervals, other: Intervals) -> int:
+def count_common_indexes(left: Intervals, right: Intervals) -> int:
     """The size of the intersection."""
-    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0]) + 1) for a in one for b in other)
+    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0]) + 1) for a in left for b in right)
 
 
 def missing_indexes(intervals: Intervals, count: int, completions: int) -> list[int]:

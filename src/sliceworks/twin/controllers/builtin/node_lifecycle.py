@@ -245,7 +245,7 @@ class NodeLifecycleController(Controller[str]):
         old = (node.get("spec") or {}).get("taints") or []
         if taints == old:
             return
-        is_tainted = any(each["effect"] == "NoExecute" and each["key"] in (NOT_READY, UNREACHABLE) for each in old)
+        is_tainted = any(taint["effect"] == "NoExecute" and taint["key"] in (NOT_READY, UNREACHABLE) for taint in old)
         if taint and not is_tainted and (wait := self._reserve_eviction(health.zone)) > 0:
             self.queue.add_after(key, wait)
             return

@@ -86,7 +86,7 @@ class MetricsClient:
 def _parse_metric(item: Object, resource: str, container: str) -> PodMetric | None:
     """The usage of one pod; None if a container has no value."""
     containers = item.get("containers") or ()
-    usages = [each.get("usage") or {} for each in containers if not container or each["name"] == container]
+    usages = [item.get("usage") or {} for item in containers if not container or item["name"] == container]
     if not usages or any(resource not in usage for usage in usages):
         return None
     value = sum(quantity.milli(usage[resource]) for usage in usages)
@@ -256,11 +256,11 @@ def _pod_request(pod: Object, resource: str, container: str) -> int:
         if request is None:
             raise MetricUnavailable(f"missing pod-level request for {resource} in Pod {name}")
         return request if resource == "cpu" else request * 1000
-    sidecars = [each for each in spec.get("initContainers") or () if each.get("restartPolicy") == "Always"]
-    containers = [each for each in [*spec["containers"], *sidecars] if not container or each["name"] == container]
+    sidecars = [item for item in spec.get("initContainers") or () if item.get("restartPolicy") == "Always"]
+    containers = [item for item in [*spec["containers"], *sidecars] if not container or item["name"] == container]
     if not containers:
         raise MetricUnavailable(f"container {container} not found in Pod {name}")
-    for each in containers:
-        if resource not in ((each.get("resources") or {}).get("requests") or {}):
-            raise MetricUnavailable(f"missing request for {resource} in container {each['name']} of Pod {name}")
-    return sum(quantity.milli(each["resources"]["requests"][resource]) for each in containers)
+    for current in containers:
+        if resource not in ((current.get("resources") or {}).get("requests") or {}):
+            raise MetricUnavailable(f"missing request for {resource} in container {current['name']} of Pod {name}")
+    return sum(quantity.milli(item["resources"]["requests"][resource]) for item in containers)

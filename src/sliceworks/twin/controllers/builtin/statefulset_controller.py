@@ -215,7 +215,9 @@ class StatefulSetController(Controller[NamespacedName]):
         # 3. Write the status and delete old revisions.
         await self._update_status(stateful_set, step.status(collisions))
         used = {current["metadata"]["name"], update["metadata"]["name"], *(pod.labels.get(REVISION_LABEL) for pod in pods)}
-        await self._history.delete_old(stateful_set, (each for each in revisions if each["metadata"]["name"] not in used))
+        await self._history.delete_old(
+            stateful_set, (revision for revision in revisions if revision["metadata"]["name"] not in used)
+        )
         if failure is not None:
             raise failure
         if (wait := seconds_to_available(pods, min_ready_seconds(stateful_set), step.now)) is not None:
@@ -228,7 +230,9 @@ class StatefulSetController(Controller[NamespacedName]):
         update = await self._history.find_equal(stateful_set, revisions)
         if update is None:
             update, collisions = await self._create_revision(stateful_set, next_number(revisions), collisions)
-        current = next((each for each in revisions if each["metadata"]["name"] == status.get("currentRevision")), update)
+        current = next(
+            (revision for revision in revisions if revision["metadata"]["name"] == status.get("currentRevision")), update
+        )
         return current, update, collisions
 
     async def _create_revision(self, stateful_set: Object, number: int, collisions: int) -> tuple[Object, int]:

@@ -93,7 +93,7 @@ def min_toleration_seconds(tolerations: Iterable[Object], taints: Iterable[Taint
     """Seconds that a pod may stay on a node with these taints; None if it tolerates all of them indefinitely."""
     shortest: float | None = None
     for taint in taints:
-        toleration = next((each for each in tolerations if Tolerations((each,)).tolerates(taint)), None)
+        toleration = next((toleration for toleration in tolerations if Tolerations((toleration,)).tolerates(taint)), None)
         if toleration is None:
             return 0.0
         seconds = toleration.get("tolerationSeconds")

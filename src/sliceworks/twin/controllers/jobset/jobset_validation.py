@@ -114,8 +114,8 @@ def validate_update(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> 
 
 
 def _deny_if_invalid(obj: Obj, errors: Iterator[FieldError]) -> None:
-    if found := list(errors):
-        raise denied("vjobset.kb.io", field_errors.new_invalid(GROUP, KIND, obj["metadata"].get("name", ""), found))
+    if problems := list(errors):
+        raise denied("vjobset.kb.io", field_errors.new_invalid(GROUP, KIND, obj["metadata"].get("name", ""), problems))
 
 
 def _create_errors(obj: Obj, *, restart_job: bool) -> Iterator[FieldError]:

@@ -164,13 +164,13 @@ def _tail_offset(stream: BinaryIO, count: int) -> int:
         offset -= size
         stream.seek(offset)
         block = stream.read(size)
-        found = block.count(b"\n")
-        if found >= missing:
+        lines = block.count(b"\n")
+        if lines >= missing:
             position = len(block)
             for _ in range(missing):
                 position = block.rindex(b"\n", 0, position)
             return offset + position + 1
-        missing -= found
+        missing -= lines
     return 0
 
 

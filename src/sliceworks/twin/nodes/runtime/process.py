@@ -233,9 +233,9 @@ class Process:
 
 def kill_marked(*prefixes: str) -> None:
     """Kill the processes whose marker starts with one of the prefixes, until none is left that could start others."""
-    wanted = tuple(f"{MARKER}={prefix}".encode() for prefix in prefixes)
+    markers = tuple(f"{MARKER}={prefix}".encode() for prefix in prefixes)
     for _ in range(_KILL_ROUNDS):
-        marked = [pid for pid in _pids() if any(entry.startswith(wanted) for entry in _environment(pid))]
+        marked = [pid for pid in _pids() if any(entry.startswith(markers) for entry in _environment(pid))]
         if not marked:
             return
         for pid in marked:
