@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "load-tests"
-pytestmark = [pytest.mark.timeout(180), pytest.mark.long(45)]
+pytestmark = pytest.mark.long(45)
 
 
 @pytest.fixture(scope="module")

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone"),
-    pytest.mark.timeout(240),
     pytest.mark.long(30),
 ]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "load-tests" / "chat-from-pods.yaml"

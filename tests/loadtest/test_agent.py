@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class Pod:
     """An agent and the server that its worker calls ten times a second for a minute; tokens are counted by the agent only."""

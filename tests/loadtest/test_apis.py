@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sliceworks.loadtest.generator.response_reader import ResponseReader
     from sliceworks.loadtest.request_log import RequestRecord
 
-pytestmark = pytest.mark.timeout(60)
 TENSORS = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32"}]}
 
 

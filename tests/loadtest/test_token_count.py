@@ -101,7 +101,6 @@ def test_source_of_counts_is_reported(who: dict[str, int], text: str) -> None:
     assert formatter.format_token_sources(who) == text
 
 
-@pytest.mark.timeout(120)
 def test_run_without_reported_tokens(tmp_path: Path, tokenizer: Path) -> None:
     folder, golden = tmp_path / "run", RecordingServer(tokens=4, text="two words ", reports=False)
 
@@ -123,7 +122,6 @@ def test_run_without_reported_tokens(tmp_path: Path, tokenizer: Path) -> None:
     assert b"two words" not in left
 
 
-@pytest.mark.timeout(120)
 def test_texts_are_kept_and_published_on_request(tmp_path: Path) -> None:
     golden = RecordingServer(tokens=4, text="two words ", reports=True)
 

@@ -72,7 +72,6 @@ async def until(look: Callable[[], Any], what: str) -> Any:
     raise AssertionError(what)
 
 
-@pytest.mark.timeout(90)
 def test_logs_continue_after_restart_and_tensorboard_serves_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
