@@ -91,7 +91,7 @@ def test_model_is_deployed_called_and_deleted(home: Path, tmp_path: Path, capsys
     assert run("list") == 0
     assert "chat   vllm     tiny     1 × l4-1   1/1     unfinished" in capsys.readouterr().out
     assert run("list", "-o", "json") == 0
-    assert orjson.loads(capsys.readouterr().out)[0]["left"] == ["remove service/chat-canary"]
+    assert orjson.loads(capsys.readouterr().out)[0]["pendingSteps"] == ["remove service/chat-canary"]
     add_pending_step(None)
     assert run("invoke", "chat", "one two three", "--max-tokens", "3") == 0
     assert capsys.readouterr().out == "one two three\n"
