@@ -93,44 +93,101 @@ class Rule:
         return "{" + ", ".join(f"{title}:{format_go_list(values)}" for title, values in parts if values) + "}"
 
 
+class RuleIndex:
+    """Rules by their verbs, groups, resources and names, so that a rule is compared with few others."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self.comparisons = 0
+        """How many rules `candidates` has returned."""
+        self._by_value: dict[tuple[str, str], list[int]] = {}
+        for number, rule in enumerate(rules):
+            dimensions = (
+                ("verb", rule.verbs),
+                ("group", rule.groups),
+                ("resource", rule.resources),
+                ("name", rule.names or ("*",)),
+            )
+            for dimension, values in dimensions:
+                for value in set(values):
+                    self._by_value.setdefault((dimension, value), []).append(number)
+
+    def candidates(self, verbs: Iterable[str], group: str, resource: str, name: str) -> list[Rule]:
+        """All rules that may grant one of these verbs, and some others; empty strings stand for any value."""
+        found: list[list[int]] | None = None
+        resources = [resource, "*", f"*/{resource.partition('/')[2]}"] if resource else []
+        choices = [("resource", resources), ("name", [name, "*"] if name else []), ("group", [group, "*"] if group else [])]
+        for dimension, values in [*choices, *(("verb", [verb, "*"]) for verb in verbs)]:
+            lists = [self._by_value.get((dimension, value), []) for value in dict.fromkeys(values)]
+            if lists and (found is None or sum(map(len, lists)) < sum(map(len, found))):
+                found = lists
+        rules = list(self._rules) if found is None else [self._rules[number] for numbers in found for number in numbers]
+        self.comparisons += len(rules) + 1
+        return rules
+
+    def covers(self, rule: Rule) -> bool:
+        """Whether one rule alone grants all of `rule`."""
+        first_group, first_resource = (next(iter(values), "") for values in (rule.groups, rule.resources))
+        # One verb is enough: a rule that grants all grants it too.
+        candidates = self.candidates(rule.verbs[:1], first_group, first_resource, next(iter(rule.names), ""))
+        return any(own_rule.covers(rule) for own_rule in candidates)
+
+
 def uncovered_rules(owned: Sequence[Rule], granted: Iterable[Rule]) -> list[str]:
-    """The permissions in `granted` that `owned` does not cover, as strings; verbs of one resource are joined."""
+    """The permissions in `granted` that `owned` does not cover, as strings; verbs of one resource are joined.
+
+    Rules beyond a number of comparisons count as not covered: they would block the process.
+    """
+    index = RuleIndex(owned)
     missing: dict[tuple[Any, ...], list[str]] = {}
     uncovered: set[str] = set()
     combinations = 0
     for rule in granted:
-        if any(own_rule.covers(rule) for own_rule in owned):
+        if index.comparisons > _MAX_COMPARISONS:
+            uncovered.add(str(rule))
+            continue
+        if index.covers(rule):
             continue
         parts_count = len(rule.groups) * len(rule.resources) * max(len(rule.names), 1) + len(rule.urls)
         combinations += parts_count * len(rule.verbs)
         if combinations > _MAX_COMBINATIONS:
             uncovered.add(str(rule))  # to list its parts would take too long
             continue
-        for key, verbs in _uncovered_resources(owned, rule):
+        for key, verbs in _uncovered_resources(index, rule):
             missing.setdefault(key, []).extend(verbs)
         # Kubernetes joins verbs for resources, but not for URLs.
         parts = (_rule(verbs=(verb,), nonResourceURLs=(url,)) for url in rule.urls for verb in rule.verbs)
-        uncovered |= {str(part) for part in parts if not any(own_rule.covers(part) for own_rule in owned)}
+        uncovered |= {str(part) for part in parts if index.comparisons > _MAX_COMPARISONS or not index.covers(part)}
     for (group, resource, names), verbs in missing.items():
         uncovered.add(str(_rule(verbs=verbs, apiGroups=(group,), resources=(resource,), resourceNames=names)))
     return sorted(uncovered)
 
 
 _MAX_COMBINATIONS = 50_000
+_MAX_COMPARISONS = 300_000
 
 
-def _uncovered_resources(owned: Sequence[Rule], rule: Rule) -> Iterator[tuple[tuple[str, str, tuple[str, ...]], list[str]]]:
+def _uncovered_resources(index: RuleIndex, rule: Rule) -> Iterator[tuple[tuple[str, str, tuple[str, ...]], list[str]]]:
     """Group, resource and name with the verbs that no owned rule covers."""
     names_lists: list[tuple[str, ...]] = [(name,) for name in rule.names] or [()]
     for group in rule.groups:
-        of_group = [own_rule for own_rule in owned if _has_all(own_rule.groups, (group,))]
         for resource in rule.resources:
-            of_resource = [own_rule for own_rule in of_group if own_rule.has_resource(resource)]
             for names in names_lists:
-                fitting = [own_rule for own_rule in of_resource if not own_rule.names or (names and names[0] in own_rule.names)]
-                held = {verb for own_rule in fitting for verb in own_rule.verbs}
+                held: set[str] = set()
+                if index.comparisons <= _MAX_COMPARISONS:
+                    held = _held_verbs(index, group, resource, names)
                 if "*" not in held and (verbs := [verb for verb in rule.verbs if verb not in held]):
                     yield (group, resource, names), verbs
+
+
+def _held_verbs(index: RuleIndex, group: str, resource: str, names: tuple[str, ...]) -> set[str]:
+    return {
+        verb
+        for own_rule in index.candidates((), group, resource, names[0] if names else "")
+        if _has_all(own_rule.groups, (group,)) and own_rule.has_resource(resource)
+        if not own_rule.names or (names and names[0] in own_rule.names)
+        for verb in own_rule.verbs
+    }
 
 
 def quoted(text: str) -> str:

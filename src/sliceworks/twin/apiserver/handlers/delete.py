@@ -143,7 +143,7 @@ class DeleteHandler:
             if current is not None:
                 deleted.append((await self.remove(call, current, options))[0])
         await store.wait_durable()
-        return render_list(call, View(call), deleted, {"resourceVersion": str(store.announced)})
+        return await render_list(call, View(call), deleted, {"resourceVersion": str(store.announced)})
 
     async def remove(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
         """Admit the deletion of one object, and delete it; returns its last or current state, and whether it is deleted already."""

@@ -74,7 +74,7 @@ class ReadHandler:
                 remaining = self._server.store.count(call.resource.storage_key, call.namespace or None, after=last, at=at)
                 metadata["remainingItemCount"] = remaining
         await self._server.store.wait_durable()
-        return render_list(call, view, entries, metadata)
+        return await render_list(call, view, entries, metadata)
 
     def _collect(
         self, call: Call, match: Callable[[Entry], bool] | None, at: int | None, after: str, limit: int
@@ -110,12 +110,10 @@ class ReadHandler:
         return None, ""
 
 
-def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> Response:
+async def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> Response:
     """The list document, built from stored bytes where possible; a large list is streamed."""
     if view.table:
-        items = [codec.to_served(call.resource, call.version, entry) for entry in entries]
-        extra = {key: value for key, value in metadata.items() if key != "resourceVersion"}
-        table = orjson.dumps(view.as_table(items, metadata["resourceVersion"], **extra))
+        table = orjson.dumps(await view.list_as_table(entries, metadata))
         return codec.json_response(200, table, call.form, call.warnings)
     kind, version = call.resource.list_kind, call.api_version
     if view.partial:

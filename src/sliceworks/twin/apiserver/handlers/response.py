@@ -25,6 +25,8 @@ CHUNK_BYTES = 64 * 1024
 STREAM_THRESHOLD_BYTES = 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 _PARTIAL = {"PartialObjectMetadata", "PartialObjectMetadataList"}
+_CELLS_PER_TURN, _BYTES_PER_TURN = 2000, 512 * 1024
+"""Of a table that is rendered without letting the event loop run."""
 
 
 def object_response(call: Call, status: int, entry: Entry) -> Response:
@@ -107,17 +109,28 @@ class View:
         """A stored object in the form of this call."""
         obj = codec.to_served(self._call.resource, self._call.version, entry)
         if self.table:
-            return self.as_table([obj], obj["metadata"].get("resourceVersion", ""))
+            return self._table([self._row(obj, clock.now())], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
         return partial_metadata(obj) if self.partial else obj
 
-    def as_table(self, items: list[Obj], resource_version: str, **metadata: Any) -> Obj:
-        now = clock.now()
+    async def list_as_table(self, entries: list[Entry], metadata: Obj) -> Obj:
+        """The table of a list; it lets the event loop run while it renders many or large rows."""
+        now, rows = clock.now(), list[Obj]()
+        cells = size = 0
+        for entry in entries:
+            rows.append(self._row(codec.to_served(self._call.resource, self._call.version, entry), now))
+            cells, size = cells + len(self.columns.definitions), size + len(entry.data)
+            if cells > _CELLS_PER_TURN or size > _BYTES_PER_TURN:
+                cells = size = 0
+                await asyncio.sleep(0)
+        return self._table(rows, metadata)
+
+    def _table(self, rows: list[Obj], metadata: Obj) -> Obj:
         return {
             "kind": "Table",
             "apiVersion": "meta.k8s.io/v1",
-            "metadata": {"resourceVersion": resource_version, **metadata},
+            "metadata": metadata,
             "columnDefinitions": self.columns.definitions,
-            "rows": [self._row(obj, now) for obj in items],
+            "rows": rows,
         }
 
     def _row(self, obj: Obj, now: Any) -> Obj:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _SLICE = re.compile(r"(-?\d*)(?::(-?\d*))?(?::(\d*))?\Z")
 _COMPARISON = re.compile(r"(==|!=|<=|>=|<|>)")
 _OPERATORS = {"==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _LITERALS = {"true": True, "false": False}
+_MAX_VALUES = 1000
+"""Values that each step of a path sees: nested lists would otherwise multiply."""
 
 
 class JsonPath:
@@ -35,11 +38,11 @@ class JsonPath:
         self._names = names if len(names) == len(self._steps) else None
 
     def find(self, value: Any) -> list[Any]:
-        """All values at the path; ValueError for an index out of bounds."""
+        """The first values at the path, at most _MAX_VALUES; ValueError for an index out of bounds."""
         if self._names is None:
             values: Iterable[Any] = (value,)
             for step in self._steps:
-                values = step(values)
+                values = islice(step(values), _MAX_VALUES)
             return list(values)
         for name in self._names:
             if not isinstance(value, dict) or name not in value:
