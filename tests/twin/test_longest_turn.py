@@ -106,6 +106,56 @@ async def rules(twin: EmbeddedTwin) -> None:
             await create(twin, kind, {"s": "a" * 12_000})
 
 
+async def many_rules(twin: EmbeddedTwin) -> None:
+    """Compiling a rule takes milliseconds: once when it is defined, once when the first object is created."""
+    validations = [{"rule": f"self.s != 'a{number}'"} for number in range(400)]
+    assert (
+        await define(twin, "Many", {"s": {"type": "string", "maxLength": 10}}, **{"x-kubernetes-validations": validations}) == 201
+    )
+    assert await create(twin, "Many", {"s": "a7"}) == 422
+
+
+async def defaults(twin: EmbeddedTwin) -> None:
+    """Small items that would get 10 GB of defaults."""
+    item = {"type": "object", "properties": {f"q{number}": {"type": "string", "default": "x" * 1000} for number in range(100)}}
+    assert await define(twin, "Default", {"list": {"type": "array", "items": item}}) == 201
+    assert await create(twin, "Default", {"list": [{}] * 100_000}) == 413
+
+
+async def selectors(twin: EmbeddedTwin) -> None:
+    """Thousands of requirements on hundreds of objects."""
+    for number in range(300):
+        await twin.do("POST", f"{DEFAULT}/configmaps", {"metadata": {"name": f"c{number}", "labels": {"a": "b"}}})
+    terms = [
+        ",".join(f"k{number}!=v" for number in range(8000)),
+        f"a in ({','.join(f'v{number}' for number in range(8000))},b)",
+        ",".join(f"a!=v{number}" for number in range(8000)),
+    ]
+    for term in terms:
+        found = await twin.do("GET", f"{DEFAULT}/configmaps?labelSelector={term}")
+        assert len(found["items"]) >= 300
+    fields = ",".join(f"metadata.name!=v{number}" for number in range(8000))
+    assert len((await twin.do("GET", f"{DEFAULT}/configmaps?fieldSelector={fields}"))["items"]) >= 300
+
+
+async def tables(twin: EmbeddedTwin) -> None:
+    """Columns whose paths multiply nested lists."""
+    definition = crd("Column", {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}})
+    columns = [{"name": f"c{number}", "type": "string", "jsonPath": ".spec" + ".a[*]" * 6} for number in range(100)]
+    definition["spec"]["versions"][0]["additionalPrinterColumns"] = columns
+    await twin.do("POST", CRDS, definition)
+    await twin.quiet()
+    spec: Any = "z"
+    for _ in range(6):
+        spec = {"a": [spec] * 6}
+    path = "/apis/x.io/v1/namespaces/default/columns"
+    for number in range(5):
+        body = {"apiVersion": "x.io/v1", "kind": "Column", "metadata": {"name": f"a{number}"}, "spec": spec}
+        await twin.do("POST", path, body)
+    table = await twin.do("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    assert table["rows"][4]["cells"] == ["a4", *["z"] * 100]
+
+
 async def owners(twin: EmbeddedTwin) -> None:
     """S5."""
     owner = {"apiVersion": "v1", "kind": "ConfigMap"}
@@ -133,7 +183,7 @@ async def roles(twin: EmbeddedTwin) -> None:
     await twin.do("POST", ROLES, {"metadata": {"name": "writer"}, "rules": [rule]})
     reference = {"apiGroup": group, "kind": "ClusterRole", "name": "writer"}
     subjects = [{"apiGroup": group, "kind": "User", "name": "bob"}]
-    body = {"metadata": {"name": "writer"}, "roleRef": reference, "subjects": subjects}
+    body: dict[str, Any] = {"metadata": {"name": "writer"}, "roleRef": reference, "subjects": subjects}
     await twin.do("POST", f"/apis/{group}/v1/clusterrolebindings", body)
     groups, resources, verbs = ([f"{letter}{number}" for number in range(90)] for letter in "grv")
     large = [{"apiGroups": groups, "resources": resources, "verbs": verbs}]
@@ -142,6 +192,15 @@ async def roles(twin: EmbeddedTwin) -> None:
         role = {"metadata": {"name": "large"}, "rules": rules_of_role}
         status, _ = await twin.ask("POST", ROLES, role, impersonate_user="bob")
         assert status == 403
+    granted: list[dict[str, Any]] = [{"apiGroups": [f"g{number}"], "resources": ["x"], "verbs": ["get"]} for number in range(3000)]
+    await twin.do("POST", ROLES, {"metadata": {"name": "held"}, "rules": granted})
+    body = {"metadata": {"name": "held"}, "roleRef": {**reference, "name": "held"}, "subjects": subjects}
+    await twin.do("POST", f"/apis/{group}/v1/clusterrolebindings", body)
+    for verb, expected in (("get", 201), ("list", 403)):
+        changed = [{**rule, "verbs": [verb]} for rule in granted]
+        role = {"metadata": {"name": f"more-{verb}"}, "rules": changed}
+        status, _ = await twin.ask("POST", ROLES, role, impersonate_user="bob")
+        assert status == expected
 
 
 async def pods(twin: EmbeddedTwin) -> None:
@@ -178,7 +237,10 @@ def test_large_apply_does_not_block_the_event_loop(turns: list[float]) -> None:
     run_on_twin(main)
 
 
-@pytest.mark.parametrize("attack", [patterns, rules, owners, replicas, roles, pods])
+ATTACKS = [patterns, rules, many_rules, defaults, selectors, tables, owners, replicas, roles, pods]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_attack_does_not_block_the_event_loop(attack: Callable[[EmbeddedTwin], Awaitable[None]], turns: list[float]) -> None:
     """A few turns decode, validate and store the large object itself; all others are short enough for a health check."""
 

@@ -89,14 +89,22 @@ class CompiledRule:
 
 
 class RulePrograms:
-    """The compiled rules of one schema node. `untyped`: expressions cannot use the node's type."""
+    """The rules of one schema node, compiled by `compile_steps`. `untyped`: expressions cannot use the node's type."""
 
     def __init__(self, rules: list[dict[str, Any]], schema: Schema, *, resource: bool) -> None:
         self._schema, self._resource = schema, resource
         self._convert = converter(schema, resource=resource)
         self._environments: dict[bool, Environment] = {}
         self.untyped = not (schema.type or schema.int_or_string)
-        self.rules = [] if self.untyped else [self._compile(rule) for rule in rules]
+        self.rules: list[CompiledRule] = []
+        self._sources = [] if self.untyped else rules
+
+    def compile_steps(self) -> Iterator[None]:
+        """Compile one rule per step: it takes milliseconds, and a definition may have thousands."""
+        for rule in self._sources:
+            self.rules.append(self._compile(rule))
+            yield
+        self._sources = []
         self._environments.clear()
 
     def _compile(self, rule: dict[str, Any]) -> CompiledRule:
@@ -203,6 +211,11 @@ class RulePrograms:
             return rule.default_message
         fits = message and "\n" not in message and len(message.encode()) <= _MAX_MESSAGE_SIZE
         return message if fits else rule.default_message
+
+
+def has_valid_fields(schema: Schema) -> bool:
+    """Whether the rules of a schema node, not of its children, can be compiled."""
+    return not any(True for rule in schema.rules for _ in _shape_errors(rule, schema, ""))
 
 
 _REASONS = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")

@@ -8,6 +8,8 @@ from sliceworks.schemas import MISSING
 from sliceworks.schemas.values import correlate_items
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
     from sliceworks.cel.rule_compilation import RulePrograms
     from sliceworks.schemas import Schema
     from sliceworks.schemas.field_errors import FieldError
@@ -71,7 +73,7 @@ def _equal(schema: Schema | None, value: Any, old: Any) -> bool:
     return bool(value == old)
 
 
-_CACHE_KEY = "cel"
+_CACHE_KEY, _COMPILED_KEY = "cel", "cel compiled"
 
 
 class _RuleNode:
@@ -92,11 +94,23 @@ class _RuleNode:
 
     def programs(self) -> RulePrograms:
         """The rules of this node, compiled on first use."""
+        for _ in self.compile_steps():
+            pass
+        assert self._programs is not None
+        return self._programs
+
+    def compile_steps(self) -> Iterator[None]:
+        """Compile the rules of this node, one per step; no steps if they are compiled."""
         if self._programs is None:
             from sliceworks.cel.rule_compilation import RulePrograms
 
-            self._programs = RulePrograms(self.schema.rules, self.schema, resource=self._resource)
-        return self._programs
+            programs = RulePrograms(self.schema.rules, self.schema, resource=self._resource)
+            yield from programs.compile_steps()
+            self._programs = programs
+
+    def children(self) -> list[_RuleNode]:
+        """The nodes directly below this one."""
+        return [*self.fields.values(), *(child for child in (self.values, self.items) if child is not None)]
 
 
 def _rule_node(schema: Schema | None) -> _RuleNode | None:
@@ -122,8 +136,28 @@ def compile_rules(schema: Schema, path: str) -> list[FieldError]:
 
 
 def _all_nodes(node: _RuleNode) -> list[_RuleNode]:
-    children = [*node.fields.values(), *(child for child in (node.values, node.items) if child is not None)]
-    return [node, *(descendant for child in children for descendant in _all_nodes(child))]
+    return [node, *(descendant for child in node.children() for descendant in _all_nodes(child))]
+
+
+def compile_steps(schema: Schema) -> Iterator[None]:
+    """Compile the rules of a schema, one per step, so that `compile_rules` and `evaluate_rules` need not."""
+    root = _root(schema)
+    if root is not None and _COMPILED_KEY not in schema.planned:
+        yield from _compile_below(root)
+        schema.planned[_COMPILED_KEY] = True
+
+
+def _compile_below(node: _RuleNode) -> Generator[None, None, bool]:
+    """Compile the rules of a node and its children; returns whether all can be compiled. A parent of others is not compiled."""
+    from sliceworks.cel.rule_compilation import has_valid_fields
+
+    is_valid = True
+    for child in node.children():
+        is_valid &= yield from _compile_below(child)
+    is_valid = is_valid and has_valid_fields(node.schema)
+    if is_valid and node.schema.rules:
+        yield from node.compile_steps()
+    return is_valid
 
 
 def evaluate_rules(schema: Schema, value: Any, old: Any = MISSING, path: str = "") -> list[FieldError]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from sliceworks.twin.apiserver.auth.rbac import (
     Attributes,
     Rbac,
     Rule,
+    RuleIndex,
     forbidden,
     uncovered_rules,
 )
@@ -305,3 +307,41 @@ def test_large_role_is_checked_without_listing_all_combinations(monkeypatch: pyt
     assert len(uncovered_rules([], [medium] * 100)) <= 20 * 20 + 1
     named = Rule({"apiGroups": words, "resources": words, "verbs": words, "resourceNames": words})
     assert uncovered_rules([], [named]) == [str(named)]
+
+
+def _random_rule(random: Random) -> dict[str, Any]:
+    def some(values: str, most: int) -> list[str]:
+        return random.sample(values.split(), random.randint(0, most))
+
+    if random.random() < 0.2:
+        return {"verbs": some("get list *", 2), "nonResourceURLs": some("/a /a/* * /b", 2)}
+    return {
+        "verbs": some("get list create *", 2),
+        "apiGroups": some("a b *", 2) or [""],
+        "resources": some("x y x/status */status *", 2),
+        "resourceNames": some("n m", 1),
+    }
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_rules_are_compared_by_an_index_as_one_by_one(seed: int) -> None:
+    random = Random(seed)
+    owned = [Rule(_random_rule(random)) for _ in range(random.randint(0, 6))]
+    index = RuleIndex(owned)
+    for _ in range(10):
+        rule = Rule(_random_rule(random))
+        assert index.covers(rule) is any(own_rule.covers(rule) for own_rule in owned)
+        for verb in rule.verbs:
+            for resource in rule.resources:
+                wanted = Rule({"verbs": [verb], "apiGroups": rule.groups[:1], "resources": [resource]})
+                single = f'{{APIGroups:["{rule.groups[0]}"], Resources:["{resource}"], Verbs:["{verb}"]}}'
+                is_held = any(own_rule.covers(wanted) for own_rule in owned)
+                assert (single in uncovered_rules(owned, [wanted])) is not is_held
+
+
+def test_rules_beyond_the_comparisons_are_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To compare them all would block the process; no rule is granted unseen."""
+    monkeypatch.setattr("sliceworks.twin.apiserver.auth.rbac._MAX_COMPARISONS", 20)
+    rules = [Rule({"verbs": ["get"], "nonResourceURLs": [f"/{number}"]}) for number in range(10)]
+    assert uncovered_rules(rules, rules[:2]) == []
+    assert uncovered_rules(rules, rules) == sorted(str(rule) for rule in rules[2:])

@@ -25,7 +25,7 @@ CHUNK_BYTES = 64 * 1024
 STREAM_THRESHOLD_BYTES = 1024 * 1024
 _GZIP = 16 + zlib.MAX_WBITS
 _PARTIAL = {"PartialObjectMetadata", "PartialObjectMetadataList"}
-_CELLS_PER_TURN, _BYTES_PER_TURN = 2000, 512 * 1024
+_CELLS_PER_TURN, _BYTES_PER_TURN = 500, 512 * 1024
 """Of a table that is rendered without letting the event loop run."""
 
 

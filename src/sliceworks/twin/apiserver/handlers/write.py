@@ -112,8 +112,19 @@ def reset_fields(call: Call) -> Obj:
     return {"f:status": {}}
 
 
-def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
+async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
     """All validation errors of a new object, or of an update of an old one."""
+    registry, prepared = server.crd_registry, dict[str, schemas.Schema]()
+    if call.resource.custom:
+        await registry.compile_rules(call.version.schema())
+    elif call.resource.key == crd_registry.KEY:
+        prepared = await registry.prepare(obj, old)
+    return _validation_errors(server, call, obj, old, prepared)
+
+
+def _validation_errors(
+    server: ApiServer, call: Call, obj: Obj, old: Obj | None, prepared: dict[str, schemas.Schema]
+) -> list[FieldError]:
     resource, metadata = call.resource, obj["metadata"]
     builtin, old_metadata = not resource.custom, old["metadata"] if old is not None else None
     errors = _name_errors(call, metadata) if old is None else []
@@ -123,7 +134,7 @@ def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None) ->
     if resource.custom:
         return errors + schemas.validate(call.version.schema(), obj, "", old=old, cel=server.cel)
     if resource.key == crd_registry.KEY:
-        return errors + server.crd_registry.errors(call, obj, old)
+        return errors + server.crd_registry.errors(call, obj, old, prepared)
     errors += _builtin_errors(server, call, obj, old)
     if not errors and (validate := resource.strategy.validate_references) is not None:
         errors = validate(server.view, obj, old)
@@ -306,7 +317,7 @@ class WriteHandler:
             metadata["generation"] = 1
         strategy.prepare_for_create(obj, self._server.view)
         name = metadata.get("name", "")
-        codec.raise_if_invalid(call, name, validate_object(self._server, call, obj, None))
+        codec.raise_if_invalid(call, name, await validate_object(self._server, call, obj, None))
         call.warnings += object_warnings(call, obj, None)
         await self._server.validate_admission(call, obj, None)
         if self._server.store.get(resource.storage_key, call.namespace, name) is not None:
@@ -363,10 +374,10 @@ class WriteHandler:
                 copy_field(old, obj, "status")
             strategy.prepare_for_update(obj, old, self._server.view)
             increment_generation(call, obj, old)
-        codec.raise_if_invalid(call, call.name, validate_object(self._server, call, obj, old))
+        codec.raise_if_invalid(call, call.name, await validate_object(self._server, call, obj, old))
         call.warnings += object_warnings(call, obj, old)
         await self._server.validate_admission(call, obj, old)
-        if self._server.dynamic is not None and self.current(call) is not current:
+        if self.current(call) is not current:  # while webhooks were called or rules compiled
             raise object_modified(call)
         updater.keep_timestamps(old, obj)
         if obj == old:

@@ -6,29 +6,38 @@ it is deleted.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 from functools import cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
+from sliceworks.cel import rules
 from sliceworks.schemas import crds
 from sliceworks.twin.apiserver.registry.resources import Resource, Strategy, Subresource, Version, field_getter
 from sliceworks.twin.apiserver.validation import crd
 from sliceworks.twin.store.watch_cache import DELETED, Change
 
 if TYPE_CHECKING:
+    from sliceworks.schemas import Schema
     from sliceworks.schemas.field_errors import FieldError
     from sliceworks.twin.apiserver.registry.resources import Registry
     from sliceworks.twin.apiserver.request_info import Call
     from sliceworks.twin.store.store import Store
+
+    Prepared = dict[str, Schema]
 
 Obj = dict[str, Any]
 KEY = "apiextensions.k8s.io/customresourcedefinitions"
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 _VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _SUBRESOURCE_VERBS = ("get", "patch", "update")
+_RULES_PER_TURN = 8
 
 
 class CrdRegistry:
@@ -37,6 +46,7 @@ class CrdRegistry:
     def __init__(self, store: Store, registry: Registry) -> None:
         self._store, self._registry = store, registry
         self._definitions: dict[str, Obj] = {}
+        self._compiling = asyncio.Lock()
 
     def start(self) -> None:
         self._store.subscribe(self._observe)
@@ -157,11 +167,36 @@ class CrdRegistry:
         metadata = [definition["metadata"] for definition in self.definitions(group, version)]
         return ",".join(f"{item['uid']}:{item.get('generation')}" for item in metadata)
 
-    def errors(self, call: Call, definition: Obj, old: Obj | None) -> list[FieldError]:
-        """Validation errors of a definition, including its CEL rules; warnings are added to the call."""
-        from sliceworks.cel.rules import compile_rules
+    async def prepare(self, definition: Obj, old: Obj | None) -> Prepared:
+        """The schemas of a definition by their paths, with their CEL rules compiled in steps."""
+        prepared: Prepared = {}
 
-        errors = crd.definition_errors(definition, old, compile_rules)
+        def collect(schema: Schema, path: str) -> list[FieldError]:
+            prepared[path] = schema
+            return []
+
+        if b'"x-kubernetes-validations"' in orjson.dumps(definition["spec"]):
+            crd.definition_errors(definition, old, collect)
+        for schema in prepared.values():
+            await self.compile_rules(schema)
+        return prepared
+
+    async def compile_rules(self, schema: Schema) -> None:
+        """Compile the CEL rules of a schema in steps. The event loop runs between steps, and many schemas take turns."""
+        steps = rules.compile_steps(schema)
+        for _ in steps:
+            async with self._compiling:
+                for _ in islice(steps, _RULES_PER_TURN):
+                    pass
+                await asyncio.sleep(0)
+
+    def errors(self, call: Call, definition: Obj, old: Obj | None, prepared: Prepared) -> list[FieldError]:
+        """Validation errors of a definition, including its CEL rules; warnings are added to the call."""
+
+        def rule_errors(schema: Schema, path: str) -> list[FieldError]:
+            return rules.compile_rules(prepared.get(path, schema), path)
+
+        errors = crd.definition_errors(definition, old, rule_errors)
         if not errors:
             call.warnings += crd.definition_warnings(definition)
         return errors
