@@ -64,9 +64,9 @@ test-heavy: $(READY) ## Run slow tests: images, Istio with Envoy, vLLM on CPUs (
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)
 	@SLICEWORKS_FUZZ=3000 $(BIN)/pytest -q tests/fuzz tests/twin/store/test_recovery.py $(PYTEST_ARGS)
 
-test-lives: $(READY) ## Run 500 random simulations each of the whole twin and of the slices controller, with kills and faults
+test-lives: $(READY) ## Run 500 random simulations each of the whole twin, of the slices controller and of `train why`, with kills and faults
 	@SLICEWORKS_SEEDS=$${SLICEWORKS_SEEDS:-500} $(BIN)/pytest -q -n auto --dist load tests/twin/test_twin_simulation.py \
-	  tests/controllers/slices/test_random_simulation.py $(PYTEST_ARGS)
+	  tests/controllers/slices/test_random_simulation.py tests/training/diagnosis/test_obstructed_clusters.py $(PYTEST_ARGS)
 
 GKE_FOLDER ?= build/gke-$(shell date -u +%Y%m%d-%H%M%S)
 GKE_ARGS ?=

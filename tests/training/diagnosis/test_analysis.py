@@ -95,11 +95,25 @@ def test_resource_requests_of_kueue_take_precedence() -> None:
     assert cause_names(given.queued(workload=given.workload(resourceRequests=counted))) == ["quota-too-small"]
 
 
+def test_job_that_fits_and_is_not_admitted_for_minutes_has_a_cause() -> None:
+    assert cause_names(given.queued()) == ["not-considered"]
+    assert first_message(given.queued()).endswith("no job is ahead of it, but Kueue has not admitted it for 60m.")
+    recent = given.workload(told=given.conditions(QuotaReserved=("False", "Pending", "insufficient quota")))
+    recent["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T11:59:30Z"
+    assert cause_names(given.queued(workload=recent)) == ["pending-in-queue"]
+
+
+def test_jobs_of_other_queues_that_kueue_waits_for_are_named() -> None:
+    found = given.queued(unready=(given.workload("slow"),))
+    assert cause_names(found) == ["others-not-ready"]
+    assert first_message(found) == "Kueue admits no jobs until the pods of the admitted jobs are ready: team/slow."
+
+
 def test_nested_cohorts_lend_quota() -> None:
     own = given.cluster_queue(4, used=4, cohortName="left")
     other = given.cluster_queue(16, name="other", cohortName="right")
     cohorts = tuple({"metadata": {"name": name}, "spec": {"parentName": "top"}} for name in ("left", "right"))
-    workload = given.workload(chips=12)
+    workload = given.workload(chips=12, created="2026-01-01T11:59:50Z")
     found = given.queued(cluster_queue=own, cohort=(own, other), cohorts=cohorts, workload=workload)
     assert cause_names(found) == ["pending-in-queue"]  # quota is free: Kueue is about to admit it
     assert cause_names(given.queued(cluster_queue=own, cohort=(own, other), workload=workload, cohorts=())) == ["quota-too-small"]
@@ -448,3 +462,13 @@ def test_host_that_is_not_ready_is_the_cause() -> None:
         found = _resumed(_job(), pods=(pod,))
         assert cause_names(replace(found, hosts={"n": silent}))[0] == "host-lost"
     assert "The host n of 1 pod is not ready since" in first_message(replace(found, hosts={"n": silent}))
+
+
+def test_host_that_does_not_report_the_containers_of_a_pod_is_the_cause() -> None:
+    pod = _pending_pod(nodeName="n")
+    pod["status"]["conditions"] = given.conditions(PodScheduled=("True", "", ""))
+    found = _resumed(_job(), pods=(pod,))
+    assert cause_names(found) == ["not-started"]
+    assert first_message(found) == "The host n has not reported the containers of the pod p for 60m."
+    pulling = {"reason": "Pulling", "involvedObject": {"kind": "Pod", "name": "p"}, "metadata": {}}
+    assert cause_names(replace(found, events=(pulling,))) == ["starting"]

@@ -122,6 +122,25 @@ def test_restart_counts_pods_that_finished_before() -> None:
     with_workloads(after, store)
 
 
+def test_node_that_fails_when_its_lease_is_created_becomes_unreachable() -> None:
+    """The duration of the lease changes, but not its time."""
+
+    async def main(twin: EmbeddedTwin) -> None:
+        now = clock.timestamp()
+        await twin.do("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+        ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": now, "lastTransitionTime": now}
+        await twin.do("PATCH", "/api/v1/nodes/n/status", {"status": {"conditions": [ready]}})
+        leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+        spec = {"holderIdentity": "n", "leaseDurationSeconds": 86400, "renewTime": clock.micro_timestamp()}
+        await twin.do("POST", leases, {"metadata": {"name": "n"}, "spec": spec})
+        await twin.do("PATCH", f"{leases}/n", {"spec": {"leaseDurationSeconds": 40}})
+        await clock.sleep(70)
+        [found] = [each for each in (await twin.do("GET", "/api/v1/nodes/n"))["status"]["conditions"] if each["type"] == "Ready"]
+        assert found["status"] == "Unknown"
+
+    with_workloads(main)
+
+
 def test_pods_are_evicted_from_an_unreachable_node() -> None:
     async def main(twin: EmbeddedTwin) -> None:
         for name in ("healthy", "unreachable"):

@@ -30,6 +30,7 @@ _QUEUED_CAUSES = (
     cause_catalog.LOWER_PRIORITY,
     cause_catalog.JOBS_AHEAD,
     cause_catalog.OTHERS_NOT_READY,
+    cause_catalog.NOT_CONSIDERED,
     cause_catalog.PENDING,
 )
 
@@ -91,7 +92,11 @@ def _placed(evidence: Evidence) -> Iterator[Cause]:
     if status.job_state(evidence.jobset) != "running":
         causes += jobset_causes.blocked_replicated_jobs(evidence)
     if not causes and status.job_state(evidence.jobset) != "running":
-        causes = [*jobset_causes.missing_jobs(evidence), *placement_causes.missing_pods(evidence)]
+        causes = [
+            *jobset_causes.missing_jobs(evidence),
+            *placement_causes.missing_pods(evidence),
+            *container_causes.not_started(evidence),
+        ]
     yield from causes or container_causes.unready(evidence)
 
 

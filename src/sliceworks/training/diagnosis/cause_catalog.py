@@ -141,6 +141,12 @@ OTHERS_NOT_READY = CauseKind(
     "is pending: Kueue waits until the pods of admitted jobs are ready",
     "find out why those jobs are not ready; Kueue admits no other job until they are",
 )
+NOT_CONSIDERED = CauseKind(
+    "not-considered",
+    QUEUE,
+    "is pending: its quota is free, but Kueue has not admitted it",
+    "check that Kueue's controller manager is running, and read its log",
+)
 DEACTIVATED = CauseKind(
     "deactivated", QUEUE, "is deactivated in Kueue", "fix the cause, then set spec.active of its Workload to true"
 )
@@ -243,6 +249,12 @@ DRAINING = CauseKind(
 )
 
 # Containers.
+NOT_STARTED = CauseKind(
+    "not-started",
+    CONTAINER,
+    "is pending: a host does not start its containers",
+    "inspect the host with `kubectl describe node`, and have it repaired or replaced",
+)
 IMAGE = CauseKind(
     "image-pull", CONTAINER, "cannot start: its image cannot be pulled", "fix the image's name, or the permission to pull it"
 )

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.conditions import is_condition_true
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import labels
 from sliceworks.catalog.labels import JOB_UID, JOBSET_NAME
@@ -17,6 +17,7 @@ from sliceworks.training.diagnosis import (
     flavor_fit,
     placement_causes,
     pod_fit,
+    queue_causes,
     queue_order,
     slice_causes,
     workload_causes,
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _MAX_PODS = 1000
-_MAX_DETAILED = 4  # objects of a kind that are reader in detail
+_MAX_DETAILED = 4  # objects of a kind that are read in detail
 
 
 class PodCollector:
@@ -184,7 +185,7 @@ class QueueCollector:
             tasks += [self._flavors(queue), self._cohort(queue)]
         await asyncio.gather(*tasks)
         if workload is not None:
-            # A user who may not reader the ClusterQueue still sees the jobs of the namespace that hold its quota.
+            # A user who may not read the ClusterQueue still sees the jobs of the namespace that hold its quota.
             queues = (
                 self._fields["cohort"] if queue is not None else [{**local, "metadata": {"name": local["spec"]["clusterQueue"]}}]
             )
@@ -208,7 +209,7 @@ class QueueCollector:
     async def _scan(self, queue: str, queues: dict[str, Object]) -> None:
         """Read the Workloads with quota, and the pending ones if Kueue did not report the order.
 
-        No selector finds either, so all Workloads are reader up to a maximum, or until all holders are found.
+        No selector finds either, so all Workloads are read up to a maximum, or until all holders are found.
         """
         expected = sum(int((item.get("status") or {}).get("reservingWorkloads") or 0) for item in queues.values())
         ordered = "queue_index" in self._fields
@@ -273,11 +274,24 @@ async def collect_evidence(client: Client, namespace: str, name: str, *, contain
     if not is_completed and (not jobset["spec"].get("suspend") or is_condition_true(jobset, "Failed")):
         tasks.append(pods.collect(name))
     await asyncio.gather(*tasks)
+    if queue_causes.is_unexplained(_build_evidence(reader, fields)):
+        fields["unready"] = await _list_unready(reader, namespace)
     if container is not None and slice_causes.is_waiting_for_slices(_build_evidence(reader, fields)):
         fields |= await _collect_pools(
             reader, container, own={labels.POOL_JOBSET_NAME: name, labels.POOL_JOBSET_NAMESPACE: namespace}
         )
     return _build_evidence(reader, fields)
+
+
+async def _list_unready(reader: Reader, namespace: str) -> list[Object]:
+    """The admitted Workloads of any queue whose pods are not ready. Kueue reports this only if it waits for them."""
+    unready: list[Object] = []
+    async with aclosing(reader.list_pages(WORKLOAD, namespace, maximum=_MAX_SCANNED)) as workloads:
+        async for workload in workloads:
+            is_active = is_condition_true(workload, "Admitted") and not is_condition_true(workload, "Finished")
+            if is_active and find_condition(workload, "PodsReady").get("status") == "False":
+                unready.append(workload)
+    return unready
 
 
 def _build_evidence(reader: Reader, fields: Object) -> Evidence:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import clock, duration
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.catalog.labels import JOBSET_NAME
 from sliceworks.training.diagnosis import cause_catalog
@@ -30,6 +31,7 @@ _WAITING_REASONS: dict[str, CauseKind] = {
 }
 _MOUNT_FAILURES = ("FailedMount", "FailedAttachVolume")
 _OOM = "OOMKilled"
+_START_SECONDS = 120.0  # within which a kubelet reports the containers of a new pod
 
 
 def startup_failures(evidence: Evidence) -> Iterator[Cause]:
@@ -161,6 +163,23 @@ def unready_hosts(evidence: Evidence) -> Iterator[Cause]:
                 remedy="wait: Kubernetes deletes the pods of a host that stays unreachable, and the job restarts",
                 reported=ready.get("message", ""),
             )
+
+
+def not_started(evidence: Evidence) -> Iterator[Cause]:
+    """Pods on a host that seems ready but has not even reported their containers."""
+    for pod in evidence.pods:
+        scheduled = find_condition(pod, "PodScheduled")
+        since = clock.parse(scheduled.get("lastTransitionTime"))
+        is_silent = pod["status"].get("phase") == "Pending" and not list(_statuses(pod))
+        if not is_silent or scheduled.get("status") != "True" or since is None:
+            continue
+        reported = [event for event in evidence.events_of("Pod", pod["metadata"]["name"]) if event.get("reason") != "Scheduled"]
+        waited = (evidence.now - since).total_seconds()
+        if waited > _START_SECONDS and not reported:
+            host, name = pod["spec"].get("nodeName", ""), pod["metadata"]["name"]
+            message = f"The host {host} has not reported the containers of the pod {name} for {duration.human(waited)}."
+            yield cause_catalog.NOT_STARTED.cause(message, field_reference(pod, "status.containerStatuses", "Pod"))
+            return
 
 
 def starting(evidence: Evidence) -> Cause | None:

@@ -21,9 +21,9 @@ class Evidence:
     `hidden` are the kinds that the user may not read: a missing object of these kinds proves nothing. `unreadable` describes
     what could not be read. `namespace_object` is the job's Namespace. `cohort` are the ClusterQueues that share quota,
     `cohorts` their Cohorts. `queue_index` is the job's index in the queue, `head` are the first pending Workloads, `holders` are
-    Workloads with reserved quota (all of them if `all_holders`). `nodes` are keyed by the pods' node selector, `occupants` are
-    the jobs on each node, and `label_exists` records whether any node has a label. `hosts` are the nodes of scheduled pods that
-    are not ready.
+    Workloads with reserved quota (all of them if `all_holders`), `unready` are the Workloads of any queue whose pods Kueue waits
+    for. `nodes` are keyed by the pods' node selector, `occupants` are the jobs on each node, and `label_exists` records whether
+    any node has a label. `hosts` are the nodes of scheduled pods that are not ready.
     """
 
     jobset: Object
@@ -43,6 +43,7 @@ class Evidence:
     holders: tuple[Object, ...] = ()
     holder_jobsets: Mapping[tuple[str, str], Object] = field(default_factory=dict)
     all_holders: bool = True
+    unready: tuple[Object, ...] = ()
     preemptor: Object | None = None
     jobs: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import clock, duration
 from sliceworks.base.conditions import find_condition
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.training.diagnosis import cause_catalog, flavor_fit, queue_order
-from sliceworks.training.diagnosis.model import FieldReference, field_reference
+from sliceworks.training.diagnosis.model import FieldReference, field_reference, owner_name
 from sliceworks.training.diagnosis.pod_fit import format_amount, format_free, join_alternatives
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _INACTIVE = {"FlavorNotFound": cause_catalog.NO_FLAVOR}
 _WAITING = "Waiting"  # Kueue's reason while it waits for the pods of admitted workloads
+_ADMISSION_SECONDS = 60.0  # within which Kueue admits a job that fits
+_MAX_LISTED = 5  # jobs listed by name
 # Reasons of newer versions of Kueue, for users who may not read the ClusterQueue.
 _REASONS = {
     "WaitingForQuota": cause_catalog.QUOTA_IN_USE,
@@ -125,14 +128,37 @@ def insufficient_quota(evidence: Evidence) -> Iterator[Cause]:
     causes = [] if evidence.cluster_queue is None else list(_quota_causes(evidence, kueue_message))
     if not causes and evidence.cluster_queue is None and (kind := _REASONS.get(reason)):
         causes.append(kind.cause("Kueue reports it; the ClusterQueue could not be read.", where, reported=kueue_message))
-    if reason == _WAITING:
-        message = "Kueue admits no jobs until the pods of the admitted jobs are ready."
+    if reason == _WAITING or evidence.unready:
+        names = ", ".join(f"{item['metadata']['namespace']}/{owner_name(item)}" for item in evidence.unready[:_MAX_LISTED])
+        message = f"Kueue admits no jobs until the pods of the admitted jobs are ready{names and f': {names}'}."
         causes.append(cause_catalog.OTHERS_NOT_READY.cause(message, where, reported=kueue_message))
     causes += queue_order.jobs_ahead(evidence)
     yield from causes
-    if not causes:
+    if causes:
+        return
+    if evidence.cluster_queue is not None and (waited := _seconds_unchanged(evidence, workload)) > _ADMISSION_SECONDS:
+        message = f"Its quota is free and no job is ahead of it, but Kueue has not admitted it for {duration.human(waited)}."
+        outdated = "read Kueue's message; if it is outdated, check that Kueue's controller manager is running"
+        yield cause_catalog.NOT_CONSIDERED.cause(message, where, remedy=kueue_message and outdated, reported=kueue_message)
+    else:
         message = f"It is pending in the queue {evidence.queue}.{queue_order.describe_local_queue(evidence)}"
         yield cause_catalog.PENDING.cause(message, where, *queue_order.local_queue_reference(evidence), reported=kueue_message)
+
+
+def is_unexplained(evidence: Evidence) -> bool:
+    """Whether the job's own queue does not explain why it is pending."""
+    if not evidence.queue or not evidence.suspended or evidence.workload is None or list(unusable_queue(evidence)):
+        return False
+    kinds = (cause_catalog.PENDING, cause_catalog.NOT_CONSIDERED, cause_catalog.OTHERS_NOT_READY)
+    return any(cause.kind in kinds for cause in insufficient_quota(evidence))
+
+
+def _seconds_unchanged(evidence: Evidence, workload: Object) -> float:
+    """Seconds since the Workload was created or one of its conditions changed."""
+    times = [workload["metadata"].get("creationTimestamp")]
+    times += [condition.get("lastTransitionTime") for condition in (workload.get("status") or {}).get("conditions") or ()]
+    known = [time for time in map(clock.parse, times) if time is not None]
+    return (evidence.now - max(known)).total_seconds() if known else 0.0
 
 
 def _quota_causes(evidence: Evidence, reported: str) -> Iterator[Cause]:

@@ -166,12 +166,15 @@ class NodeLifecycleController(Controller[str]):
 
     def _observe_lease(self, name: str, lease: Object) -> None:
         health, spec = self._health.get(name), lease.get("spec") or {}
-        if health is not None and spec.get("renewTime", "") != health.lease_renewed:
+        if health is None:
+            return
+        if spec.get("renewTime", "") != health.lease_renewed:
             health.lease_renewed, health.reported_at = spec.get("renewTime", ""), clock.loop_time()
-            extra_grace = max(0.0, float(spec.get("leaseDurationSeconds") or 0) - _LEASE_SECONDS)
-            if extra_grace != health.extra_grace:
-                health.extra_grace = extra_grace
-                self.queue.add(name)
+        # The duration can change without the time: a node may fail at the time at which its lease was created.
+        extra_grace = max(0.0, float(spec.get("leaseDurationSeconds") or 0) - _LEASE_SECONDS)
+        if extra_grace != health.extra_grace:
+            health.extra_grace = extra_grace
+            self.queue.add(name)
 
     async def sync(self, key: str) -> None:
         health, node = self._health.get(key), self.context.get(NODES, "", key)
