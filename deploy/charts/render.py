@@ -33,7 +33,7 @@ _FILES = {
     ),
     "gateway": (
         "A gateway; overlays provide its document, the ConfigMap `gateway`.",
-        ("graphs.enabled=false", "slices.enabled=false", "gateway.enabled=true"),
+        ("graphs.enabled=false", "slices.enabled=false", "gateway.enabled=true", "gateway.keepNamespace=false"),
     ),
 }
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import zipfile
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from tests.packaging.test_upgrade import OLD
+from tests.real.build import build
+from tests.real.programs import PROGRAMS
 from tests.support.clusters import real_enabled
-from tests.support.deployments import DEPLOY, EXAMPLE
+from tests.support.deployments import DEPLOY, EXAMPLE, is_terminating
 from tests.support.helm import CHART, Helm
+from tests.support.kubectl import Kubectl
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
@@ -93,13 +101,14 @@ def test_release_lifecycle(cluster: Cluster, tmp_path: Path) -> None:
         assert helm("history", "sliceworks", "--namespace=helm-releases").count("superseded") == 2
 
         helm("uninstall", "sliceworks", "--namespace=helm-releases")
-        eventually(lambda: not in_release_namespaces(api), what="the namespaces of the release are deleted")
-        assert managed(api) == []
+        # The gateway's namespace can hold model servers of the user.
+        eventually(lambda: in_release_namespaces(api) == [SPACES["gateway"]], what="the namespaces of the controllers are deleted")
+        assert managed(api) == [f"namespaces {SPACES['gateway']}"]
         assert api.get(GRAPHS).ok(200).json["metadata"]["uid"] == crd
         secrets = api.get("/api/v1/namespaces/helm-releases/secrets").ok(200).json["items"]
         assert [each["metadata"]["name"] for each in secrets if each.get("type") == "helm.sh/release.v1"] == []
 
-        helm("install", *RELEASE, *VALUES, "--set=crds.keep=false", *existing)
+        helm("install", *RELEASE, *VALUES, "--set=crds.keep=false", "--set=gateway.keepNamespace=false", *existing)
         assert api.get(GRAPHS).ok(200).json["metadata"]["uid"] == crd
         helm("uninstall", "sliceworks", "--namespace=helm-releases")
         eventually(lambda: api.get(GRAPHS).status == 404, what="the CRDs are deleted as asked")
@@ -109,13 +118,59 @@ def test_release_lifecycle(cluster: Cluster, tmp_path: Path) -> None:
         helm.attempt("uninstall", "sliceworks", "--namespace=helm-releases", "--ignore-not-found")
 
 
+DEPLOYMENTS_0_1 = {
+    "kro-system": "kro",
+    "tpu-provisioner-system": "tpu-provisioner-controller-manager",
+    "models": "gateway",
+}
+
+
+@pytest.fixture
+def bases(tmp_path: Path) -> list[Path]:
+    """The Kustomize bases that version 0.1 was installed from."""
+    command = ["git", "archive", "--format=zip", OLD, "deploy"]
+    packed = subprocess.run(command, cwd=DEPLOY.parent, capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip(f"commit {OLD} is not in this clone")
+    with zipfile.ZipFile(BytesIO(packed.stdout)) as archive:
+        archive.extractall(tmp_path / "old")
+    return [tmp_path / "old" / "deploy" / component / "base" for component in ("graphs", "slices", "gateway")]
+
+
+def labelled_cluster_objects(api: Api) -> list[str]:
+    """Cluster-scoped objects of Sliceworks."""
+    kinds = ("rbac.authorization.k8s.io/v1/clusterroles", "rbac.authorization.k8s.io/v1/clusterrolebindings")
+    query = {"labelSelector": "app.kubernetes.io/name=sliceworks"}
+    return [item["metadata"]["name"] for kind in kinds for item in api.get(f"/apis/{kind}", query=query).ok(200).json["items"]]
+
+
+def test_installation_of_version_0_1_is_upgraded(cluster: Cluster, bases: list[Path], tmp_path: Path) -> None:
+    api, helm, run = cluster.api, Helm(tmp_path, cluster.kubeconfig), Kubectl(cluster.kubeconfig, "", tmp_path)
+    eventually(lambda: not any(is_terminating(api, name) for name in DEPLOYMENTS_0_1), what="no namespace is being deleted")
+    eventually(lambda: are_crds_stable(api), what="no CRD is being deleted")
+    paths = [f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}" for namespace, name in DEPLOYMENTS_0_1.items()]
+    try:
+        for base in bases:
+            run("apply", "--server-side", "-k", str(base)).ok()
+        before = [api.get(path).ok(200).json for path in paths]
+        helm("upgrade", "--install", *RELEASE, "--set=gateway.enabled=true", "--take-ownership", "--force-conflicts")
+        after = [api.get(path).ok(200).json for path in paths]
+        assert [item["metadata"]["uid"] for item in after] == [item["metadata"]["uid"] for item in before]
+        assert [item["spec"]["selector"] for item in after] == [item["spec"]["selector"] for item in before]
+        images = [item["spec"]["template"]["spec"]["containers"][0]["image"] for item in after]
+        assert all(image.startswith("registry.example/") for image in images), images
+        helm("uninstall", "sliceworks", "--namespace=helm-releases")
+        spaces = ("kro-system", "tpu-provisioner-system")
+        eventually(lambda: all(api.get(f"/api/v1/namespaces/{name}").status == 404 for name in spaces), what="they are deleted")
+        eventually(lambda: not labelled_cluster_objects(api), what="no roles are left")
+        assert api.get("/api/v1/namespaces/models").ok(200).json["status"]["phase"] == "Active"
+    finally:
+        helm.attempt("uninstall", "sliceworks", "--namespace=helm-releases", "--ignore-not-found")
+        for name in DEPLOYMENTS_0_1:
+            api.delete(f"/api/v1/namespaces/{name}")
+
+
 def test_committed_manifests_are_rendered_from_the_chart(tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
-    from tests.real.build import build
-    from tests.real.programs import PROGRAMS
-
     command = [sys.executable, str(DEPLOY / "charts" / "render.py"), "--check"]
     environment = {"HELM": str(build(PROGRAMS["helm"])), "HOME": str(tmp_path), "PATH": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -83,6 +83,57 @@ def test_promtool_accepts_alerts_and_panels(tmp_path: Path) -> None:
     assert f"SUCCESS: {len(panels)} rules found" in done.stdout
 
 
+QUEUES = """
+rule_files: [{rules}]
+evaluation_interval: 1m
+tests:
+  - interval: 1m
+    input_series:
+      - {{series: 'leader_election_master_status{{name="{lease}", job="ours", instance="a"}}', values: "1x60"}}
+      - {{series: '{metric}{{name="q", job="ours", instance="a"}}', values: "{ours}x60"}}
+      - {{series: 'leader_election_master_status{{name="c1f6bfd2.kueue.x-k8s.io", job="kueue", instance="b"}}', values: "1x60"}}
+      - {{series: '{metric}{{name="other", job="kueue", instance="b"}}', values: "{others}x60"}}
+    promql_expr_test:
+      - expr: ALERTS{{alertname="{alert}", alertstate="firing"}}
+        eval_time: 1h
+        exp_samples: {expected}
+"""
+
+
+@real
+@pytest.mark.real
+@pytest.mark.parametrize("is_ours", [True, False], ids=["own queue", "queue of another controller"])
+@pytest.mark.parametrize(
+    ("alert", "metric", "lease"),
+    [
+        ("GraphsReconcileStuck", "workqueue_longest_running_processor_seconds", "controller.kro.run"),
+        ("GraphsQueueBacklog", "workqueue_depth", "controller.kro.run"),
+        ("SlicesReconcileStuck", "workqueue_longest_running_processor_seconds", "ecaf1259.google.com"),
+    ],
+)
+def test_alerts_about_work_queues_are_about_our_controllers(
+    tmp_path: Path, alert: str, metric: str, lease: str, is_ours: bool
+) -> None:
+    from tests.real.prometheus import program
+
+    [rules] = [file for file in RULES if f"alert: {alert}\n" in file.read_text()]
+    labels = f'ALERTS{{alertname="{alert}", alertstate="firing", name="q", severity="warning"}}'
+    (tmp_path / "test.yaml").write_text(
+        QUEUES.format(
+            rules=rules,
+            alert=alert,
+            metric=metric,
+            lease=lease,
+            ours=9000 if is_ours else 0,
+            others=0 if is_ours else 9000,
+            expected=json.dumps([{"labels": labels, "value": 1}] if is_ours else []),
+        )
+    )
+    command = [str(program()), "test", "rules", str(tmp_path / "test.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @real
 @pytest.mark.real
 def test_queue_metrics_are_those_of_kueue() -> None:

@@ -1,12 +1,19 @@
-"""The chart on a real control plane, its pods as processes: slices, graph instances, a gateway that answers, and Prometheus."""
+"""The chart on a real control plane, its pods as processes: slices, graph instances, a gateway that answers, and Prometheus.
+
+An upgrade and a rollback while a job runs recreate nothing. `pytest -s` prints the time of the installation and how long each
+component was without a leader or a ready gateway.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from contextlib import AsyncExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,11 +23,11 @@ import orjson
 import pytest
 import yaml
 from tests.packaging.test_monitoring import DASHBOARDS, RULES, expressions, metric_names
-from tests.packaging.test_upgrade import CHILD, DEFINITION
+from tests.packaging.test_upgrade import CHILD, DEFINITION, INSTANCE
 from tests.real import prometheus
 from tests.real.processes import free_port
 from tests.support.chainsaw import apply
-from tests.support.clusters import RealCluster, real_enabled, responds
+from tests.support.clusters import RealCluster, TwinCluster, real_enabled, responds
 from tests.support.echo_server import run_echo_server
 from tests.support.helm import CHART, Helm
 from tests.support.jobset_install import install
@@ -54,6 +61,9 @@ TOKEN, SECONDS = "token-of-the-cloud", {"createNodePool": 0.2, "boot": 0.2, "del
 PATIENCE = 180.0
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+LEASES = {"graphs": ("kro-system", "controller.kro.run"), "slices": ("tpu-provisioner-system", "ecaf1259.google.com")}
+LEASE_SECONDS = 15
+DEPLOYMENTS = (("kro-system", "kro"), ("tpu-provisioner-system", "tpu-provisioner-controller-manager"), ("models", "gateway"))
 
 
 @pytest.fixture
@@ -117,7 +127,7 @@ class Machines:
         await clock.sleep(0.3)  # TLS connections take a while to close
 
 
-def values(machines: Machines, backend: str) -> dict[str, Any]:
+def values(cloud: str, token: str, backend: str) -> dict[str, Any]:
     """Values for this cluster. Pods share the machine, so each listens on its own address instead of all of them."""
     listen = "--metrics-bind-address=0.0.0.0:{}", "--health-probe-bind-address=0.0.0.0:{}"
     settings = {
@@ -125,8 +135,8 @@ def values(machines: Machines, backend: str) -> dict[str, Any]:
         "GCP_CLUSTER_LOCATION": LOCATION,
         "GCP_CLUSTER": CLUSTER,
         "GCP_ZONE": ZONE,
-        "GOOGLE_CONTAINER_CUSTOM_ENDPOINT": f"{machines.cloud_url}/container",
-        "GOOGLE_OAUTH_ACCESS_TOKEN": TOKEN,
+        "GOOGLE_CONTAINER_CUSTOM_ENDPOINT": f"{cloud}/container",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": token,
     }
     small = {"requests": {"cpu": "10m", "memory": "16Mi"}}
     models = [{"name": "echo", "backends": [{"kind": "echo", "url": backend}]}]
@@ -140,9 +150,10 @@ def values(machines: Machines, backend: str) -> dict[str, Any]:
 
 
 def ready_pods(api: Api, namespace: str) -> list[str]:
-    """The addresses of the ready pods of a namespace."""
+    """The addresses of the ready pods of a namespace; pods that are being deleted get no traffic."""
     pods = api.get(f"/api/v1/namespaces/{namespace}/pods").ok(200).json["items"]
-    return [pod["status"]["podIP"] for pod in pods if is_condition_true(pod, "Ready")]
+    serving = [pod for pod in pods if is_condition_true(pod, "Ready") and not pod["metadata"].get("deletionTimestamp")]
+    return [pod["status"]["podIP"] for pod in serving]
 
 
 def wait_for_pods(api: Api, *namespaces: str) -> None:
@@ -171,6 +182,123 @@ def ask(address: str) -> str:
     )
     with urllib.request.urlopen(request, timeout=30) as response:
         return str(orjson.loads(response.read())["choices"][0]["message"]["content"])
+
+
+class Downtime:
+    """Measures, while a block runs, for how long a Lease had no holder and whether ready pods of the gateway answered."""
+
+    def __init__(self, api: Api) -> None:
+        self._api, self._over = api, threading.Event()
+        self.leaders: dict[str, list[tuple[float, str]]] = {name: [] for name in LEASES}
+        self.answers, self.failures = 0, list[str]()
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        threads = [threading.Thread(target=work) for work in (self._watch_leases, self._call_gateway)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            for thread in threads:
+                thread.join(60)
+
+    def _watch_leases(self) -> None:
+        while not self._over.wait(0.02):
+            for name, (namespace, lease) in LEASES.items():
+                spec = self._api.get(f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lease}").ok(200).json["spec"]
+                self.leaders[name].append((time.monotonic(), str(spec.get("holderIdentity") or "")))
+
+    def _call_gateway(self) -> None:
+        while not self._over.wait(0.1):
+            # A request to a pod that ends in this instant is repeated: these nodes do not run the preStop hook.
+            errors: list[str] = []
+            while len(errors) < 3:
+                addresses = ready_pods(self._api, "models")
+                try:
+                    ask(addresses[self.answers % max(len(addresses), 1)])
+                except (OSError, IndexError) as error:
+                    errors.append(repr(error))
+                else:
+                    self.answers += 1
+                    break
+            else:
+                self.failures += errors
+
+    def without_leader(self, name: str) -> float:
+        """The longest time in seconds in which no replica held the Lease."""
+        longest, since = 0.0, None
+        for moment, holder in self.leaders[name]:
+            since = (since or moment) if not holder else None
+            longest = max(longest, moment - since) if since else longest
+        return longest
+
+    def has_new_leader(self, name: str) -> bool:
+        """Whether the Lease passed to another replica."""
+        return len({holder for _, holder in self.leaders[name] if holder}) > 1
+
+
+def is_rolled_out(api: Api, namespace: str, name: str) -> bool:
+    deployment = api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}").ok(200).json
+    status, replicas = deployment.get("status") or {}, deployment["spec"]["replicas"]
+    observed = status.get("observedGeneration") == deployment["metadata"]["generation"]
+    counts = [status.get(field, 0) for field in ("replicas", "updatedReplicas", "availableReplicas")]
+    return observed and counts == [replicas] * 3
+
+
+def wait_for_rollout(api: Api) -> None:
+    eventually(lambda: all(is_rolled_out(api, *names) for names in DEPLOYMENTS), PATIENCE, "all Deployments are rolled out")
+
+
+def pods_of(api: Api, job: str) -> list[Any]:
+    query = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={job}"}
+    pods: list[Any] = api.get("/api/v1/namespaces/default/pods", query=query).ok(200).json["items"]
+    return pods
+
+
+def count_running(api: Api, job: str) -> int:
+    return sum(pod["status"]["phase"] == "Running" for pod in pods_of(api, job))
+
+
+def identities(api: Api, job: str) -> dict[str, Any]:
+    """What an upgrade must not recreate: the instance, its object, the job, its pods and their nodes."""
+    pods = pods_of(api, job)
+    nodes = [f"/api/v1/nodes/{pod['spec']['nodeName']}" for pod in pods]
+    paths = (CHILD, INSTANCE, f"{GROUP}/namespaces/default/jobsets/{job}", *nodes)
+    uids = {path: api.get(path).ok(200).json["metadata"]["uid"] for path in paths}
+    return uids | {pod["metadata"]["name"]: (pod["metadata"]["uid"], pod["status"]["phase"]) for pod in pods}
+
+
+def change_release(api: Api, helm: Helm, *command: str) -> None:
+    """Upgrade or roll back while a job runs, and check that nothing is recreated and that both controllers work afterwards."""
+    before, downtime = identities(api, "runs"), Downtime(api)
+    with downtime.measure():
+        helm(*command)
+        wait_for_rollout(api)
+        eventually(lambda: all(downtime.has_new_leader(name) for name in LEASES), PATIENCE, "other replicas lead")
+        api.patch(INSTANCE, {"spec": {"value": command[0]}}).ok()
+        eventually(lambda: api.get(CHILD).json.get("data") == {"value": command[0]}, PATIENCE, "the instance is reconciled")
+        api.post(f"{GROUP}/namespaces/default/jobsets", jobset(command[0], 1, seconds=1)).ok(201)
+        eventually(lambda: completed(api, command[0]), PATIENCE, "a new job got a slice")
+    seconds = {name: round(downtime.without_leader(name), 2) for name in LEASES}
+    print(
+        f"{command[0]}: seconds without a leader {seconds}; gateway: {downtime.answers} answers, {len(downtime.failures)} failures"
+    )
+    assert identities(api, "runs") == before
+    # A leader that ends releases its Lease; otherwise the next one waits until the Lease expires.
+    assert max(seconds.values()) < LEASE_SECONDS
+    assert downtime.answers > 0
+    assert not downtime.failures, downtime.failures
+
+
+def check_doctor(real: RealCluster) -> None:
+    """`sliceworks doctor` finds no errors of the installation."""
+    command = (sys.executable, "-m", "sliceworks", "doctor", "--kubeconfig", str(real.kubeconfig), "-o", "json")
+    checks = orjson.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+    areas = ("crds", "controllers", "rights", "graphs")
+    assert {check["area"] for check in checks} >= set(areas)
+    assert [check for check in checks if check["area"] in areas and check["state"] in ("warning", "error")] == []
 
 
 def check_monitoring(targets: list[str], folder: Path) -> None:
@@ -207,20 +335,51 @@ def check_monitoring(targets: list[str], folder: Path) -> None:
             process.terminate()
 
 
+def test_tests_of_the_chart_pass(tmp_path: Path) -> None:
+    """`helm test` on a twin that runs pods as processes: Services have addresses there, so the pod of the test can call them."""
+    twin = TwinCluster(tmp_path, workloads=True, options=("--processes",))
+    api, helm = twin.api, Helm(tmp_path / "helm", twin.kubeconfig)
+    try:
+        names = {"project": PROJECT, "location": LOCATION, "name": CLUSTER}
+        api.post("/debug/twin/cloud", {"set": {"container": {"clusters": [names], **OFFERS}}}).ok()
+        cloud = orjson.loads((twin.kubeconfig.parent / "ready.json").read_bytes())["cloud"]
+        name = make_node(twin, "gke-cpu")["metadata"]["name"]
+        api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"iam.gke.io/gke-metadata-server-enabled": "true"}}}).ok()
+        api.post("/api/v1/namespaces", {"metadata": {"name": "models"}}).ok(201)
+        secret = {"metadata": {"name": "gateway-admin"}, "stringData": {"key": "admin"}}
+        api.post("/api/v1/namespaces/models/secrets", secret).ok(201)
+        with run_echo_server() as backend:
+            file = tmp_path / "values.yaml"
+            file.write_text(yaml.dump(values(cloud, twin.token, backend)))
+            helm("install", "sliceworks", str(CHART), "--namespace=default", f"--values={file}", "--take-ownership")
+            wait_for_pods(api, "kro-system", "tpu-provisioner-system", "models")
+            assert "Phase:          Succeeded" in helm("test", "sliceworks", "--namespace=default", "--timeout=2m")
+            api.delete("/api/v1/namespaces/models/services/gateway").ok()
+            failed = helm.attempt("test", "sliceworks", "--namespace=default", "--timeout=2m")
+            assert failed.returncode == 1
+            assert "sliceworks-test failed" in failed.stderr
+    finally:
+        os.kill(twin.process.pid, signal.SIGTERM)  # ends the processes of the pods too
+        eventually(lambda: not twin.process.alive(), PATIENCE, "the twin stops")
+        twin.stop()
+
+
 def test_installed_chart_works(real: RealCluster, tmp_path: Path) -> None:
     api, helm, machines = real.api, Helm(tmp_path / "helm", real.kubeconfig), Machines(real, tmp_path / "pods")
     with machines.run(), run_echo_server() as backend:
         name = make_node(real, "gke-cpu")["metadata"]["name"]
         api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {"iam.gke.io/gke-metadata-server-enabled": "true"}}}).ok()
         file = tmp_path / "values.yaml"
-        file.write_text(yaml.dump(values(machines, backend)))
+        file.write_text(yaml.dump(values(machines.cloud_url, TOKEN, backend)))
         api.post("/api/v1/namespaces", {"metadata": {"name": "models"}}).ok(201)
         api.post("/api/v1/namespaces/models/secrets", {"metadata": {"name": "gateway-admin"}, "stringData": {"key": "admin"}}).ok(
             201
         )
-        helm("install", "sliceworks", str(CHART), "--namespace=default", f"--values={file}", "--take-ownership")
+        chart, started = ("sliceworks", str(CHART), "--namespace=default", f"--values={file}"), time.monotonic()
+        helm("install", *chart, "--take-ownership")
         try:
             wait_for_pods(api, "kro-system", "tpu-provisioner-system", "models")
+            print(f"install: all pods ready after {time.monotonic() - started:.1f} s")
             for role in yaml.safe_load_all(rights(tmp_path)):
                 api.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role).ok(201)
             apply(api, DEFINITION)
@@ -233,7 +392,16 @@ def test_installed_chart_works(real: RealCluster, tmp_path: Path) -> None:
             assert all("anyone there?" in ask(address) for address in ready_pods(api, "models"))
             ports = {"kro-system": 8078, "tpu-provisioner-system": 8080, "models": 8081}
             check_monitoring([f"{address}:{port}" for name, port in ports.items() for address in ready_pods(api, name)], tmp_path)
+            check_doctor(real)
+            api.post(f"{GROUP}/namespaces/default/jobsets", jobset("runs", 1, seconds=100_000)).ok(201)
+            eventually(lambda: count_running(api, "runs") == 2, PATIENCE, "the job runs")
+            annotations = [f"--set={name}.podAnnotations.release=second" for name in ("graphs", "slices", "gateway")]
+            change_release(api, helm, "upgrade", *chart, *annotations)
+            change_release(api, helm, "rollback", "sliceworks", "1", "--namespace=default")
         finally:
             helm.attempt("uninstall", "sliceworks", "--namespace=default", "--wait")
         namespaces = ("/api/v1/namespaces/kro-system", "/api/v1/namespaces/tpu-provisioner-system")
         eventually(lambda: all(api.get(path).status == 404 for path in namespaces), PATIENCE, "the namespaces are deleted")
+        # What the user created in the gateway's namespace stays.
+        assert api.get("/api/v1/namespaces/models/secrets/gateway-admin").status == 200
+        assert api.get("/api/v1/namespaces/models/services").ok(200).json["items"] == []

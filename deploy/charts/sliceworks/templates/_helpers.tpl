@@ -12,7 +12,7 @@ app.kubernetes.io/component: {{ . }}
 {{- printf "%s/%s%s%s" (trimSuffix "/" $registry) (index . 1) (hasPrefix "sha256:" $tag | ternary "@" ":") $tag -}}
 {{- end }}
 
-{{/* The namespace of a component, unless the release has the same one; the list: root, component, namespace. */}}
+{{/* The namespace of a component, unless the release has the same one; the list: root, component, namespace, whether `helm uninstall` keeps it. */}}
 {{- define "sliceworks.namespace" -}}
 {{- $root := index . 0 -}}
 {{- if and $root.Values.namespaces.create (ne (index . 2) $root.Release.Namespace) }}
@@ -24,6 +24,10 @@ metadata:
   labels:
     {{- include "sliceworks.labels" (index . 1) | nindent 4 }}
     pod-security.kubernetes.io/enforce: restricted
+  {{- if index . 3 }}
+  annotations:
+    helm.sh/resource-policy: keep
+  {{- end }}
 {{- end }}
 {{- end }}
 
