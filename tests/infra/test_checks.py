@@ -95,6 +95,14 @@ def test_teams_have_shares_of_gpus(pool: str, share: str) -> None:
     assert findings(more, text) == []
 
 
+@pytest.mark.parametrize(("field", "value"), [("cpu", "-4"), ("memory", "much"), ("readyWithin", "0s")])
+def test_quota_and_times_of_queues_are_checked(field: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "environment.yaml"
+    file.write_text(SMALL + f'  queues: {{{field}: "{value}"}}\n')
+    assert main.run(["env", "check", "-f", str(file)]) == 1
+    assert f"spec.queues.{field}: must be a " in capsys.readouterr().out
+
+
 def test_all_field_errors_are_reported_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "environment.yaml"
     file.write_text(BARE + "  pools: {tpu: {t: {type: v4-8, count: 100000}}}\n  network: {subnet: {nodes: x}}\n  nonsense: 1\n")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from sliceworks.base import duration
+from sliceworks.base import duration, quantity
 
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
@@ -56,6 +56,15 @@ def _duration(value: str) -> str:
     return value
 
 
+def _amount(value: str) -> str:
+    try:
+        if value and quantity.parse(value) < 0:
+            raise ValueError("must not be negative")
+    except ValueError as error:
+        raise ValueError(f"must be a quantity such as 64 or 200Gi, found {value!r}") from error
+    return value
+
+
 _NAME_RULE = "lower-case letters, digits and hyphens, beginning with a letter"
 Project = Annotated[str, _matching(_PROJECT, "a project id: 6 to 30 " + _NAME_RULE)]
 Region = Annotated[str, _matching(_REGION, "a region such as us-central2")]
@@ -74,6 +83,7 @@ KmsKey = Annotated[str, _matching(_KEY, "a key such as projects/P/locations/L/ke
 Service = Annotated[str, _matching(_SERVICE, "a service such as container.googleapis.com")]
 Checksum = Annotated[str, _matching(_CHECKSUM, "a SHA-256: 64 hexadecimal digits")]
 Duration = Annotated[str, AfterValidator(_duration)]
+Amount = Annotated[str, AfterValidator(_amount)]
 Member = Annotated[str, _matching(_MEMBER, "a member such as group:research@example.com")]
 Labels = dict[
     Annotated[str, _matching(_LABEL, "a label of Google Cloud: lower case, at most 63 characters")],
