@@ -42,7 +42,7 @@ def test_groups_come_in_the_servers_order_with_the_preferred_version_first() -> 
     groups = {group.name: group.versions for group in builtin_scheme().groups}
     assert next(iter(groups)) == ""
     assert groups["autoscaling"] == ("v2", "v1")
-    assert "flowcontrol.apiserver.k8s.io" not in groups
+    assert "resource.k8s.io" not in groups
 
 
 def test_a_resource_says_what_discovery_says() -> None:

@@ -134,6 +134,14 @@ def _cluster() -> list[Kind]:
         Kind("storage.k8s.io/v1", "CSINode", "csinodes", False, {"spec": {"drivers": [{"name": "d", "nodeID": "n"}]}}),
         Kind("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities", True, {"storageClassName": "fast"}),
         Kind("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", False, {"spec": attachment}),
+        Kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", False, {"handler": "runc"}),
+        Kind(
+            "flowcontrol.apiserver.k8s.io/v1",
+            "PriorityLevelConfiguration",
+            "prioritylevelconfigurations",
+            False,
+            {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Queue", "queuing": {}}}}},
+        ),
     ]
 
 

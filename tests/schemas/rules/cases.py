@@ -26,6 +26,10 @@ CLUSTER_SCOPED = frozenset(
         "CSINode",
         "PriorityClass",
         "VolumeAttachment",
+        "RuntimeClass",
+        "FlowSchema",
+        "PriorityLevelConfiguration",
+        "CertificateSigningRequest",
     ]
 )
 

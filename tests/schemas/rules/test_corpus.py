@@ -44,6 +44,7 @@ SET_ELSEWHERE = {
     "PersistentVolumeClaim": ("metadata.finalizers", "spec.dataSourceRef"),
     "PersistentVolume": ("metadata.finalizers", "status.lastPhaseTransitionTime"),
     "Node": ("spec.taints",),
+    "CertificateSigningRequest": ("spec.username", "spec.groups", "spec.uid"),
     "Secret": ("data", "stringData"),
 }
 # Go shows whole structs of its own here; only what follows them is compared.
@@ -122,8 +123,10 @@ def errors(case: Case, obj: Json, old: Json | None = None) -> list[tuple[str, st
     strategy = strategy_of(case.object)
     found = metadata_errors(obj["metadata"]) if old is None else metadata_update_errors(obj["metadata"], old["metadata"])
     if case.subresource and old is not None:
-        assert strategy.validate_status is not None
-        found += strategy.validate_status(obj, old)
+        part = strategy.parts.get(case.subresource)
+        check = part.validate if part else strategy.validate_status
+        assert check is not None
+        found += check(obj, old)
         return expected([error.cause() for error in found])
     if strategy.validate is not None:
         found += strategy.validate(obj)

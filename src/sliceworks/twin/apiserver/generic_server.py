@@ -15,7 +15,7 @@ from sliceworks.base.errors import ApiError, BadRequest, InternalError, RequestE
 from sliceworks.base.http.flow_control import FlowControl
 from sliceworks.base.names import path_segment_errors
 from sliceworks.twin.apiserver import codec
-from sliceworks.twin.apiserver.admission import chain, resource_quota
+from sliceworks.twin.apiserver.admission import certificate_signing, chain, resource_quota
 from sliceworks.twin.apiserver.admission.chain import QUOTAS, Admission, ObjectCache
 from sliceworks.twin.apiserver.auth import escalation
 from sliceworks.twin.apiserver.auth.authentication import impersonate
@@ -187,6 +187,8 @@ class ApiServer:
         if call.resource.group == RBAC_GROUP:
             write = escalation.Write(call.user, call.resource.plural, call.namespace, call.name)
             escalation.check(self.rbac, write, obj, old)
+        elif call.resource.key == certificate_signing.KEY and old is not None:
+            certificate_signing.check_signer(self.rbac, ctx, obj, old)
 
     def write_quota_charges(self, call: Call) -> None:
         """Add the usage of an admitted object to the status of its quotas."""

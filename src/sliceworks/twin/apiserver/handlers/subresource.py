@@ -38,7 +38,7 @@ class SubresourceHandler:
 
     async def handle(self, call: Call) -> Response:
         name = call.target.subresource
-        if name == "status" or name in strategies.POD_SUBRESOURCES:
+        if name == "status" or name in strategies.POD_SUBRESOURCES or name in call.resource.strategy.parts:
             return await self._handle_part(call)
         handler = getattr(self, f"_{name}", None)
         if handler is None:

@@ -105,11 +105,12 @@ def increment_generation(call: Call, obj: Obj, old: Obj) -> None:
 
 def reset_fields(call: Call) -> Obj:
     """The fields that this endpoint resets before it records field ownership."""
-    if not call.resource.strategy.has_status:
+    strategy, subresource = call.resource.strategy, call.target.subresource
+    if not strategy.has_status:
         return {}
-    if call.target.subresource == "status":
-        return dict(call.resource.strategy.status_reset_fields)
-    return {"f:status": {}}
+    if subresource in strategy.parts:
+        return dict(strategy.parts[subresource].reset_fields)
+    return dict(strategy.status_reset_fields if subresource == "status" else strategy.reset_fields)
 
 
 async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
@@ -143,6 +144,8 @@ def _validation_errors(
 
 def _builtin_errors(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
     strategy, subresource = call.resource.strategy, call.target.subresource
+    if subresource in strategy.parts and old is not None:
+        return strategy.parts[subresource].validate(obj, old)
     if subresource == "status" and old is not None:
         return list(strategy.validate_status(obj, old)) if strategy.validate_status else []
     errors: list[FieldError] = []
@@ -241,7 +244,7 @@ class WriteHandler:
             obj = apply_patch(call, patch, old)
             self._check_patched(call, obj, old)
             # Only status and metadata can differ: no plugin changes what both objects share.
-            shared = old if call.target.subresource == "status" else None
+            shared = old if call.target.subresource == "status" and not call.resource.strategy.parts else None
             entry, status = await self.update_object(call, obj, current, old=shared, applied=patch.apply), 200
         await self._server.store.wait_durable()
         return object_response(call, status, entry)
@@ -364,6 +367,8 @@ class WriteHandler:
         keep_system_fields(obj, old)
         if reset is not None:
             reset(obj, old)
+        elif subresource in strategy.parts:
+            strategy.parts[subresource].prepare(obj, old)
         elif subresource == "status":
             reset_all_but_status(call, obj, old)
         elif subresource in strategies.POD_SUBRESOURCES:

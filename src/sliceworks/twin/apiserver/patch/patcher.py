@@ -163,8 +163,10 @@ def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
     body.setdefault("metadata", {})
     _check_applied(call, body)
     strategy = call.resource.strategy
-    reset: Obj = {"f:status": {}} if strategy.has_status and not call.target.subresource else {}
-    if call.target.subresource == "status":
+    reset: Obj = dict(strategy.reset_fields) if strategy.has_status and not call.target.subresource else {}
+    if call.target.subresource in strategy.parts:
+        reset = dict(strategy.parts[call.target.subresource].reset_fields)
+    elif call.target.subresource == "status":
         reset = dict(strategy.status_reset_fields)
     merged = updater.apply(
         old, body, call.version.schema(), kind=call.resource.kind, manager=call.param("fieldManager"), force=call.flag("force"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import quantity
+from sliceworks.base import duration, quantity
 from sliceworks.twin.apiserver.printers.cells import (
     NONE,
     UNKNOWN,
@@ -151,6 +151,51 @@ def policy_binding_row(obj: Obj, now: datetime) -> list[Any]:
     return [name_of(obj), spec_of(obj).get("policyName", ""), params, age(obj, now)]
 
 
+def runtime_class_row(obj: Obj, now: datetime) -> list[Any]:
+    return [name_of(obj), obj.get("handler", ""), age(obj, now)]
+
+
+def flow_schema_row(obj: Obj, now: datetime) -> list[Any]:
+    spec = spec_of(obj)
+    level, method = spec.get("priorityLevelConfiguration") or {}, spec.get("distinguisherMethod") or {}
+    dangling = (item.get("status", "") for item in status_of(obj).get("conditions") or () if item.get("type") == "Dangling")
+    return [
+        name_of(obj),
+        level.get("name", ""),
+        spec.get("matchingPrecedence", 0),
+        method.get("type") or NONE,
+        age(obj, now),
+        next(dangling, "?"),
+    ]
+
+
+def priority_level_row(obj: Obj, now: datetime) -> list[Any]:
+    spec = spec_of(obj)
+    level = spec.get("limited") or spec.get("exempt") or {}
+    queuing = (level.get("limitResponse") or {}).get("queuing") or {}
+    counts = [level.get("nominalConcurrencyShares"), *(queuing.get(field) for field in ("queues", "handSize", "queueLengthLimit"))]
+    return [name_of(obj), spec.get("type", ""), *(NONE if count is None else count for count in counts), age(obj, now)]
+
+
+def certificate_request_row(obj: Obj, now: datetime) -> list[Any]:
+    spec, status = spec_of(obj), status_of(obj)
+    seconds = spec.get("expirationSeconds")
+    found = [item.get("type", "") for item in status.get("conditions") or ()]
+    decided = [kind for kind in ("Denied", "Approved") if kind in found][:1] or ["Pending"]
+    if "Failed" in found:
+        decided.append("Failed")
+    if status.get("certificate"):
+        decided.append("Issued")
+    return [
+        name_of(obj),
+        age(obj, now),
+        spec.get("signerName", ""),
+        spec.get("username", ""),
+        NONE if seconds is None else duration.human(seconds),
+        ",".join(decided),
+    ]
+
+
 DEFAULT = printer("Name:name | Created At:date", created_row)
 NODE = printer(
     "Name:name | Status | Roles | Age | Version | Internal-IP:wide | External-IP:wide | OS-Image:wide | Kernel-Version:wide"
@@ -172,3 +217,16 @@ WEBHOOK_CONFIGURATION = printer("Name:name | Webhooks:integer | Age", webhook_co
 VALIDATING_POLICY = printer("Name:name | Validations:integer | ParamKind | Age", policy_row)
 VALIDATING_POLICY_BINDING = printer("Name:name | PolicyName | ParamRef | Age", policy_binding_row)
 PRIORITY_CLASS = printer("Name:name | Value:integer | Global-Default:boolean | Age | PreemptionPolicy", priority_class_row)
+RUNTIME_CLASS = printer("Name:name | Handler | Age", runtime_class_row)
+FLOW_SCHEMA = printer(
+    "Name:name | PriorityLevel | MatchingPrecedence | DistinguisherMethod | Age | MissingPL",
+    flow_schema_row,
+)
+PRIORITY_LEVEL_CONFIGURATION = printer(
+    "Name:name | Type | NominalConcurrencyShares | Queues | HandSize | QueueLengthLimit | Age",
+    priority_level_row,
+)
+CERTIFICATE_SIGNING_REQUEST = printer(
+    "Name:name | Age | SignerName | Requestor | RequestedDuration | Condition",
+    certificate_request_row,
+)

@@ -13,18 +13,28 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import names
 from sliceworks.schemas import builtins, crds
 from sliceworks.twin.apiserver import version_conversion
-from sliceworks.twin.apiserver.admission import limit_ranger, pod_security, priority, service_account, storage_class, toleration
+from sliceworks.twin.apiserver.admission import (
+    certificate_signing,
+    limit_ranger,
+    pod_security,
+    priority,
+    service_account,
+    storage_class,
+    toleration,
+)
 from sliceworks.twin.apiserver.admission.chain import CREATE, UPDATE
 from sliceworks.twin.apiserver.printers import core_kinds, network_kinds, pod_kinds, storage_kinds, workload_kinds
 from sliceworks.twin.apiserver.registry import service_allocator, strategies
-from sliceworks.twin.apiserver.registry.resources import Registry, Resource, Strategy, Subresource, Version, field_getter
+from sliceworks.twin.apiserver.registry.resources import Part, Registry, Resource, Strategy, Subresource, Version, field_getter
 from sliceworks.twin.apiserver.validation import (
     admission_registration,
     apps,
     batch,
+    certificates,
     core_group,
     defaults,
     endpoints,
+    flow_control,
     horizontal_pod_autoscaler,
     network,
     pod,
@@ -345,6 +355,25 @@ STRATEGIES: dict[str, Strategy] = {
         validating=_TEMPLATE_CHECK,
         printer=workload_kinds.JOB,
     ),
+    "certificates.k8s.io/certificatesigningrequests": Strategy(
+        name_errors=certificates.any_name_errors,
+        selectable_fields=_fields("spec.signerName"),
+        reset_fields={"f:spec": {}, "f:status": {}},
+        parts={
+            "approval": Part(
+                {"f:spec": {}, "f:status": {"f:certificate": {}}}, certificates.prepare_approval, certificates.approval_errors
+            ),
+            "status": Part(
+                {"f:spec": {}, "f:status": {"f:conditions": {}}}, certificates.prepare_status, certificates.status_errors
+            ),
+        },
+        prepare_for_create=strategies.reset_status({}),
+        prepare_for_update=certificates.keep_request,
+        validate=certificates.request_errors,
+        mutating=_on(CREATE, run=(certificate_signing.set_requester,)),
+        validating=_on(CREATE, run=(certificate_signing.check_subject,)),
+        printer=core_kinds.CERTIFICATE_SIGNING_REQUEST,
+    ),
     "coordination.k8s.io/leases": Strategy(
         allow_create_on_update=True,
         allow_unconditional_update=False,
@@ -363,6 +392,20 @@ STRATEGIES: dict[str, Strategy] = {
         validate=core_group.new_event_errors,
         validate_update=core_group.new_event_update_errors,
         conversions={"v1": version_conversion.EVENTS_V1},
+    ),
+    "flowcontrol.apiserver.k8s.io/flowschemas": Strategy(
+        has_generation=True,
+        prepare_for_create=strategies.reset_status({}),
+        validate=flow_control.flow_schema_errors,
+        validate_status=flow_control.condition_errors,
+        printer=core_kinds.FLOW_SCHEMA,
+    ),
+    "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": Strategy(
+        has_generation=True,
+        prepare_for_create=strategies.reset_status({}),
+        validate=flow_control.priority_level_errors,
+        validate_status=flow_control.condition_errors,
+        printer=core_kinds.PRIORITY_LEVEL_CONFIGURATION,
     ),
     "networking.k8s.io/ingressclasses": Strategy(
         has_generation=True,
@@ -384,6 +427,11 @@ STRATEGIES: dict[str, Strategy] = {
         has_generation=True, validate=network.network_policy_errors, printer=network_kinds.NETWORK_POLICY
     ),
     "networking.k8s.io/servicecidrs": Strategy(printer=network_kinds.SERVICE_CIDR),
+    "node.k8s.io/runtimeclasses": Strategy(
+        validate=policy.runtime_class_errors,
+        validate_update=policy.runtime_class_update_errors,
+        printer=core_kinds.RUNTIME_CLASS,
+    ),
     "policy/poddisruptionbudgets": Strategy(
         name_errors=names.path_segment_errors,
         has_generation=True,
@@ -515,6 +563,8 @@ _CONDITIONAL_DEFAULTS: dict[str, Defaulter] = {
     "io.k8s.api.batch.v1.Job": defaults.job,
     "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler": defaults.autoscaler_v1,
     "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler": defaults.autoscaler_v2,
+    "io.k8s.api.flowcontrol.v1.FlowSchemaSpec": flow_control.flow_schema_spec_defaults,
+    "io.k8s.api.flowcontrol.v1.QueuingConfiguration": flow_control.queuing_defaults,
     "io.k8s.api.rbac.v1.Subject": defaults.subject,
     "io.k8s.api.networking.v1.NetworkPolicySpec": defaults.network_policy_spec,
 }

@@ -40,6 +40,16 @@ class Conversion(NamedTuple):
     to_storage: Callable[[Obj], Obj]
 
 
+class Part(NamedTuple):
+    """A subresource that takes and returns the whole object, and changes one part of it."""
+
+    reset_fields: Mapping[str, Any]
+    """The fields that it does not change."""
+    prepare: Callable[[Obj, Obj], None]
+    """Resets these fields in the new object to those of the old one."""
+    validate: Callable[[Obj, Obj], list[FieldError]]
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """How the API server handles a kind. The defaults fit a plain kind; `registry.kinds` lists the built-in ones."""
@@ -51,6 +61,10 @@ class Strategy:
     keeps_status_on_create: bool = False
     status_reset_fields: Mapping[str, Any] = field(default_factory=lambda: {"f:spec": {}})
     """The fields that an update of the status subresource does not change."""
+    reset_fields: Mapping[str, Any] = field(default_factory=lambda: {"f:status": {}})
+    """The fields that a write of the object itself does not change, if it has a status subresource."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """Subresources with rules of their own, by name."""
     allow_create_on_update: bool = False
     allow_unconditional_update: bool = True
     return_deleted_object: bool = False

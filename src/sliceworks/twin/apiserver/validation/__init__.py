@@ -8,6 +8,7 @@ Reading order:
 `pod_update`, `pod_warning_rules`: updates of pods, and warnings.
 `apps`, `batch`: workloads.
 `core_group`, `service`, `endpoints`, `network`, `storage`, `policy`, `horizontal_pod_autoscaler`, `rbac_objects`: other kinds.
+`flow_control`, `certificates`: priority and fairness, and certificate signing requests.
 `admission_registration`: webhook configurations and admission policies.
 `crd`, `crd_schema`: CustomResourceDefinitions and their schemas.
 `defaults`: defaults of built-in kinds.

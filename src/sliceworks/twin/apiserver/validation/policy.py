@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, ResourceQuotas, LimitRanges and PriorityClasses."""
+"""PodDisruptionBudgets, ResourceQuotas, LimitRanges, PriorityClasses and RuntimeClasses."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import quantity
 from sliceworks.schemas.field_errors import duplicate, forbidden, invalid, not_supported, required
 from sliceworks.twin.apiserver.validation import field_checks
+from sliceworks.twin.apiserver.validation.affinity import toleration_errors
 from sliceworks.twin.apiserver.validation.field_checks import (
     Errors,
     check_at_most_100_percent,
+    check_dns_label,
     check_immutable,
     check_positive_int_or_percent,
     format_go_struct,
 )
+from sliceworks.twin.apiserver.validation.object_meta import label_errors
 from sliceworks.twin.apiserver.validation.resource_requirements import (
     check_container_resource_name,
     check_quantity,
@@ -21,6 +24,7 @@ from sliceworks.twin.apiserver.validation.resource_requirements import (
     check_resource_name,
     is_overcommit_allowed,
     is_standard_quota,
+    requirement_errors,
 )
 from sliceworks.twin.apiserver.validation.selectors import selector_errors
 
@@ -37,6 +41,7 @@ _SCOPES: dict[str, frozenset[str]] = {
     "BestEffort": frozenset({"pods"}),
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
+_NO_TOLERATION = {"key": "", "operator": "", "value": "", "effect": "", "tolerationSeconds": None}
 _EXISTS_ONLY = ("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity")
 _EXISTS_WORDS = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
@@ -238,3 +243,26 @@ def _limit_order(errors: Errors, bounds: dict[str, Any], name: str, path: str) -
     if quantity.compare(limit, request):
         detail = f"default value {limit} must equal to defaultRequest value {request} in {name}"
         errors.append(invalid(f"{path}.defaultRequest[{name}]", request, detail))
+
+
+def runtime_class_errors(obj: Json) -> Errors:
+    errors: Errors = []
+    check_dns_label(errors, obj.get("handler") or "", "handler")
+    if (overhead := obj.get("overhead")) is not None:
+        requirement_errors(errors, {"limits": overhead.get("podFixed")}, "overhead")
+    scheduling = obj.get("scheduling") or {}
+    label_errors(errors, scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    tolerations = scheduling.get("tolerations") or []
+    toleration_errors(errors, tolerations, "scheduling.tolerations")
+    keys = [tuple(item.get(field) for field in ("key", "operator", "value", "effect")) for item in tolerations]
+    for index, key in enumerate(keys):
+        if key in keys[:index]:
+            shown = format_go_struct({**_NO_TOLERATION, **tolerations[index]}, *_NO_TOLERATION)
+            errors.append(duplicate(f"scheduling.tolerations[{index}]", shown))
+    return errors
+
+
+def runtime_class_update_errors(new: Json, old: Json) -> Errors:
+    errors: Errors = []
+    check_immutable(errors, new.get("handler"), old.get("handler"), "handler")
+    return errors
