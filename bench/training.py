@@ -25,8 +25,8 @@ from bench.harness.training_load import time_command
 
 from bench import forecast
 from sliceworks.base import clock, progress
-from sliceworks.cli import train_client
 from sliceworks.cli.env_site import read_environment
+from sliceworks.kube.resources import JOBSET
 from sliceworks.training import submission
 from sliceworks.training.queues import build_manifests
 
@@ -91,7 +91,7 @@ async def _load(twin: TwinDaemon, count: int) -> None:
 
 async def _create(client: Client, slots: asyncio.Semaphore, jobset: dict[str, Any], name: str) -> None:
     async with slots:
-        await client.create({**jobset, "metadata": {**jobset["metadata"], "name": name}}, resource=train_client.JOBSETS)
+        await client.create({**jobset, "metadata": {**jobset["metadata"], "name": name}}, resource=JOBSET)
 
 
 def _submit(twin: TwinDaemon, sizes: Sizes) -> Metric:

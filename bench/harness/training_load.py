@@ -11,8 +11,7 @@ from bench.harness.servers import TwinDaemon
 
 from sliceworks.base import clock, progress
 from sliceworks.cli.train_show import diagnose
-from sliceworks.kube.resources import JOB, NAMESPACE
-from sliceworks.training.diagnosis.reader import CLUSTER_QUEUE, FLAVOR, JOBSET, LOCAL_QUEUE
+from sliceworks.kube.resources import CLUSTER_QUEUE, JOB, JOBSET, LOCAL_QUEUE, NAMESPACE, RESOURCE_FLAVOR
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +35,7 @@ async def create_queues(client: Client) -> None:
     """Create one ClusterQueue for all teams."""
     quota = {"name": _TPU, "nominalQuota": str(RUNNING * CHIPS)}
     group = {"coveredResources": [_TPU], "flavors": [{"name": "v4", "resources": [quota]}]}
-    await create(client, FLAVOR, "v4", {})
+    await create(client, RESOURCE_FLAVOR, "v4", {})
     await create(client, CLUSTER_QUEUE, "slices", {"namespaceSelector": {}, "resourceGroups": [group]})
     for team in range(TEAMS):
         await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{team}"}}, resource=NAMESPACE)

@@ -12,7 +12,7 @@ from sliceworks.base import clock, yaml_documents
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import Forbidden
 from sliceworks.cli import main, train_client
-from sliceworks.kube.resources import Resource
+from sliceworks.kube.resources import CLUSTER_QUEUE, LOCAL_QUEUE, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,11 +85,11 @@ def test_a_job_that_preempts_does_not_wait(train: Shell) -> None:
 def test_a_job_that_borrows_does_not_wait(train: Shell) -> None:
     async def lent(client: Client) -> None:
         await platform(client)
-        queues = (await client.list_all(train_client.CLUSTER_QUEUES)).items
+        queues = (await client.list_all(CLUSTER_QUEUE)).items
         [spec] = [queue["spec"] for queue in queues if queue["metadata"]["name"] == "slices"]
         lender = {"kind": "ClusterQueue", "metadata": {"name": "lender"}, "spec": {**spec, "cohortName": "all"}}
         await client.create({"apiVersion": "kueue.x-k8s.io/v1beta2", **lender})
-        await client.patch(train_client.CLUSTER_QUEUES, "slices", {"spec": {"cohortName": "all"}})
+        await client.patch(CLUSTER_QUEUE, "slices", {"spec": {"cohortName": "all"}})
         await send(client, "hello-multi-slice")
 
     train.ready(lent)
@@ -254,7 +254,7 @@ def test_namespace_excluded_by_queue_is_an_error(train: Shell) -> None:
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stray"}}
         await client.create(space)
         queue = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "LocalQueue", "metadata": {"name": "tpu-job-queue"}}
-        await client.create({**queue, "spec": {"clusterQueue": "slices"}}, "stray", resource=train_client.LOCAL_QUEUES)
+        await client.create({**queue, "spec": {"clusterQueue": "slices"}}, "stray", resource=LOCAL_QUEUE)
 
     train.ready(unlabelled)
     output = train("submit", "-q", "first", *FLAGS, "-n", "stray")

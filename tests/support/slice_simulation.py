@@ -17,8 +17,7 @@ from sliceworks.base.errors import NotFound
 from sliceworks.base.transport import Request, Response
 from sliceworks.controllers.slices import well_known
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT
-from sliceworks.controllers.slices.cluster_cache import JOBSET
-from sliceworks.kube.resources import JOB, NODE
+from sliceworks.kube.resources import JOB, JOBSET, NODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,11 +17,10 @@ from sliceworks.cloud.container import Container
 from sliceworks.cloud.credentials import Token
 from sliceworks.cloud.session import Session
 from sliceworks.controllers.slices import well_known
-from sliceworks.controllers.slices.cluster_cache import JOBSET
 from sliceworks.controllers.slices.controller import SlicesController
 from sliceworks.controllers.slices.settings import Settings
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import EVENT, POD
+from sliceworks.kube.resources import EVENT, JOBSET, POD
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from sliceworks.base import clock
 from sliceworks.cli import main, train_client
 from sliceworks.cli.env_site import read_environment
 from sliceworks.kube.client import Client
+from sliceworks.kube.resources import JOBSET
 from sliceworks.training import submission
 from sliceworks.training.queues import build_manifests
 from sliceworks.twin.cluster import Cluster
@@ -123,6 +124,6 @@ async def send(client: Client, example: str, **changes: str) -> Object:
             metadata = each["template"]["spec"]["template"].setdefault("metadata", {})
             reported = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in changes.items()}
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **reported}
-    created = await client.create(made, resource=train_client.JOBSETS)
+    created = await client.create(made, resource=JOBSET)
     await clock.sleep(60)
     return created

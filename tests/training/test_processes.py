@@ -15,10 +15,11 @@ from tests.training.test_queues import HEAD, build_queues
 
 from sliceworks import catalog
 from sliceworks.base import clock
-from sliceworks.cli.train_client import JOBSETS, list_pods
+from sliceworks.cli.train_client import list_pods
 from sliceworks.cli.train_description import JobDetails, describe_job
 from sliceworks.cli.train_log_stream import LogFollower, LogPrinter, LogWindow
 from sliceworks.kube.client import Client
+from sliceworks.kube.resources import JOBSET
 from sliceworks.training.jobset import build_jobset
 from sliceworks.training.log_source import PodSelection
 from sliceworks.twin.cluster import Cluster
@@ -85,14 +86,14 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
             client = Client(twin.transport(), namespace=TEAM)
             await ready(client)
             await client.create(CLAIM)
-            jobset = await client.create(build_jobset(job(text), namespace=TEAM, script=PROGRAM), resource=JOBSETS)
+            jobset = await client.create(build_jobset(job(text), namespace=TEAM, script=PROGRAM), resource=JOBSET)
             following = asyncio.create_task(
                 LogFollower(client, jobset, PodSelection(), LogWindow(), LogPrinter(single_source=True)).run()
             )
             await until((data / "loss").read_text, "the loss is written")
             seen: str = await until(lambda: fetch(f"http://127.0.0.1:{port}/loss"), "the board shows it")
             shown = describe_job(
-                JobDetails(await client.get(JOBSETS, "train", TEAM), None, await list_pods(client, "train", TEAM), [])
+                JobDetails(await client.get(JOBSET, "train", TEAM), None, await list_pods(client, "train", TEAM), [])
             )
             (data / "go").touch()
             await asyncio.wait_for(following, 30)

@@ -150,19 +150,12 @@ async def _apply(client: Client, obj: dict[str, Any], dry: bool) -> None:
 
 def _queue_statuses(where: dict[str, Any]) -> list[QueueStatus]:
     from sliceworks.cli import connections
-    from sliceworks.kube.resources import Resource
+    from sliceworks.kube.resources import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
     from sliceworks.training.queue_status import list_queue_statuses
-
-    def kueue(kind: str, plural: str, *, namespaced: bool = True) -> Resource:
-        return Resource("kueue.x-k8s.io", "v1beta2", kind, plural, namespaced)
 
     async def read(client: Client) -> list[QueueStatus]:
         try:
-            listed = [
-                (await client.list_all(kueue("ClusterQueue", "clusterqueues", namespaced=False))).items,
-                (await client.list_all(kueue("LocalQueue", "localqueues"))).items,
-                (await client.list_all(kueue("Workload", "workloads"))).items,
-            ]
+            listed = [(await client.list_all(resource)).items for resource in (CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD)]
         except NotFound as error:
             raise SliceworksError("Kueue is not installed in this cluster", hint="install it, or use --twin") from error
         return list_queue_statuses(*listed)

@@ -14,10 +14,9 @@ from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.cli import slice_view
 from sliceworks.cli.connections import find_twin_cluster, open_cluster, open_container, resolve_settings
 from sliceworks.controllers.slices import well_known
-from sliceworks.controllers.slices.cluster_cache import JOBSET
 from sliceworks.controllers.slices.model import NamespacedName
 from sliceworks.controllers.slices.object_views import is_drained
-from sliceworks.kube.resources import NAMESPACE, NODE
+from sliceworks.kube.resources import JOBSET, NAMESPACE, NODE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,7 +11,7 @@ from sliceworks.base import memory
 from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
 from sliceworks.base.names import suggest_name
 from sliceworks.catalog.labels import JOB_UID, JOBSET_NAME
-from sliceworks.kube.resources import Resource
+from sliceworks.kube.resources import JOBSET, WORKLOAD
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
@@ -21,14 +21,6 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 T = TypeVar("T")
-JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-_KUEUE = ("kueue.x-k8s.io", "v1beta2")
-LOCAL_QUEUES = Resource(*_KUEUE, "LocalQueue", "localqueues")
-WORKLOADS = Resource(*_KUEUE, "Workload", "workloads")
-CLUSTER_QUEUES = Resource(*_KUEUE, "ClusterQueue", "clusterqueues", namespaced=False)
-COHORTS = Resource(*_KUEUE, "Cohort", "cohorts", namespaced=False)
-FLAVORS = Resource(*_KUEUE, "ResourceFlavor", "resourceflavors", namespaced=False)
-PRIORITIES = Resource(*_KUEUE, "WorkloadPriorityClass", "workloadpriorityclasses", namespaced=False)
 _NO_RIGHTS = (
     "pass your team's namespace with -n, or ask an administrator to add you to the members in the Environment and run queues apply"
 )
@@ -55,7 +47,7 @@ def permission_hints() -> Iterator[None]:
 async def list_jobsets(client: Client, namespace: str | None, **selection: Unpack[ListOptions]) -> list[Object]:
     """List the JobSets of a namespace, or of all."""
     try:
-        return (await client.list_all(JOBSETS, namespace, **selection)).items
+        return (await client.list_all(JOBSET, namespace, **selection)).items
     except NotFound as error:
         raise not_installed("JobSet") from error
 
@@ -63,7 +55,7 @@ async def list_jobsets(client: Client, namespace: str | None, **selection: Unpac
 async def find_jobset(client: Client, name: str, namespace: str) -> Object:
     """Read a JobSet; NotFound suggests the closest name."""
     try:
-        return await client.get(JOBSETS, name, namespace)
+        return await client.get(JOBSET, name, namespace)
     except NotFound as error:
         remedy = await _elsewhere(client, name)
         if not remedy:
@@ -157,8 +149,8 @@ async def watch_job(client: Client, jobset: Object) -> AsyncIterator[JobWatcher]
     metadata = jobset["metadata"]
     name, namespace, uid = metadata["name"], metadata["namespace"], metadata["uid"]
     async with Informers(client) as informers:
-        jobsets = informers.open(JOBSETS, namespace, fields=f"metadata.name={name}")
-        workloads = informers.open(WORKLOADS, namespace, labels=f"{JOB_UID}={uid}")
+        jobsets = informers.open(JOBSET, namespace, fields=f"metadata.name={name}")
+        workloads = informers.open(WORKLOAD, namespace, labels=f"{JOB_UID}={uid}")
         pods = informers.open(POD, namespace, labels=f"{JOBSET_NAME}={name}")
         await jobsets.wait_synced(_OPEN_SECONDS)
         await pods.wait_synced(_OPEN_SECONDS)

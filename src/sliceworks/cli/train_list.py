@@ -13,6 +13,7 @@ from sliceworks.base.errors import Forbidden, NotFound
 from sliceworks.base.names import suggest_name
 from sliceworks.cli import options, train_client
 from sliceworks.cli.output import print_object, print_report
+from sliceworks.kube.resources import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
 from sliceworks.training.status import STATES
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ async def _read(client: Client) -> Usage:
 
     try:
         queues, locals_, workloads = await asyncio.gather(
-            *(client.list_all(queue) for queue in (train_client.CLUSTER_QUEUES, train_client.LOCAL_QUEUES, train_client.WORKLOADS))
+            *(client.list_all(queue) for queue in (CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD))
         )
     except NotFound as error:
         raise train_client.not_installed("Kueue") from error

@@ -13,7 +13,18 @@ from sliceworks.base import duration, yaml_documents
 from sliceworks.base.errors import Forbidden, InvalidDocument, NotFound, SliceworksError
 from sliceworks.base.names import suggest_name
 from sliceworks.cli import train_client
-from sliceworks.kube.resources import CONFIG_MAP, NAMESPACE, PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE_ACCOUNT
+from sliceworks.kube.resources import (
+    CLUSTER_QUEUE,
+    COHORT,
+    CONFIG_MAP,
+    LOCAL_QUEUE,
+    NAMESPACE,
+    PERSISTENT_VOLUME_CLAIM,
+    RESOURCE_FLAVOR,
+    SECRET,
+    SERVICE_ACCOUNT,
+    WORKLOAD_PRIORITY_CLASS,
+)
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.specs.documents import DocumentProblem
 from sliceworks.training.admissibility import QueueObjects, explain_inadmissible, warn_of_ready_timeout
@@ -46,8 +57,8 @@ async def check_cluster(client: Client, submission: Submission, namespace: str) 
     """Raise the first problem; otherwise return the destination of the job."""
     try:
         queues, classes, queue_objects, home, config = await asyncio.gather(
-            _named(client, train_client.LOCAL_QUEUES, namespace),
-            _named(client, train_client.PRIORITIES),
+            _named(client, LOCAL_QUEUE, namespace),
+            _named(client, WORKLOAD_PRIORITY_CLASS),
             _park(client),
             _find(client, NAMESPACE, namespace),
             _find(client, CONFIG_MAP, _KUEUE_CONFIG[1], _KUEUE_CONFIG[0]),
@@ -172,12 +183,12 @@ def _needs(submission: Submission) -> Iterator[Requirement]:
 
 
 async def _park(client: Client) -> QueueObjects | None:
-    queues = await _named(client, train_client.CLUSTER_QUEUES)
+    queues = await _named(client, CLUSTER_QUEUE)
     if queues is None:
         return None
-    flavors = await _named(client, train_client.FLAVORS)
+    flavors = await _named(client, RESOURCE_FLAVOR)
     try:
-        cohorts = await _named(client, train_client.COHORTS)
+        cohorts = await _named(client, COHORT)
     except NotFound:
         cohorts = {}
     return (

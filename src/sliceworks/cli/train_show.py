@@ -12,6 +12,7 @@ from sliceworks.base.errors import Forbidden, NotFound, SliceworksError
 from sliceworks.base.names import suggest_name
 from sliceworks.cli import options, train_client
 from sliceworks.cli.output import print_object
+from sliceworks.kube.resources import JOBSET
 
 if TYPE_CHECKING:
     from sliceworks.cli.train_description import JobDetails
@@ -61,11 +62,11 @@ async def diagnose(client: Client, name: str, container: Container | None = None
 async def _unknown(client: Client, name: str) -> SliceworksError:
     """Return a NotFound error that suggests the namespace or the closest name."""
     try:
-        known = (await client.list(train_client.JOBSETS, client.namespace, limit=_MOST_NAMES)).items
+        known = (await client.list(JOBSET, client.namespace, limit=_MOST_NAMES)).items
     except NotFound:
         return train_client.not_installed("JobSet")
     try:
-        elsewhere = (await client.list(train_client.JOBSETS, fields=f"metadata.name={name}", limit=3)).items
+        elsewhere = (await client.list(JOBSET, fields=f"metadata.name={name}", limit=3)).items
     except Forbidden:
         elsewhere = []
     hint = suggest_name(name, (item["metadata"]["name"] for item in known)) or "sliceworks train list -A"

@@ -12,6 +12,7 @@ from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, ServiceUn
 from sliceworks.base.names import suggest_name
 from sliceworks.cli import options, train_client, train_flags
 from sliceworks.cli.output import Report, print_object, print_report
+from sliceworks.kube.resources import JOBSET
 
 if TYPE_CHECKING:
     from sliceworks.cli.train_preflight import QueuePlacement
@@ -145,7 +146,7 @@ async def _sent(client: Client, jobset: Object, *, dry: bool) -> Object:
 
     metadata = jobset["metadata"]
     try:
-        return await client.create(jobset, resource=train_client.JOBSETS, dry_run=dry)
+        return await client.create(jobset, resource=JOBSET, dry_run=dry)
     except AlreadyExists as error:
         raise already_exists(metadata["name"], metadata["namespace"]) from error
 

@@ -15,6 +15,7 @@ from sliceworks.base import clock, duration, progress, tables
 from sliceworks.base.conditions import find_condition
 from sliceworks.cli import train_client
 from sliceworks.cli.output import Report
+from sliceworks.kube.resources import JOBSET
 from sliceworks.training.slice_request import slice_size
 from sliceworks.training.status import (
     ACTIVE_STATES,
@@ -150,7 +151,7 @@ async def watch_jobs(client: Client, namespace: str | None, table: JobTable) -> 
     await train_client.list_jobsets(client, namespace, limit=1)  # fails early if JobSet is not installed
     changed = asyncio.Event()
     async with Informers(client) as informers:
-        jobsets = informers.open(train_client.JOBSETS, namespace or "", labels=table.filter.labels())
+        jobsets = informers.open(JOBSET, namespace or "", labels=table.filter.labels())
         await jobsets.wait_synced(_OPEN_SECONDS)
         jobsets.add_handler(lambda _delta: changed.set())
         with _screen(table) as draw:

@@ -7,25 +7,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sliceworks.catalog import labels
 from sliceworks.kube import resources
-from sliceworks.kube.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from sliceworks.kube.resources import Object
+    from sliceworks.kube.resources import Object, Resource
 
 NAMESPACES: Final = resources.NAMESPACE
 NODES: Final = resources.NODE
 PODS: Final = resources.POD
 EVENTS: Final = resources.CORE_EVENT
-JOBSETS: Final = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-_KUEUE = ("kueue.x-k8s.io", "v1beta2")
-WORKLOADS: Final = Resource(*_KUEUE, "Workload", "workloads")
-LOCAL_QUEUES: Final = Resource(*_KUEUE, "LocalQueue", "localqueues")
-COHORTS: Final = Resource(*_KUEUE, "Cohort", "cohorts", namespaced=False)
-FLAVORS: Final = Resource(*_KUEUE, "ResourceFlavor", "resourceflavors", namespaced=False)
-ADMISSION_CHECKS: Final = Resource(*_KUEUE, "AdmissionCheck", "admissionchecks", namespaced=False)
-CLUSTER_QUEUES: Final = Resource(*_KUEUE, "ClusterQueue", "clusterqueues", namespaced=False)
+JOBSETS: Final = resources.JOBSET
+WORKLOADS: Final = resources.WORKLOAD
+LOCAL_QUEUES: Final = resources.LOCAL_QUEUE
+COHORTS: Final = resources.COHORT
+FLAVORS: Final = resources.RESOURCE_FLAVOR
+ADMISSION_CHECKS: Final = resources.ADMISSION_CHECK
+CLUSTER_QUEUES: Final = resources.CLUSTER_QUEUE
 
 # Kinds that are loaded at startup, so that the first page opens at once.
 PRELOADED: Final = (NAMESPACES, CLUSTER_QUEUES, LOCAL_QUEUES, JOBSETS, WORKLOADS, NODES, PODS, EVENTS)

@@ -1,10 +1,9 @@
-"""Group, version, kind and resource paths; built-in resources that need no discovery."""
+"""Group, version, kind and resource paths; built-in resources that need no discovery, and the resources of JobSet and Kueue."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -202,11 +201,23 @@ PRIORITY_CLASS: Final = _v1("scheduling.k8s.io", "PriorityClass", "priorityclass
 STORAGE_CLASS: Final = _v1("storage.k8s.io", "StorageClass", "storageclasses", namespaced=False)
 
 
-@cache
-def _by_gvk() -> dict[GVK, Resource]:
-    return {value.gvk: value for value in globals().values() if isinstance(value, Resource)}
+_BUILTIN: Final = {value.gvk: value for value in tuple(globals().values()) if isinstance(value, Resource)}
+
+
+def _kueue(kind: str, plural: str, *, namespaced: bool = False) -> Resource:
+    return Resource("kueue.x-k8s.io", "v1beta2", kind, plural, namespaced, _STATUS)
+
+
+JOBSET: Final = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", subresources=_STATUS)
+ADMISSION_CHECK: Final = _kueue("AdmissionCheck", "admissionchecks")
+CLUSTER_QUEUE: Final = _kueue("ClusterQueue", "clusterqueues")
+COHORT: Final = _kueue("Cohort", "cohorts")
+LOCAL_QUEUE: Final = _kueue("LocalQueue", "localqueues", namespaced=True)
+RESOURCE_FLAVOR: Final = _kueue("ResourceFlavor", "resourceflavors")
+WORKLOAD: Final = _kueue("Workload", "workloads", namespaced=True)
+WORKLOAD_PRIORITY_CLASS: Final = _kueue("WorkloadPriorityClass", "workloadpriorityclasses")
 
 
 def find_builtin(gvk: GVK) -> Resource | None:
     """The resource of a built-in kind; None for other kinds, which need discovery."""
-    return _by_gvk().get(gvk)
+    return _BUILTIN.get(gvk)

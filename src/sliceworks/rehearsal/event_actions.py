@@ -9,7 +9,7 @@ import orjson
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.transport import Request
 from sliceworks.catalog.labels import RESERVATION_NAME
-from sliceworks.kube.resources import GVK, NODE, Resource
+from sliceworks.kube.resources import GVK, JOB, JOBSET, NODE, Resource
 from sliceworks.specs.scenario import CloudFault, EndCloudFault, EndReservation, SetCloud, SetPriority, SetQuota
 from sliceworks.training.status import PRIORITY_LABEL
 
@@ -54,8 +54,6 @@ def _dump_action(action: CloudAction) -> dict[str, Any]:
 
 Obj = dict[str, Any]
 QueueAction = SetQuota | SetPriority | EndReservation
-_JOBSETS = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", True)
-_JOBS = Resource("batch", "v1", "Job", "jobs", True)
 _SILENT_NODE = {"metadata": {"annotations": {"sliceworks.dev/state": "silent"}}}
 
 
@@ -100,9 +98,9 @@ def _prepare_priority(action: SetPriority) -> Callable[[Client], Awaitable[None]
     async def act(client: Client) -> None:
         patch, namespace = {"metadata": {"labels": {PRIORITY_LABEL: action.priority}}}, action.namespace or client.namespace
         try:
-            await client.patch(_JOBSETS, action.job, patch, namespace)
+            await client.patch(JOBSET, action.job, patch, namespace)
         except NotFound:
-            await client.patch(_JOBS, action.job, patch, namespace)
+            await client.patch(JOB, action.job, patch, namespace)
 
     return act
 

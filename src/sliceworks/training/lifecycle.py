@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, TimedOut
 from sliceworks.catalog.labels import JOB_UID, JOBSET_NAME
-from sliceworks.kube.resources import JOB
-from sliceworks.training.diagnosis.reader import JOBSET, WORKLOAD
+from sliceworks.kube.resources import JOB, JOBSET, WORKLOAD
 
 if TYPE_CHECKING:
     from sliceworks.kube import Client

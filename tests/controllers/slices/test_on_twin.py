@@ -12,8 +12,7 @@ from sliceworks.base import clock
 from sliceworks.catalog.labels import TPU_TOPOLOGY
 from sliceworks.controllers.slices import node_pool, provisioner, well_known
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT, reservation
-from sliceworks.controllers.slices.cluster_cache import JOBSET
-from sliceworks.kube.resources import NAMESPACE, POD
+from sliceworks.kube.resources import JOBSET, NAMESPACE, POD
 
 FAST: dict[str, Any] = {"seconds": {"createNodePool": 5, "deleteNodePool": 5, "boot": 5, "giveUp": 5}}
 

@@ -11,7 +11,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import Forbidden, SliceworksError
 from sliceworks.cli.train_show import diagnose
 from sliceworks.kube.client import Client
-from sliceworks.training.diagnosis.reader import CLUSTER_QUEUE, FLAVOR, JOBSET, LOCAL_QUEUE, WORKLOAD
+from sliceworks.kube.resources import CLUSTER_QUEUE, JOBSET, LOCAL_QUEUE, RESOURCE_FLAVOR, WORKLOAD
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def job(chips: int = 4) -> Obj:
 async def queue(client: Client, chips: int = 8) -> None:
     resources = [{"name": "google.com/tpu", "nominalQuota": str(chips)}]
     group = {"coveredResources": ["google.com/tpu"], "flavors": [{"name": "v4", "resources": resources}]}
-    await make(client, FLAVOR, "v4", {})
+    await make(client, RESOURCE_FLAVOR, "v4", {})
     await make(client, CLUSTER_QUEUE, "cq", {"namespaceSelector": {}, "resourceGroups": [group]})
     await make(client, LOCAL_QUEUE, "q", {"clusterQueue": "cq"}, namespace="default")
 

@@ -18,7 +18,7 @@ from sliceworks.controllers.slices.model import JobSetView, Leader, NamespacedNa
 from sliceworks.controllers.slices.object_views import is_drained, object_reference, read_jobset, read_leader, read_workload
 from sliceworks.controllers.slices.placements import LEADER_SELECTOR, Placements
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import GVK, NAMESPACE, POD, Resource
+from sliceworks.kube.resources import GVK, JOBSET, NAMESPACE, POD, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
 
 log = logging.getLogger(__name__)
-JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", subresources=("status",))
 _KUEUE = "kueue.x-k8s.io"
 _KUEUE_VERSIONS = ("v1beta2", "v1beta1")
 _KUEUE_POLL = 60.0

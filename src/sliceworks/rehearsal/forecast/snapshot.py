@@ -14,7 +14,16 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Forbidden, InvalidDocument, NotFound, SliceworksError
-from sliceworks.kube.resources import NAMESPACE, Resource
+from sliceworks.kube.resources import (
+    ADMISSION_CHECK,
+    CLUSTER_QUEUE,
+    COHORT,
+    LOCAL_QUEUE,
+    NAMESPACE,
+    RESOURCE_FLAVOR,
+    WORKLOAD,
+    WORKLOAD_PRIORITY_CLASS,
+)
 from sliceworks.rehearsal.forecast.jobs import finished_job_of, job_of, trim
 from sliceworks.twin.controllers.kueue import model_builder
 
@@ -27,20 +36,15 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _API_VERSION, _KIND = "sliceworks.dev/v1alpha1", "QueueSnapshot"
 
-
-def _kueue(kind: str, plural: str, *, namespaced: bool = False) -> Resource:
-    return Resource("kueue.x-k8s.io", "v1beta2", kind, plural, namespaced)
-
-
 RESOURCES = (
     NAMESPACE,
-    _kueue("ResourceFlavor", "resourceflavors"),
-    _kueue("AdmissionCheck", "admissionchecks"),
-    _kueue("Cohort", "cohorts"),
-    _kueue("ClusterQueue", "clusterqueues"),
-    _kueue("WorkloadPriorityClass", "workloadpriorityclasses"),
-    _kueue("LocalQueue", "localqueues", namespaced=True),
-    _kueue("Workload", "workloads", namespaced=True),
+    RESOURCE_FLAVOR,
+    ADMISSION_CHECK,
+    COHORT,
+    CLUSTER_QUEUE,
+    WORKLOAD_PRIORITY_CLASS,
+    LOCAL_QUEUE,
+    WORKLOAD,
 )
 """Resources to read, in the order in which they are loaded."""
 _ANY_TIME = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,7 +11,21 @@ from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import labels
 from sliceworks.catalog.labels import JOB_UID, JOBSET_NAME
-from sliceworks.kube.resources import CORE_EVENT, JOB, NAMESPACE, NODE, PERSISTENT_VOLUME_CLAIM, POD
+from sliceworks.kube.resources import (
+    ADMISSION_CHECK,
+    CLUSTER_QUEUE,
+    COHORT,
+    CORE_EVENT,
+    JOB,
+    JOBSET,
+    LOCAL_QUEUE,
+    NAMESPACE,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    RESOURCE_FLAVOR,
+    WORKLOAD,
+)
 from sliceworks.training.diagnosis import (
     container_causes,
     flavor_fit,
@@ -23,18 +37,7 @@ from sliceworks.training.diagnosis import (
     workload_causes,
 )
 from sliceworks.training.diagnosis.model import Evidence, owner_name
-from sliceworks.training.diagnosis.reader import (
-    CHECK,
-    CLUSTER_QUEUE,
-    COHORT,
-    FLAVOR,
-    HEAD_SIZE,
-    JOBSET,
-    LOCAL_QUEUE,
-    WORKLOAD,
-    Reader,
-    queue_sort_key,
-)
+from sliceworks.training.diagnosis.reader import HEAD_SIZE, Reader, queue_sort_key
 from sliceworks.training.status import QUEUE_LABEL
 
 if TYPE_CHECKING:
@@ -160,7 +163,7 @@ class QueueCollector:
 
     async def _checks(self, workload: Object | None) -> None:
         names = [check["name"] for check in ((workload or {}).get("status") or {}).get("admissionChecks") or ()]
-        self._fields["checks"] = await self._named(CHECK, names[:_MAX_DETAILED])
+        self._fields["checks"] = await self._named(ADMISSION_CHECK, names[:_MAX_DETAILED])
 
     async def _preemptor(self, workload: Object | None) -> None:
         if uid := workload_causes.preemptor_uid(workload):
@@ -193,7 +196,7 @@ class QueueCollector:
 
     async def _flavors(self, queue: Object) -> None:
         names = [flavor["name"] for group in queue["spec"].get("resourceGroups") or () for flavor in group["flavors"]]
-        self._fields["flavors"] = await self._named(FLAVOR, dict.fromkeys(names))
+        self._fields["flavors"] = await self._named(RESOURCE_FLAVOR, dict.fromkeys(names))
 
     async def _cohort(self, queue: Object) -> None:
         """Read the ClusterQueues that share quota with this one."""

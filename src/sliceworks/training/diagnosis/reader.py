@@ -6,29 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from sliceworks.base.errors import ApiError, Forbidden, NotFound
 from sliceworks.base.transport import Request
-from sliceworks.kube.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from sliceworks.kube import Client
     from sliceworks.kube.requests import ListOptions
+    from sliceworks.kube.resources import Resource
 
 Object = dict[str, Any]
-JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
-
-
-def _kueue(kind: str, plural: str, *, namespaced: bool = False) -> Resource:
-    return Resource("kueue.x-k8s.io", "v1beta2", kind, plural, namespaced)
-
-
-WORKLOAD = _kueue("Workload", "workloads", namespaced=True)
-LOCAL_QUEUE = _kueue("LocalQueue", "localqueues", namespaced=True)
-CLUSTER_QUEUE = _kueue("ClusterQueue", "clusterqueues")
-COHORT = _kueue("Cohort", "cohorts")
-FLAVOR = _kueue("ResourceFlavor", "resourceflavors")
-CHECK = _kueue("AdmissionCheck", "admissionchecks")
-
 _VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 HEAD_SIZE = 6  # pending workloads that are read at the head of a queue
 _PAGE_SIZE = 500

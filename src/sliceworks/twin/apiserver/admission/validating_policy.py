@@ -31,7 +31,15 @@ _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no furthe
 
 
 class ConfigurationError(Exception):
-    """A policy or binding that cannot be evaluated, such as one whose params have an unknown kind."""
+    """A binding that cannot be evaluated."""
+
+    subject = "binding"
+
+
+class UnknownParamKind(ConfigurationError):
+    """A policy whose `paramKind` the API does not serve."""
+
+    subject = "policy"
 
 
 class Denial(NamedTuple):
@@ -197,7 +205,7 @@ def _find_kind(attributes: WriteAttributes, kind: Obj) -> tuple[Any, Any]:
         if (resource.group, resource.kind) == (group, kind["kind"]) and version in resource.versions:
             return resource, resource.versions[version]
     name = f"{group}/{version}, Kind={kind['kind']}"
-    raise ConfigurationError(f"failed to find resource referenced by paramKind: '{name}'")
+    raise UnknownParamKind(f"failed to find resource referenced by paramKind: '{name}'")
 
 
 class PolicyDispatcher:
@@ -232,9 +240,8 @@ class PolicyDispatcher:
                 params = binding.find_params(attributes, policy.param_kind)
             except ConfigurationError as error:
                 if not policy.ignores_failures:
-                    place = "policy" if str(error).startswith("failed to find") else "binding"
-                    message = f"failed to configure {place}: {error}"
-                    yield _denied(attributes, policy, binding if place == "binding" else None, Denial(message, "Invalid"))
+                    message = f"failed to configure {error.subject}: {error}"
+                    yield _denied(attributes, policy, binding if error.subject == "binding" else None, Denial(message, "Invalid"))
                 continue
             for denial in self._denials(attributes, policy, target, params):
                 if "Deny" in binding.actions:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import AlreadyExists, NotFound
+from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, STATEFUL_SET
 from sliceworks.schemas import config_connector
 from sliceworks.schemas.config_connector import OPERATOR, OPERATOR_NAMESPACE
 from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
@@ -40,15 +41,15 @@ async def reconcile(context: ControllerContext, connector: Obj | None) -> None:
         return
     if connector is None or "deletionTimestamp" in connector["metadata"]:
         for kind, name, _ in _COMPONENTS:
-            await _ignore(NotFound, context, "DELETE", f"{_path(kind)}/{name}")
+            await _ignore(NotFound, context, "DELETE", _path(kind, name))
         return
     for definition in config_connector.definitions():
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
         if context.resource_for(f"{group}/{plural}") is None:
-            await _ignore(AlreadyExists, context, "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+            await _ignore(AlreadyExists, context, "POST", CUSTOM_RESOURCE_DEFINITION.path(), definition)
     if context.get("/namespaces", "", SYSTEM_NAMESPACE) is None:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE, "labels": _labels("system")}}
-        await _ignore(AlreadyExists, context, "POST", "/api/v1/namespaces", namespace)
+        await _ignore(AlreadyExists, context, "POST", NAMESPACE.path(), namespace)
     for kind, name, replicas in _COMPONENTS:
         if context.get(f"apps/{kind.lower()}s", SYSTEM_NAMESPACE, name) is None:
             await _ignore(AlreadyExists, context, "POST", _path(kind), _component(kind, name, replicas))
@@ -61,8 +62,8 @@ async def _ignore(error: type[Exception], context: ControllerContext, method: st
         return
 
 
-def _path(kind: str) -> str:
-    return f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/{kind.lower()}s"
+def _path(kind: str, name: str | None = None) -> str:
+    return (DEPLOYMENT if kind == "Deployment" else STATEFUL_SET).path(SYSTEM_NAMESPACE, name)
 
 
 def _labels(component: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, BadRequest, NotFound
-from sliceworks.kube.resources import controller_of
+from sliceworks.kube.resources import JOB, JOBSET, SERVICE, controller_of
 from sliceworks.twin.controllers.jobset import child_jobs, jobset_api, jobset_policy
 from sliceworks.twin.controllers.jobset.child_jobs import ChildJob, ChildJobCache, ChildJobs
 from sliceworks.twin.controllers.jobset.jobset_api import JOBS, JOBSETS, SERVICES, Obj, replicas, replicated_jobs
@@ -120,7 +120,7 @@ class JobSetReconciler(Controller[JobSetKey]):
 
     async def _delete_jobs(self, jobset: Obj, jobs: Iterable[ChildJob]) -> None:
         namespace = jobset["metadata"]["namespace"]
-        await _gather(self._delete(_jobs_path(namespace, job.name)) for job in jobs if not job.deleting)
+        await _gather(self._delete(JOB.path(namespace, job.name)) for job in jobs if not job.deleting)
 
     async def _delete(self, path: str) -> None:
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
@@ -145,7 +145,7 @@ class JobSetReconciler(Controller[JobSetKey]):
             },
         }
         try:
-            await self.context.send(USER, "POST", f"/api/v1/namespaces/{namespace}/services", service, fieldManager=FIELD_MANAGER)
+            await self.context.send(USER, "POST", SERVICE.path(namespace), service, fieldManager=FIELD_MANAGER)
         except ApiError as error:
             await self._recorder.event(jobset, EventParams(WARNING, "HeadlessServiceCreationFailed", error.message))
             raise
@@ -182,7 +182,7 @@ class JobSetReconciler(Controller[JobSetKey]):
     async def _create_job(self, job: Obj, errors: list[str]) -> None:
         metadata = job["metadata"]
         try:
-            await self.context.send(USER, "POST", _jobs_path(metadata["namespace"]), job, fieldManager=FIELD_MANAGER)
+            await self.context.send(USER, "POST", JOB.path(metadata["namespace"]), job, fieldManager=FIELD_MANAGER)
         except ApiError as error:
             errors.append(f'job "{metadata["name"]}" creation failed with error: {error.message}')
 
@@ -221,12 +221,12 @@ class JobSetReconciler(Controller[JobSetKey]):
         return {**job, "apiVersion": "batch/v1", "kind": "Job"}
 
     async def _update_job(self, job: Obj, subresource: str = "") -> Obj:
-        path = _jobs_path(job["metadata"]["namespace"], job["metadata"]["name"], subresource)
+        path = JOB.path(job["metadata"]["namespace"], job["metadata"]["name"], subresource)
         return await self.context.send(USER, "PUT", path, job, fieldManager=FIELD_MANAGER)
 
     async def _write_status(self, jobset: Obj, update: StatusUpdate) -> None:
         jobset["status"] = update.to_dict()
-        written = await self.context.send(USER, "PUT", f"{_path(jobset)}/status", jobset, fieldManager=FIELD_MANAGER)
+        written = await self.context.send(USER, "PUT", _path(jobset, "status"), jobset, fieldManager=FIELD_MANAGER)
         for event in update.events:
             await self._recorder.event(written, event)
 
@@ -258,13 +258,8 @@ def _group_child_jobs(jobset: Obj, jobs: list[ChildJob], *, restart_job: bool) -
     return children
 
 
-def _path(jobset: Obj) -> str:
-    metadata = jobset["metadata"]
-    return f"/apis/{jobset_api.API_VERSION}/namespaces/{metadata['namespace']}/jobsets/{metadata['name']}"
-
-
-def _jobs_path(namespace: str, name: str = "", subresource: str = "") -> str:
-    return "/".join(filter(None, (f"/apis/batch/v1/namespaces/{namespace}/jobs", name, subresource)))
+def _path(jobset: Obj, subresource: str = "") -> str:
+    return JOBSET.path(jobset["metadata"]["namespace"], jobset["metadata"]["name"], subresource)
 
 
 async def _gather(requests: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound
+from sliceworks.kube.resources import POD
 from sliceworks.twin.controllers.kueue import job_adapter, workload_status
 from sliceworks.twin.controllers.kueue.integrations import Integration, has_same_maximum_time, queue_name
 from sliceworks.twin.controllers.kueue.job_adapter import JobAdapter
@@ -327,6 +328,4 @@ def _replacement_condition(absent: int, workload: Obj) -> tuple[bool, str, str] 
 
 
 def _path(pod: Obj, subresource: str = "") -> str:
-    metadata = pod["metadata"]
-    path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
-    return f"{path}/{subresource}" if subresource else path
+    return POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], subresource)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import NotFound
-from sliceworks.kube.resources import controller_of
+from sliceworks.kube.resources import POD, controller_of
 from sliceworks.schemas.field_errors import FieldError, forbidden, invalid
 from sliceworks.twin.controllers.kueue.configuration import Configuration
 from sliceworks.twin.controllers.kueue.job_validation import raise_if_invalid
@@ -155,7 +155,7 @@ class StatefulSetReconciler(Controller[tuple[str, str]]):
             change["metadata"] = {"finalizers": [name for name in pod["metadata"]["finalizers"] if name != MANAGED]}
         if not change:
             return
-        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+        path = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"])
         try:
             await self.context.write(USER, "PATCH", path, change, content_type=MERGE_PATCH, fieldManager=FIELD_MANAGER)
         except NotFound:

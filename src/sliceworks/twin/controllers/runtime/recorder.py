@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, NotFound
 from sliceworks.kube.events import EventCorrelator, EventReport, RecordedEvent, object_reference
+from sliceworks.kube.resources import EVENT
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller_context import MERGE_PATCH, ControllerContext, ObjectKey
 
@@ -99,7 +100,7 @@ class SeriesRecorder:
         last, name, count = self._series.pop(key, (0.0, "", 0))
         now = clock.loop_time()
         # Events are stored once for two API groups; ApiWriter would use the core group.
-        path = f"/apis/events.k8s.io/v1/namespaces/{regarding['namespace']}/events"
+        path = EVENT.path(regarding["namespace"])
         try:
             if not name or now - last > _SERIES_SECONDS:
                 name, count = f"{regarding['name']}.{clock.rng().getrandbits(64):016x}", 0
