@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
@@ -17,7 +18,10 @@ from tests.support.clusters import real_enabled
 from tests.support.deployments import DEPLOY, EXAMPLE, is_terminating
 from tests.support.helm import CHART, Helm
 from tests.support.kubectl import Kubectl
+from tests.support.oci_registry import run_registry
 from tests.support.polling import eventually
+
+from sliceworks import __version__
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -192,6 +196,34 @@ def test_chart_is_clean_and_values_are_checked(tmp_path: Path) -> None:
         assert refused.returncode != 0
         assert message in refused.stderr
     assert "image.registry: set the registry" in helm.attempt("template", "x", str(CHART)).stderr
+
+
+def test_chart_is_pushed_to_a_registry(tmp_path: Path) -> None:
+    helm = Helm(tmp_path / "helm")
+    helm("package", str(CHART), f"--destination={tmp_path / 'dist'}")
+    with run_registry() as registry:
+        (tmp_path / "sign").write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/signed\n')
+        (tmp_path / "sign").chmod(0o755)
+        settings = {
+            "VERSION": __version__,
+            "REGISTRY": registry,
+            "HELM": str(build(PROGRAMS["helm"])),
+            "HELM_FLAGS": "--plain-http",
+        }
+        command = ["make", f"--makefile={DEPLOY.parent / 'Makefile'}", "push-chart", f"SIGN={tmp_path / 'sign'}"]
+        pushed = subprocess.run(
+            [*command, *(f"{name}={value}" for name, value in settings.items())],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert pushed.returncode == 0, pushed.stdout + pushed.stderr
+        [digest] = re.findall(r"Digest: (sha256:[0-9a-f]{64})", pushed.stdout)
+        assert (tmp_path / "signed").read_text() == f"{registry}/charts/sliceworks@{digest}\n"
+        source = (f"oci://{registry}/charts/sliceworks", f"--version={__version__}", "--plain-http")
+        text = helm("template", "x", *source, "--set=image.registry=registry.example")
+        assert text == helm("template", "x", str(CHART), "--set=image.registry=registry.example")
 
 
 def test_values_of_the_example_render(tmp_path: Path) -> None:
