@@ -7,7 +7,7 @@ import logging
 import socket
 import ssl
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -276,3 +276,25 @@ def test_failing_handler_gets_an_internal_error(made: certificates.Certificates,
         assert other.get("/").answer().status == 200
     assert "request handler failed" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_large_events_are_not_copied_for_clients_that_do_not_read(made: certificates.Certificates) -> None:
+    """Each of many idle clients costs a slice of the event, not the event. The event is larger than the buffers of a socket."""
+    with twin(made) as running, ExitStack() as stack:
+        running.write("large", "x" * 20_000_000)
+        clients = [
+            stack.enter_context(running.get(f"{MAPS}?watch=1{since}")) for since in ("", "&resourceVersion=1") for _ in range(3)
+        ]
+        running.wait(6)
+        connections = running.running.server.connections
+        running.running.wait(lambda: all(connection.is_backlogged for connection in connections))
+        sizes = [connection._transport.get_write_buffer_size() for connection in connections]
+        assert len(sizes) == 6
+        assert max(sizes) < 1_000_000
+        for client in (clients[0], clients[-1]):
+            assert client.head().status == 200
+            received = bytearray()
+            while len(received) < 20_000_000 or not received.endswith(b"\n"):
+                received += client.chunk()
+            event = orjson.loads(received.splitlines()[-1])
+            assert (event["type"], len(event["object"]["value"])) == ("ADDED", 20_000_000)

@@ -105,11 +105,11 @@ class ResponseWriter:
         self.keep = False
         return b"%bdate: %b\r\nconnection: close\r\n%b" % (head, date_header(), framing)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send one chunk at once; ignored if the client has disconnected."""
         # An empty chunk would end the body.
         if self.chunked and data:
-            write_now(self._transport, self._fileno, b"%x\r\n%b\r\n" % (len(data), data))
+            write_now(self._transport, self._fileno, b"".join((b"%x\r\n" % len(data), data, b"\r\n")))
         elif not self._bare:
             write_now(self._transport, self._fileno, data)
 

@@ -32,6 +32,8 @@ _MAX_CACHED_HEADS, _MAX_CACHED_HEAD_BYTES = 200, 1000
 _MAX_QUERY_FIELDS = 200
 _CHUNK_BYTES = 256 * 1024
 """Larger bodies are written in chunks: a TLS connection keeps a buffer of its largest write."""
+_STREAM_BYTES = 64 * 1024
+"""Larger parts of a stream are written in slices: what a client does not read is not copied for it."""
 _ANONYMOUS_BODY_BYTES = 64 * 1024
 """A larger body is read only from a client that may make the request."""
 _cached_heads: dict[tuple[object, ...], bytes] = {}
@@ -174,9 +176,11 @@ async def _stream(reply: ResponseWriter, response: Response, head: bytes, *, wit
         reply.start_encoded(response.status, head)
         if with_body:
             async for chunk in stream:
-                reply.write(chunk)
-                if reply.is_backlogged:
-                    await reply.drain()
+                view = memoryview(chunk)
+                for offset in range(0, len(chunk), _STREAM_BYTES):
+                    reply.write(view[offset : offset + _STREAM_BYTES])
+                    if reply.is_backlogged:
+                        await reply.drain()
     except asyncio.CancelledError:
         if reply.connection.closing or not reply.connection.finishing:
             raise

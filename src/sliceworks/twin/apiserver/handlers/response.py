@@ -35,10 +35,16 @@ def object_response(call: Call, status: int, entry: Entry) -> Response:
 
 
 def join_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in chunks of about CHUNK_BYTES."""
+    """The same bytes in chunks of about CHUNK_BYTES; larger lines are not copied."""
     chunk: list[bytes] = []
     size = 0
     for line in lines:
+        if len(line) >= CHUNK_BYTES:
+            if chunk:
+                yield b"".join(chunk)
+            yield line
+            chunk, size = [], 0
+            continue
         chunk.append(line)
         size += len(line)
         if size >= CHUNK_BYTES:

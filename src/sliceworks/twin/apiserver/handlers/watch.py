@@ -99,7 +99,13 @@ class _Stream:
 
     def _initial(self, entries: list[Entry], last: bytes) -> Iterator[bytes]:
         for entry in entries:
-            yield self._encode_event(ADDED, entry)
+            if self._view.table or len(entry.data) < CHUNK_BYTES:
+                yield self._encode_event(ADDED, entry)
+                continue
+            # The parts of a large event: its object is shared with the store, however many clients do not read it.
+            yield b'{"type":"ADDED","object":'
+            yield self._view.object_bytes(entry)
+            yield b"}\n"
         if last:
             yield last
 
