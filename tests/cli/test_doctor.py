@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support.clusters import TwinCluster
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 
@@ -12,6 +13,7 @@ from sliceworks import __version__
 from sliceworks.base import clock
 from sliceworks.cli.main import run
 from sliceworks.controllers.graphs.controller import install
+from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
 from sliceworks.infra.cluster.composition import component_manifests
 from sliceworks.kube.client import Client
 from sliceworks.kube.requests import PatchType
@@ -21,8 +23,6 @@ from sliceworks.platform import installation
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
-
-    import pytest
 
     from sliceworks.platform.installation import Check
 
@@ -105,6 +105,50 @@ def test_other_versions_are_reported() -> None:
     assert checks["crds/graphrevisions.internal.kro.run"].state == "warning"
     assert checks["crds/resourcegraphdefinitions.kro.run"].state == "ok"
     assert f"version 0.0.9; this command has version {__version__}" in checks["controllers/slices"].message
+
+
+def of_release(status: str, revision: int) -> dict[str, Any]:
+    labels = {"owner": "helm", "name": "mine", "status": status, "version": str(revision)}
+    name = f"sh.helm.release.v1.mine.v{revision}"
+    metadata = {"name": name, "namespace": "default", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1", "metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "repair"),
+    [
+        ("deployed", "ok", ""),
+        ("failed", "warning", "helm history mine --namespace default"),
+        ("pending-upgrade", "error", "helm rollback mine --namespace default"),
+        ("pending-install", "error", "helm uninstall mine --namespace default"),
+    ],
+)
+def test_interrupted_release_is_an_error(status: str, state: str, repair: str) -> None:
+    async def change(client: Client) -> None:
+        names = {"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "default"}
+        await client.patch(DEPLOYMENT, "kro", {"metadata": {"annotations": names}}, "kro-system")
+        for revision, found in ((9, "superseded"), (10, status)):
+            await client.create(of_release(found, revision))
+
+    check = examined(change)["releases/mine"]
+    assert (check.state, check.repair[: len(repair)]) == (state, repair)
+    assert check.message.startswith(f"revision 10 is {status}")
+
+
+def test_leftovers_of_an_uninstalled_controller_are_reported() -> None:
+    async def change(client: Client) -> None:
+        definition = {"apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition"}
+        metadata = {"name": "stuck", "finalizers": ["kro.run/finalizer"]}
+        spec = {"schema": {"apiVersion": "v1alpha1", "kind": "Thing", "spec": {}}, "resources": []}
+        await client.create({**definition, "metadata": metadata, "spec": spec})
+        await client.delete(GRAPH_DEFINITION, "stuck")
+        await client.delete(DEPLOYMENT, "kro", "kro-system")
+        await clock.sleep(60)
+
+    checks = examined(change)
+    assert checks["leftovers/kro:controller"].repair == "kubectl delete clusterrole kro:controller"
+    assert checks["leftovers/stuck"].state == "error"
+    assert not [name for name in examined(nothing) if name.startswith("leftovers/")]
 
 
 def test_commands_on_a_twin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

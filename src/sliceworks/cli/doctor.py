@@ -32,7 +32,7 @@ def version(*, of_cluster: bool, output: str, **where: Any) -> None:
 @options.cluster
 @options.output("table", "json", "yaml", "name")
 def doctor(*, output: str, **where: Any) -> int:
-    """Check the installation in a cluster: versions, CRDs, controllers, rights, webhooks and graphs.
+    """Check the installation in a cluster: versions, CRDs, controllers, rights, webhooks, graphs and Helm releases.
 
     Changes nothing. For each problem it prints a command that repairs it. Exit code 1 if a check has state error.
     """

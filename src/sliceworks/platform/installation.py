@@ -20,11 +20,13 @@ from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
 from sliceworks.infra.cluster.composition import component_manifests
 from sliceworks.kube.resources import (
+    CLUSTER_ROLE,
     CUSTOM_RESOURCE_DEFINITION,
     DEPLOYMENT,
     ENDPOINT_SLICE,
     LEASE,
     POD,
+    SECRET,
     SUBJECT_ACCESS_REVIEW,
     Resource,
 )
@@ -90,6 +92,8 @@ async def examine(client: Client) -> list[Check]:
         ("rights", _check_rights),
         ("webhooks", _check_webhooks),
         ("graphs", _check_graphs),
+        ("releases", _check_releases),
+        ("leftovers", _check_leftovers),
     ):
         try:
             checks += [result async for result in check(client)]
@@ -271,6 +275,53 @@ async def _check_graphs(client: Client) -> AsyncIterator[Check]:
         yield Check("graphs", name, "warning", "the definition is not active", f"kubectl describe rgd {name}")
     if not inactive:
         yield Check("graphs", "definitions", "ok", f"{len(definitions)} definitions, none inactive")
+
+
+async def _check_releases(client: Client) -> AsyncIterator[Check]:
+    """Helm refuses every further operation on a release while an interrupted one is pending."""
+    releases = {_release_of(deployment) for deployment in await _deployments(client)} - {("", "")}
+    for namespace, name in sorted(releases):
+        revisions = (await client.list(SECRET, namespace, labels=f"owner=helm,name={name}")).items
+        if not revisions:
+            continue
+        newest = max(revisions, key=lambda revision: int(_label(revision, "version") or 0))
+        status, message = _label(newest, "status"), f"revision {_label(newest, 'version')} is {_label(newest, 'status')}"
+        if status == "pending-install":
+            repair = f"helm uninstall {name} --namespace {namespace}, then install it again"
+            yield Check("releases", name, "error", f"{message}: an interrupted installation blocks Helm", repair)
+        elif status.startswith("pending"):
+            repair = f"helm rollback {name} --namespace {namespace}, or wait if it is still running"
+            yield Check("releases", name, "error", f"{message}: an interrupted operation blocks Helm", repair)
+        elif status == "failed":
+            repair = f"helm history {name} --namespace {namespace}; helm rollback {name} --namespace {namespace}"
+            yield Check("releases", name, "warning", message, repair)
+        else:
+            yield Check("releases", name, "ok", message)
+
+
+def _release_of(deployment: Object) -> tuple[str, str]:
+    """Namespace and name of the Helm release of an object; empty if Helm did not install it."""
+    annotations = deployment["metadata"].get("annotations") or {}
+    return annotations.get("meta.helm.sh/release-namespace", ""), annotations.get("meta.helm.sh/release-name", "")
+
+
+async def _check_leftovers(client: Client) -> AsyncIterator[Check]:
+    """What an uninstalled graphs controller can leave: a recreated ClusterRole, and definitions with its finalizer."""
+    if any(_label(deployment, _COMPONENT) == "graphs" for deployment in await _deployments(client)):
+        return
+    role = await client.find(CLUSTER_ROLE, "kro:controller")
+    if role is not None and _label(role, "app.kubernetes.io/name") == "sliceworks":
+        yield Check(
+            "leftovers",
+            "kro:controller",
+            "warning",
+            "a ClusterRole without a controller",
+            "kubectl delete clusterrole kro:controller",
+        )
+    for definition in await _list(client, GRAPH_DEFINITION):
+        if definition["metadata"].get("deletionTimestamp"):
+            message = "is being deleted, but no graphs controller is installed that removes its finalizer"
+            yield Check("leftovers", definition["metadata"]["name"], "error", message, f"{_UPGRADE} --set graphs.enabled=true")
 
 
 async def _list(client: Client, resource: Resource) -> list[Object]:
