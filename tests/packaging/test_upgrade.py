@@ -146,8 +146,34 @@ class Load:
 
     def run_job(self, name: str) -> None:
         """Create a JobSet for one slice, and wait until its pods run."""
+        self.create_job(name)
+        self.wait_for_job(name)
+
+    def create_job(self, name: str) -> None:
+        """Create a JobSet for one slice."""
         self.api.post(f"{GROUP}/namespaces/default/jobsets", jobset(name, 1, seconds=100_000)).ok(201)
+
+    def wait_for_job(self, name: str) -> None:
+        """Wait until the pods of a job run."""
         eventually(lambda: len(self.running(name)) == 2, PATIENCE, f"the pods of {name} run")
+
+    def delete_job(self, name: str) -> None:
+        """Delete a job, and wait until the controller has deleted its node pool."""
+        [node] = {pod["spec"]["nodeName"] for pod in self.running(name)[:1]}
+        pool = self.api.get(f"/api/v1/nodes/{node}").ok().json["metadata"]["labels"]["cloud.google.com/gke-nodepool"]
+        self.api.delete(f"{GROUP}/namespaces/default/jobsets/{name}").ok()
+        eventually(lambda: pool not in self.pools(), PATIENCE, f"the node pool of {name} is deleted")
+
+    def start_slow_creation(self, name: str) -> None:
+        """Create a job, and wait until its node pool is being created, which takes some seconds."""
+        before = self.pools()
+        self._set_seconds({**SECONDS, "createNodePool": 15.0})
+        self.create_job(name)
+        eventually(lambda: self.pools() > before, PATIENCE, f"the node pool of {name} is being created")
+        self._set_seconds(SECONDS)
+
+    def _set_seconds(self, seconds: dict[str, float]) -> None:
+        self.api.post("/debug/twin/cloud", {"set": {"container": {"seconds": seconds}}}).ok()
 
     def running(self, name: str) -> list[Any]:
         query = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name}"}
@@ -185,17 +211,25 @@ def test_upgrade_and_rollback_recreate_nothing(old: Path, tmp_path: Path) -> Non
             load.create_instance()
             load.set_value("1")
             load.run_job("first")
-        before, pools = load.identities(), load.pools()
+            pools = load.pools()
+            load.run_job("brief")
+            load.start_slow_creation("pending")
+        before = load.identities()
         assert len(pools) == 1
         assert len(before) == 9
+        assert len(load.pools()) == 3
         with load.controllers("new", ROOT / "src"):
             load.set_value("2")
+            load.wait_for_job("pending")
+            assert len(load.pools()) == 3, "the pending node pool was created twice"
+            load.delete_job("brief")
             load.run_job("second")
         assert load.identities() == before
         assert pools < load.pools()
-        assert len(load.pools()) == 2
+        assert len(load.pools()) == 3
         with load.controllers("rollback", old):
             load.set_value("3")
+            load.delete_job("second")
             load.run_job("third")
         assert load.identities() == before
         assert len(load.pools()) == 3
