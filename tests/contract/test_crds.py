@@ -254,3 +254,34 @@ def test_immutable_fields_are_rejected(api: Api, where: str) -> None:
     custom = define(api, simple())
     patch = {"spec": {"group": "other.example.com"}} if where == "group" else {"spec": {"names": {"plural": "gizmos"}}}
     api.patch(custom.definition, patch).refused(422, "Invalid")
+
+
+def test_selectable_fields_select_in_lists_watches_and_deletions(api: Api, ns: str) -> None:
+    spec = {"type": "object", "properties": {"colour": {"type": "string"}, "size": {"type": "integer"}}}
+    fields = [{"jsonPath": ".spec.colour"}, {"jsonPath": ".spec.size"}]
+    custom = define(api, definition("paints", [version("v1", spec, selectableFields=fields)]))
+    path = custom.at(ns)
+    for name, colour, size in (("a", "red", 1), ("b", "blue", 1), ("c", "blue", 2)):
+        api.post(path, custom.object(name, {"colour": colour, "size": size})).ok(201)
+    api.post(path, custom.object("d", {})).ok(201)
+
+    def names(selector: str) -> list[str]:
+        return api.get(path, {"fieldSelector": selector}).ok(200).names
+
+    assert names("spec.colour=blue") == ["b", "c"]
+    assert names("spec.colour=blue,spec.size=2") == ["c"]
+    assert names("spec.colour!=blue") == ["a", "d"]
+    assert names("spec.colour=") == ["d"]
+    assert names("metadata.name=a,spec.colour=red") == ["a"]
+    with api.watch(path, {"fieldSelector": "spec.colour=red"}) as watch:
+        assert watch.next()["object"]["metadata"]["name"] == "a"
+        api.patch(f"{path}/b", {"spec": {"colour": "red"}}, MERGE_PATCH).ok(200)
+        event = watch.next()
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "b")
+        api.patch(f"{path}/a", {"spec": {"colour": "green"}}, MERGE_PATCH).ok(200)
+        event = watch.next()
+        assert (event["type"], event["object"]["metadata"]["name"]) == ("DELETED", "a")
+    api.delete(path, query={"fieldSelector": "spec.size=1"}).ok(200)
+    assert api.get(path).ok(200).names == ["c", "d"]
+    unknown = api.get(path, {"fieldSelector": "spec.other=x"}).refused(400, "BadRequest")
+    assert "field label not supported: spec.other" in unknown.message

@@ -9,7 +9,7 @@ Reading order, along one write from its HTTP request to its watch event:
 `codec`: bodies in and out (`yaml_codec`, `protobuf`, `version_conversion`).
 `handlers`: one module per verb.
 `fieldmanager`, `patch`: field ownership and patches.
-`admission`: plugins and webhooks (`pod_resources`, `webhook_client`).
+`admission`: plugins and webhooks (`pod_resources`, `webhook_client`, `conversion_webhook`).
 `validation`: rules of the built-in kinds.
 `selection`: label and field selectors.
 `printers`: tables for `kubectl get`.

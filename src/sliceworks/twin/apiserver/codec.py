@@ -440,6 +440,8 @@ def to_stored(resource: Resource, version: Version, obj: Obj) -> Obj:
 def to_served(resource: Resource, version: Version, entry: Entry) -> Obj:
     """A stored object in a served version, with the defaults of its current schema."""
     obj: Obj = orjson.loads(entry.data)
+    if isinstance(entry, version_conversion.ConvertedEntry):
+        return obj
     if needs_conversion(resource, version):
         obj = version_conversion.from_storage(resource, obj, version.name)
     if entry.revision < version.since:

@@ -114,12 +114,38 @@ class ApiServer:
     def _observe_admission(self, change: Change) -> None:
         if not change.resource.startswith(_ADMISSION_GROUP):
             return
+        dynamic = self._get_dynamic()
+        dynamic.observe(change)
+        self.dynamic = None if dynamic.is_empty else dynamic
+
+    def _get_dynamic(self) -> DynamicAdmission:
         if self._dynamic is None:
             from sliceworks.twin.apiserver.admission.dynamic_admission import DynamicAdmission
 
             self._dynamic = DynamicAdmission(self)
-        self._dynamic.observe(change)
-        self.dynamic = None if self._dynamic.is_empty else self._dynamic
+        return self._dynamic
+
+    async def served_entries(self, call: Call, entries: list[Entry]) -> list[Entry]:
+        """Stored objects for the version of a call: converted by the webhook of their definition, if it has one."""
+        if call.resource.conversion is None or not entries:
+            return entries
+        from sliceworks.twin.apiserver.conversion_webhook import convert_entries
+
+        return await convert_entries(self._get_dynamic().client, call.resource, call.version, entries)
+
+    async def served_entry(self, call: Call, entry: Entry) -> Entry:
+        """One stored object for the version of a call."""
+        return entry if call.resource.conversion is None else (await self.served_entries(call, [entry]))[0]
+
+    async def to_storage(self, call: Call, obj: Obj) -> Obj:
+        """An object for the store: converted by the webhook of its definition, if it has one."""
+        resource = call.resource
+        if resource.conversion is None or call.version.name == resource.storage_version:
+            return obj
+        from sliceworks.twin.apiserver.conversion_webhook import convert
+
+        version = self.crd_registry.storage_version(resource)
+        return (await convert(self._get_dynamic().client, resource, version, [obj]))[0]
 
     async def close(self) -> None:
         """Close the connections to webhooks."""

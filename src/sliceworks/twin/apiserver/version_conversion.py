@@ -1,6 +1,7 @@
 """Convert objects between the versions of a kind.
 
-Custom resources change only their apiVersion (conversion strategy None), unless an installed system registers a conversion.
+Custom resources change only their apiVersion (conversion strategy None), unless an installed system registers a conversion, or
+their definition has a webhook (`conversion_webhook`).
 Two built-in kinds convert fields: events (core and events.k8s.io serve the same objects) and HorizontalPodAutoscalers (v1 is v2
 with one CPU metric).
 """
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.twin.apiserver.registry.resources import Conversion
+from sliceworks.twin.store.watch_cache import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +32,12 @@ _EVENT_FIELDS = {
     "deprecatedCount": "count",
 }
 _CORE_EVENT_FIELDS = {core: new for new, core in _EVENT_FIELDS.items()}
+
+
+class ConvertedEntry(Entry):
+    """A stored object that a webhook has converted to the version that a call asks for."""
+
+    __slots__ = ()
 
 
 def from_storage(resource: Resource, obj: Obj, version: str) -> Obj:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +127,7 @@ class DeleteHandler:
         entry, deleted = await self.remove(call, current, options)
         await self._server.store.wait_durable()
         if not deleted or call.resource.strategy.return_deleted_object:
-            return object_response(call, 200, entry)
+            return object_response(call, 200, await self._server.served_entry(call, entry))
         return codec.json_response(200, _success(call, entry), call.form, call.warnings)
 
     async def delete_collection(self, call: Call) -> Response:
@@ -143,14 +143,15 @@ class DeleteHandler:
             if current is not None:
                 deleted.append((await self.remove(call, current, options))[0])
         await store.wait_durable()
+        deleted = await self._server.served_entries(call, deleted)
         return await render_list(call, View(call), deleted, {"resourceVersion": str(store.announced)})
 
     async def remove(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
         """Admit the deletion of one object, and delete it; returns its last or current state, and whether it is deleted already."""
-        obj = codec.to_served(call.resource, call.version, current)
+        obj = codec.to_served(call.resource, call.version, await self._server.served_entry(call, current))
         self._check_preconditions(call, obj["metadata"], options)
         await self._server.admit(call, "DELETE", {}, obj)
-        if self._server.dynamic is not None:
+        if self._server.dynamic is not None or call.resource.conversion is not None:
             latest = self._server.store.get(call.resource.storage_key, current.namespace, current.name)
             if latest is not current:
                 raise not_found(call) if latest is None else object_modified(call)
@@ -158,6 +159,8 @@ class DeleteHandler:
 
     def remove_admitted(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
         """Delete one object without admission."""
+        if call.resource.conversion is not None:
+            call = _in_stored_version(call, current)
         obj = codec.to_served(call.resource, call.version, current)
         metadata = obj["metadata"]
         if call.resource.key == "/namespaces":
@@ -250,6 +253,13 @@ class DeleteHandler:
         obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
         stored = codec.to_stored(call.resource, call.version, obj)
         return self._server.put(call.resource, "", current.name, stored, call.dry_run), False
+
+
+def _in_stored_version(call: Call, entry: Entry) -> Call:
+    """The call for the version in which an object is stored: a deletion changes metadata only, which needs no conversion."""
+    version = str(entry.object()["apiVersion"]).rpartition("/")[2]
+    resource = replace(call.resource, storage_version=version)
+    return replace(call, resource=resource, version=replace(call.version, name=version, since=0))
 
 
 def _success(call: Call, entry: Entry) -> bytes:

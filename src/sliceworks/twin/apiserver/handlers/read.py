@@ -56,7 +56,7 @@ class ReadHandler:
         await self._server.store.wait_durable()
         if entry is None:
             raise not_found(call)
-        return object_response(call, 200, entry)
+        return object_response(call, 200, await self._server.served_entry(call, entry))
 
     async def list_objects(self, call: Call) -> Response:
         if call.form.view == "PartialObjectMetadata":
@@ -74,6 +74,7 @@ class ReadHandler:
                 remaining = self._server.store.count(call.resource.storage_key, call.namespace or None, after=last, at=at)
                 metadata["remainingItemCount"] = remaining
         await self._server.store.wait_durable()
+        entries = await self._server.served_entries(call, entries)
         return await render_list(call, view, entries, metadata)
 
     def _collect(

@@ -39,13 +39,13 @@ async def handle(server: ApiServer, call: Call) -> Response:
     entry = server.store.get(call.resource.storage_key, call.namespace, call.name)
     if entry is None:
         raise not_found(call)
-    obj = codec.to_served(call.resource, call.version, entry)
+    obj = codec.to_served(call.resource, call.version, await server.served_entry(call, entry))
     scale = _scale_of(call, obj)
     if call.target.verb != "get":
         obj = await _set_scale(server, call, obj, scale, body)
         patch_call = replace(call, target=replace(call.target, verb="patch"), body_admitted=True)
         entry = await server.writer.update_object(patch_call, obj, entry, applied=True)
-        scale = _scale_of(call, codec.to_served(call.resource, call.version, entry))
+        scale = _scale_of(call, codec.to_served(call.resource, call.version, await server.served_entry(call, entry)))
     await server.store.wait_durable()
     document = _table(scale) if call.form.view == "Table" else scale
     return codec.json_response(200, orjson.dumps(document), call.form, call.warnings)

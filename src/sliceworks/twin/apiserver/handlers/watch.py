@@ -66,6 +66,8 @@ class _Stream:
         self._resource = call.resource.storage_key
         self._ready: asyncio.Future[None] | None = None
         self._seen = 0
+        self._converted: dict[int, Entry] = {}
+        """By the identity of a pending change's entry: the object in the version of the call."""
         self._header = view.table
         self._bookmarks = call.flag("allowWatchBookmarks")
         self._watch: Watch
@@ -90,12 +92,13 @@ class _Stream:
         start = store.revision if initial or since == 0 else since
         self._watch = store.watch(self._resource, self._notify, namespace=namespace, name=call.name or None, since=start)
         self._seen = start
-        entries, last = [], b""
+        entries: list[Entry] = []
+        last = b""
         if initial:
             entries = [entry for entry in store.scan(self._resource, namespace) if self._match is None or self._match(entry)]
             if self._bookmarks and (since == 0 or call.params.get("sendInitialEvents")):
                 last = self._bookmark(_INITIAL_EVENTS_END)
-        self._chunks = self._run(self._initial(entries, last), timeout)
+        self._chunks = self._run(entries, last, timeout)
 
     def _initial(self, entries: list[Entry], last: bytes) -> Iterator[bytes]:
         for entry in entries:
@@ -113,14 +116,17 @@ class _Stream:
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    async def _run(self, initial: Iterator[bytes], timeout: float) -> AsyncGenerator[bytes, None]:
+    async def _run(self, entries: list[Entry], last: bytes, timeout: float) -> AsyncGenerator[bytes, None]:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         try:
-            for chunk in join_chunks(initial):
+            entries = await self._server.served_entries(self._call, entries)
+            for chunk in join_chunks(self._initial(entries, last)):
                 yield chunk
             next_bookmark = loop.time() + _BOOKMARK_INTERVAL
             while True:
+                if self._call.resource.conversion is not None:
+                    await self._convert_changes()
                 lines = self._drain()
                 if lines:
                     yield b"".join(lines)
@@ -151,6 +157,12 @@ class _Stream:
         finally:
             handle.cancel()
             self._ready = None
+
+    async def _convert_changes(self) -> None:
+        """Convert the objects of all pending changes, also of those that arrive meanwhile."""
+        while entries := [change.entry for change in self._watch.changes if id(change.entry) not in self._converted]:
+            converted = await self._server.served_entries(self._call, entries)
+            self._converted |= {id(entry): new for entry, new in zip(entries, converted, strict=True)}
 
     def _drain(self) -> list[bytes]:
         changes = self._watch.changes
@@ -194,6 +206,7 @@ class _Stream:
         return line
 
     def _encode_event(self, type_: str, entry: Entry) -> bytes:
+        entry = self._converted.pop(id(entry), entry)
         if not self._view.table:
             return _event(type_, self._view.object_bytes(entry))
         table = self._view.convert(entry)

@@ -209,7 +209,7 @@ class WriteHandler:
             await wait_for_default_account(self._server.store, call.namespace)
         entry = await self.create_object(call, obj)
         await self._server.store.wait_durable()
-        return object_response(call, 201, entry)
+        return object_response(call, 201, await self._server.served_entry(call, entry))
 
     async def update(self, call: Call) -> Response:
         check_write_options(call, "UpdateOptions")
@@ -226,7 +226,7 @@ class WriteHandler:
         else:
             entry, status = await self.update_object(call, obj, current), 200
         await self._server.store.wait_durable()
-        return object_response(call, status, entry)
+        return object_response(call, status, await self._server.served_entry(call, entry))
 
     async def patch(self, call: Call) -> Response:
         applies = check_patch_options(call)
@@ -240,14 +240,14 @@ class WriteHandler:
             obj = apply_patch(call, patch, None)
             entry, status = await self.create_object(call, obj, applied=True), 201
         else:
-            old = codec.to_served(call.resource, call.version, current)
+            old = codec.to_served(call.resource, call.version, await self._server.served_entry(call, current))
             obj = apply_patch(call, patch, old)
             self._check_patched(call, obj, old)
             # Only status and metadata can differ: no plugin changes what both objects share.
             shared = old if call.target.subresource == "status" and not call.resource.strategy.parts else None
             entry, status = await self.update_object(call, obj, current, old=shared, applied=patch.apply), 200
         await self._server.store.wait_durable()
-        return object_response(call, status, entry)
+        return object_response(call, status, await self._server.served_entry(call, entry))
 
     def _current_to_patch(self, call: Call, creates: bool) -> Entry | None:
         """The stored object; None if the patch creates it."""
@@ -323,6 +323,7 @@ class WriteHandler:
         codec.raise_if_invalid(call, name, await validate_object(self._server, call, obj, None))
         call.warnings += object_warnings(call, obj, None)
         await self._server.validate_admission(call, obj, None)
+        obj = await self._server.to_storage(call, obj)
         if self._server.store.get(resource.storage_key, call.namespace, name) is not None:
             raise already_exists(call, name)
         return self._store(call, name, obj)
@@ -358,7 +359,8 @@ class WriteHandler:
         `old` is the decoded current object, if the caller has it. `reset` resets what a subresource may not change.
         """
         resource, strategy = call.resource, call.resource.strategy
-        old = codec.to_served(resource, call.version, current) if old is None else old
+        if old is None:
+            old = codec.to_served(resource, call.version, await self._server.served_entry(call, current))
         self._check_version(call, obj, old)
         subresource = call.target.subresource
         if not applied:
@@ -382,10 +384,13 @@ class WriteHandler:
         codec.raise_if_invalid(call, call.name, await validate_object(self._server, call, obj, old))
         call.warnings += object_warnings(call, obj, old)
         await self._server.validate_admission(call, obj, old)
+        updater.keep_timestamps(old, obj)
+        is_changed = obj != old
+        if is_changed:
+            obj = await self._server.to_storage(call, obj)
         if self.current(call) is not current:  # while webhooks were called or rules compiled
             raise object_modified(call)
-        updater.keep_timestamps(old, obj)
-        if obj == old:
+        if not is_changed:
             return current
         if self._is_deletable(call, obj):
             return self._server.remove(

@@ -107,12 +107,17 @@ class CrdRegistry:
             short_names=tuple(kind_names.get("shortNames") or ()),
             categories=tuple(kind_names.get("categories") or ()),
             custom=True,
+            conversion=_conversion_webhook(spec),
         )
 
     def is_terminating(self, resource: Resource) -> bool:
         """Whether the definition of a custom resource is being deleted: no more objects can be created."""
         definition = self._definitions.get(f"{resource.plural}.{resource.group}")
         return definition is not None and is_condition_true(definition, "Terminating")
+
+    def storage_version(self, resource: Resource) -> Version:
+        """The storage version of a custom resource."""
+        return self.storage(self._definitions[f"{resource.plural}.{resource.group}"])
 
     def storage(self, definition: Obj) -> Version:
         """The storage version, which need not be served."""
@@ -216,6 +221,11 @@ class CrdRegistry:
                 "lastTransitionTime": clock.timestamp(),
             },
         )
+
+
+def _conversion_webhook(spec: Obj) -> Obj | None:
+    conversion = spec.get("conversion") or {}
+    return conversion.get("webhook") if conversion.get("strategy") == "Webhook" else None
 
 
 def _storage_version(definition: Obj) -> Obj:

@@ -164,6 +164,8 @@ class Resource:
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     custom: bool = False
+    conversion: Mapping[str, Any] | None = None
+    """The conversion webhook of a custom resource."""
     key: str = field(init=False)
     """`/pods` or `apps/deployments`."""
     storage_key: str = field(init=False)

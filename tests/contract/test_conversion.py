@@ -1,0 +1,236 @@
+"""Conversion webhooks of CustomResourceDefinitions, on the twin and on kube-apiserver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from tests.support import goldens
+from tests.support.custom_resources import Custom, define, definition
+from tests.support.http import MERGE_PATCH, TABLE
+from tests.support.polling import eventually
+from tests.support.webhooks import Reply, WebhookServer, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tests.support.clusters import Cluster
+    from tests.support.http import Api
+
+Object = dict[str, Any]
+FIELDS = {"v1": "hostPort", "v2": "address"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
+    with serve(tmp_path_factory.mktemp("conversion")) as running:
+        yield running
+
+
+def version(name: str, *, storage: bool) -> Object:
+    properties = {"spec": {"type": "object", "properties": {FIELDS[name]: {"type": "string"}, "size": {"type": "integer"}}}}
+    columns = [{"name": "Where", "type": "string", "jsonPath": f".spec.{FIELDS[name]}"}]
+    return {
+        "name": name,
+        "served": True,
+        "storage": storage,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": columns,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {**properties, "status": {"type": "object"}}}},
+    }
+
+
+def rename(review: Object) -> Object:
+    """Convert `hostPort` of v1 to `address` of v2, and back."""
+    desired = review["desiredAPIVersion"]
+    to, start = ("v2", "v1") if desired.endswith("/v2") else ("v1", "v2")
+    converted = []
+    for obj in review["objects"]:
+        spec = dict(obj.get("spec") or {})
+        if FIELDS[start] in spec:
+            spec[FIELDS[to]] = spec.pop(FIELDS[start])
+        converted.append({**obj, "apiVersion": desired, "spec": spec})
+    return {"convertedObjects": converted, "result": {"status": "Success"}}
+
+
+def reviewed(answer: Callable[[Object], Object]) -> Callable[[Object], Reply]:
+    """The ConversionReview of a webhook that answers with this response."""
+
+    def reply(request: Object) -> Reply:
+        response = {"uid": request["uid"], **answer(request)}
+        review = {"kind": "ConversionReview", "apiVersion": "apiextensions.k8s.io/v1", "response": response}
+        return Reply(orjson.dumps(review))
+
+    return reply
+
+
+def converted(api: Api, server: WebhookServer, path: str) -> Custom:
+    """A definition with the versions v1 and v2, which is stored, and a webhook between them."""
+    webhook = {"clientConfig": server.client(path), "conversionReviewVersions": ["v1"]}
+    body = definition("hosts", [version("v1", storage=False), version("v2", storage=True)])
+    body["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
+    return define(api, body)
+
+
+@pytest.fixture
+def hosts(api: Api, server: WebhookServer, unique_name: str) -> Custom:
+    server.paths[unique_name] = reviewed(rename)
+    return converted(api, server, unique_name)
+
+
+def at(custom: Custom, ns: str, name: str) -> str:
+    return f"/apis/{custom.group}/{name}/namespaces/{ns}/hosts"
+
+
+def host(custom: Custom, name: str, number: str, where: str, **metadata: Any) -> Object:
+    api_version = f"{custom.group}/{number}"
+    return {"apiVersion": api_version, "kind": "Host", "metadata": {"name": name, **metadata}, "spec": {FIELDS[number]: where}}
+
+
+def test_both_versions_read_what_the_other_wrote(api: Api, ns: str, hosts: Custom) -> None:
+    created = api.post(at(hosts, ns, "v1"), host(hosts, "a", "v1", "one:1")).ok(201).json
+    assert (created["apiVersion"], created["spec"]) == (f"{hosts.group}/v1", {"hostPort": "one:1"})
+    read = api.get(f"{at(hosts, ns, 'v2')}/a").ok(200).json
+    assert (read["apiVersion"], read["spec"]) == (f"{hosts.group}/v2", {"address": "one:1"})
+    assert read["metadata"]["uid"] == created["metadata"]["uid"]
+    api.post(at(hosts, ns, "v2"), host(hosts, "b", "v2", "two:2")).ok(201)
+    listed = api.get(at(hosts, ns, "v1")).ok(200).json
+    assert [item["spec"] for item in listed["items"]] == [{"hostPort": "one:1"}, {"hostPort": "two:2"}]
+    assert {item["apiVersion"] for item in listed["items"]} == {f"{hosts.group}/v1"}
+
+
+def test_update_patch_and_apply_through_the_other_version(api: Api, ns: str, hosts: Custom) -> None:
+    path = f"{at(hosts, ns, 'v1')}/a"
+    api.post(at(hosts, ns, "v2"), host(hosts, "a", "v2", "one:1")).ok(201)
+    current = api.get(path).ok(200).json
+    current["spec"]["hostPort"] = "two:2"
+    updated = api.put(path, current).ok(200).json
+    assert (updated["spec"], updated["metadata"]["generation"]) == ({"hostPort": "two:2"}, 2)
+    patched = api.patch(path, {"spec": {"size": 3}}, MERGE_PATCH).ok(200).json
+    assert patched["spec"] == {"hostPort": "two:2", "size": 3}
+    applied = api.apply(path, host(hosts, "a", "v1", "three:3"), force=True).ok(200).json
+    assert applied["spec"] == {"hostPort": "three:3", "size": 3}
+    status = api.patch(f"{path}/status", {"metadata": {"labels": {"a": "b"}}, "spec": {"hostPort": "no"}}, MERGE_PATCH).ok(200)
+    assert status.json["spec"] == {"hostPort": "three:3", "size": 3}
+    assert api.get(f"{at(hosts, ns, 'v2')}/a").ok(200).json["spec"] == {"address": "three:3", "size": 3}
+
+
+def test_unchanged_update_keeps_the_version(api: Api, ns: str, hosts: Custom) -> None:
+    path = f"{at(hosts, ns, 'v1')}/a"
+    api.post(at(hosts, ns, "v1"), host(hosts, "a", "v1", "one:1")).ok(201)
+    current = api.get(path).ok(200).json
+    assert api.put(path, current).ok(200).json["metadata"]["resourceVersion"] == current["metadata"]["resourceVersion"]
+
+
+def test_watch_and_table_are_converted(api: Api, ns: str, hosts: Custom) -> None:
+    api.post(at(hosts, ns, "v2"), host(hosts, "a", "v2", "one:1")).ok(201)
+    with api.watch(at(hosts, ns, "v1")) as watch:
+        first = watch.next()
+        assert (first["type"], first["object"]["spec"]) == ("ADDED", {"hostPort": "one:1"})
+        api.patch(f"{at(hosts, ns, 'v2')}/a", {"spec": {"address": "two:2"}}, MERGE_PATCH).ok(200)
+        second = watch.next()
+        assert (second["type"], second["object"]["spec"]) == ("MODIFIED", {"hostPort": "two:2"})
+        api.delete(f"{at(hosts, ns, 'v2')}/a").ok(200)
+        third = watch.next()
+        assert (third["type"], third["object"]["apiVersion"]) == ("DELETED", f"{hosts.group}/v1")
+        assert third["object"]["spec"] == {"hostPort": "two:2"}
+    api.post(at(hosts, ns, "v2"), host(hosts, "b", "v2", "three:3")).ok(201)
+    table = api.get(at(hosts, ns, "v1"), accept=TABLE).ok(200).json
+    assert [row["cells"] for row in table["rows"]] == [["b", "three:3"]]
+
+
+def test_deletion_with_finalizer(api: Api, ns: str, hosts: Custom) -> None:
+    path = f"{at(hosts, ns, 'v1')}/a"
+    api.post(at(hosts, ns, "v1"), host(hosts, "a", "v1", "one:1", finalizers=["example.com/hold"])).ok(201)
+    deleting = api.delete(path).ok(200).json
+    assert (deleting["spec"], "deletionTimestamp" in deleting["metadata"]) == ({"hostPort": "one:1"}, True)
+    api.patch(path, {"metadata": {"finalizers": None}}, MERGE_PATCH).ok(200)
+    api.get(path).refused(404, "NotFound")
+
+
+def test_labels_may_change_and_other_metadata_is_restored(api: Api, server: WebhookServer, ns: str, unique_name: str) -> None:
+    def relabel(review: Object) -> Object:
+        answer = rename(review)
+        for obj in answer["convertedObjects"]:
+            obj["metadata"] = {
+                **obj["metadata"],
+                "labels": {"via": "webhook"},
+                "finalizers": ["example.com/never"],
+                "generation": 9,
+            }
+        return answer
+
+    server.paths[unique_name] = reviewed(relabel)
+    custom = converted(api, server, unique_name)
+    api.post(at(custom, ns, "v2"), host(custom, "a", "v2", "one:1", labels={"own": "label"})).ok(201)
+    metadata = api.get(f"{at(custom, ns, 'v1')}/a").ok(200).json["metadata"]
+    assert (metadata["labels"], metadata["generation"], "finalizers" in metadata) == ({"via": "webhook"}, 1, False)
+
+
+def test_review_has_the_objects(api: Api, server: WebhookServer, ns: str, hosts: Custom, unique_name: str) -> None:
+    api.post(at(hosts, ns, "v1"), host(hosts, "a", "v1", "one:1")).ok(201)
+    requests = [request for path, found in server.seen.items() for request in found if path == unique_name]
+    to_storage = next(item for item in requests if item["desiredAPIVersion"] == f"{hosts.group}/v2" and item["objects"])
+    (obj,) = to_storage["objects"]
+    assert (obj["apiVersion"], obj["kind"], obj["spec"]) == (f"{hosts.group}/v1", "Host", {"hostPort": "one:1"})
+    assert obj["metadata"]["uid"]
+    review = next(item for item in server.reviews if item.get("request") == to_storage)
+    assert (review["kind"], review["apiVersion"]) == ("ConversionReview", "apiextensions.k8s.io/v1")
+
+
+def _changed(**fields: Any) -> Callable[[Object], Object]:
+    def answer(review: Object) -> Object:
+        found = rename(review)
+        found["convertedObjects"] = [{**obj, **fields} for obj in found["convertedObjects"]]
+        return found
+
+    return answer
+
+
+def _moved(**fields: Any) -> Callable[[Object], Object]:
+    def answer(review: Object) -> Object:
+        found = rename(review)
+        found["convertedObjects"] = [{**obj, "metadata": {**obj["metadata"], **fields}} for obj in found["convertedObjects"]]
+        return found
+
+    return answer
+
+
+FAILURES: dict[str, Callable[[Object], Object | Reply]] = {
+    "refused": reviewed(lambda _: {"result": {"status": "Failure", "message": "not today"}}),
+    "no result": reviewed(lambda _: {}),
+    "no objects": reviewed(lambda _: {"convertedObjects": [], "result": {"status": "Success"}}),
+    "other uid": reviewed(lambda review: {**rename(review), "uid": "other"}),
+    "other version": reviewed(_changed(apiVersion="other.example.com/v3")),
+    "other kind": reviewed(_changed(kind="Other")),
+    "other name": reviewed(_moved(name="other")),
+    "other namespace": reviewed(_moved(namespace="other")),
+    "no response": lambda _: Reply(b'{"kind":"ConversionReview","apiVersion":"apiextensions.k8s.io/v1"}'),
+    "other review": lambda _: Reply(b'{"kind":"Other","apiVersion":"example.com/v1"}'),
+    "error 500": lambda _: Reply(b"broken", status=500, media="text/plain"),
+    "empty": lambda _: Reply(b""),
+    "closed connection": lambda _: Reply(cut=True),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_failing_webhook_is_reported(
+    cluster: Cluster, api: Api, server: WebhookServer, *, ns: str, unique_name: str, case: str
+) -> None:
+    server.paths[unique_name] = FAILURES[case]
+    custom = converted(api, server, unique_name)
+    body = host(custom, "a", "v1", "one:1")
+
+    def is_called() -> Any:
+        answer = api.post(at(custom, ns, "v1"), body)
+        return answer if answer.status == 500 else None
+
+    answer = eventually(is_called, what="the webhook is called")
+    uids = {str(request["uid"]): "UID" for request in server.seen[unique_name]}
+    words = {str(server.port): "PORT", custom.group: "GROUP", ns: "NS", unique_name: "PATH", **uids}
+    seen = {"status": answer.status, "message": answer.json["message"], "reason": answer.json.get("reason")}
+    goldens.check("test_conversion", case, seen, real=cluster.name == "real", words=words)
+    # Nothing was stored.
+    server.paths[unique_name] = reviewed(rename)
+    api.get(f"{at(custom, ns, 'v2')}/a").refused(404, "NotFound")
