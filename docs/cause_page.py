@@ -24,9 +24,9 @@ _LAYERS = {
 def causes() -> str:
     """Return the page."""
     parts = [_OPENING]
-    for layer, told in _LAYERS.items():
-        rows = [f"| `{each.name}` | {each.title} | {each.remedy} |\n" for each in cause_catalog.CAUSES if each.layer == layer]
+    for layer, reported in _LAYERS.items():
+        rows = [f"| `{item.name}` | {item.title} | {item.remedy} |\n" for item in cause_catalog.CAUSES if item.layer == layer]
         parts.append(
-            f"## {layer.capitalize()}\n\n{told}\n\n| cause | the job … | what to do |\n| --- | --- | --- |\n{''.join(rows)}"
+            f"## {layer.capitalize()}\n\n{reported}\n\n| cause | the job … | what to do |\n| --- | --- | --- |\n{''.join(rows)}"
         )
     return "\n".join(parts)

@@ -58,8 +58,8 @@ def release(root: Path, version: str, date: str) -> None:
 
 def notes(root: Path, version: str) -> str:
     """The notes of a release."""
-    found = section_of((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
-    return unreleased(root) if found is None else found
+    result = section_of((root / "CHANGELOG.md").read_text(encoding="utf-8"), version)
+    return unreleased(root) if result is None else result
 
 
 def check(root: Path, version: str) -> None:

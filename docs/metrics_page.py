@@ -28,16 +28,16 @@ _WHERE = {
 
 def metrics() -> str:
     """Return the page."""
-    found = {
+    result = {
         "Gateway": _gateway(),
         "Graphs controller": Registry(),
         "Slices controller": Registry(),
         "Both controllers": Registry(),
     }
-    GraphMetrics(found["Graphs controller"])
-    SliceMetrics(found["Slices controller"])
-    ControllerGroup([]).register_metrics(found["Both controllers"], "")
-    return "\n".join([_OPENING, *(f"## {title}\n\n{_WHERE[title]}\n\n{_table(found[title].describe())}" for title in _WHERE)])
+    GraphMetrics(result["Graphs controller"])
+    SliceMetrics(result["Slices controller"])
+    ControllerGroup([]).register_metrics(result["Both controllers"], "")
+    return "\n".join([_OPENING, *(f"## {title}\n\n{_WHERE[title]}\n\n{_table(result[title].describe())}" for title in _WHERE)])
 
 
 def _gateway() -> Registry:
@@ -48,6 +48,6 @@ def _gateway() -> Registry:
 
 def _table(numbers: list[MetricDescription]) -> str:
     rows = [
-        f"| `{each.name}` | {each.kind} | {', '.join(f'`{label}`' for label in each.labels)} | {each.help} |" for each in numbers
+        f"| `{item.name}` | {item.kind} | {', '.join(f'`{label}`' for label in item.labels)} | {item.help} |" for item in numbers
     ]
     return "\n".join(["| name | kind | by | what |", "| --- | --- | --- | --- |", *rows]) + "\n"

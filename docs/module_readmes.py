@@ -30,7 +30,7 @@ def readme(name: str) -> str:
 def required(name: str) -> set[str]:
     """Return the inputs of a module without a default."""
     return {
-        each for each, body in _blocks(MODULES / name / "variables.tf", "variable") if not re.search(r"(?m)^  default +=", body)
+        item for item, body in _blocks(MODULES / name / "variables.tf", "variable") if not re.search(r"(?m)^  default +=", body)
     }
 
 
@@ -51,8 +51,8 @@ def _outputs(folder: Path) -> str:
 
 def _kind(body: str) -> str:
     """Return the type on one line; objects are shown by their kind only."""
-    found = _find(body, "type")
-    return f"`{found}`" if not found.endswith("({") else "map of objects" if found.startswith("map(") else "object"
+    result = _find(body, "type")
+    return f"`{result}`" if not result.endswith("({") else "map of objects" if result.startswith("map(") else "object"
 
 
 def _blocks(file: Path, kind: str) -> list[tuple[str, str]]:
@@ -60,5 +60,5 @@ def _blocks(file: Path, kind: str) -> list[tuple[str, str]]:
 
 
 def _find(body: str, name: str) -> str:
-    found = re.search(_ATTRIBUTE.format(name=name), body)
-    return found[1] if found else ""
+    result = re.search(_ATTRIBUTE.format(name=name), body)
+    return result[1] if result else ""

@@ -96,13 +96,13 @@ def test_loop_that_responds_is_not_reported() -> None:
 
 def test_stop_does_not_wait_for_a_sign_of_life_that_cannot_come(monkeypatch: pytest.MonkeyPatch) -> None:
     reports: list[str] = []
-    asked = threading.Event()
+    requested = threading.Event()
 
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args: asked.set(), raising=False)
+        monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *args: requested.set(), raising=False)
         with Watchdog(interval=0.001, limit=3600, report=reports.append):
-            assert asked.wait(60)
+            assert requested.wait(60)
         monkeypatch.undo()
 
     asyncio.run(main())

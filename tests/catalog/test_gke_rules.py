@@ -19,9 +19,9 @@ def _rule(violation: Violation | None) -> str:
 
 
 def _slice(name: str) -> Slice:
-    found = catalog.find(name)
-    assert isinstance(found, Slice)
-    return found
+    result = catalog.find(name)
+    assert isinstance(result, Slice)
+    return result
 
 
 def test_every_rule_has_a_condition_a_source_and_a_date() -> None:

@@ -31,13 +31,13 @@ EVERYTHING: list[catalog.Accelerator] = [*catalog.list_slices(defaults=True), *g
     ],
 )
 def test_gpu_machines(name: str, machine: str, label: str, has: tuple[int, int, float, int]) -> None:
-    found = catalog.find(name)
-    assert isinstance(found, catalog.GpuShape)
+    result = catalog.find(name)
+    assert isinstance(result, catalog.GpuShape)
     count = has[0]
-    assert (found.machine.name, found.accelerator) == (machine, label)
-    assert (found.chips, found.machine.cpu, found.machine.memory, found.machine.local_ssds) == has
-    assert found.node_labels() == {"cloud.google.com/gke-accelerator": label, "cloud.google.com/gke-accelerator-count": str(count)}
-    assert found.hosts * found.chips_per_host == found.chips
+    assert (result.machine.name, result.accelerator) == (machine, label)
+    assert (result.chips, result.machine.cpu, result.machine.memory, result.machine.local_ssds) == has
+    assert result.node_labels() == {"cloud.google.com/gke-accelerator": label, "cloud.google.com/gke-accelerator-count": str(count)}
+    assert result.hosts * result.chips_per_host == result.chips
 
 
 def test_gpus_are_attached_to_any_n1_type_within_the_limit() -> None:
@@ -60,7 +60,7 @@ def test_gpus_are_attached_to_any_n1_type_within_the_limit() -> None:
         assert hint in caught.value.hint
 
 
-def test_a_machine_with_gpus_of_its_own_takes_no_others() -> None:
+def test_builtin_gpu_machine_rejects_attached_gpus() -> None:
     assert catalog.find_gpu("a2-highgpu-2g", "nvidia-tesla-a100", 2).chips == 2
     with pytest.raises(InvalidShape, match="has 2 × nvidia-tesla-a100"):
         catalog.find_gpu("a2-highgpu-2g", "nvidia-l4", 2)
@@ -71,7 +71,7 @@ def test_a_machine_with_gpus_of_its_own_takes_no_others() -> None:
     assert "nvidia-tesla-t4" in caught.value.hint
 
 
-def test_a_gpu_machine_has_no_topology() -> None:
+def test_gpu_machine_rejects_a_topology() -> None:
     with pytest.raises(InvalidShape, match="l4-1 is one machine"):
         catalog.find("l4-1", "2x2")
 
@@ -94,25 +94,25 @@ def test_a_gpu_machine_has_no_topology() -> None:
     ],
 )
 def test_machine_types(name: str, cpu: int, memory: float) -> None:
-    found = catalog.find_machine(name)
-    assert (found.cpu, found.memory) == (cpu, memory)
-    assert found.disks
+    result = catalog.find_machine(name)
+    assert (result.cpu, result.memory) == (cpu, memory)
+    assert result.disks
 
 
-def test_a_wrong_machine_type_gets_the_closest() -> None:
+def test_unknown_machine_type_suggests_the_closest() -> None:
     with pytest.raises(UnknownAccelerator, match="unknown machine type 'n2-standard-7'") as caught:
         catalog.find_machine("n2-standard-7")
     assert "n2-standard-" in caught.value.hint
 
 
-def test_every_accelerator_has_a_zone_or_is_known_to_have_none() -> None:
-    without = {each.accelerator for each in EVERYTHING if not availability.zones_of(each)}
+def test_every_accelerator_has_zones_or_is_listed_without() -> None:
+    without = {item.accelerator for item in EVERYTHING if not availability.zones_of(item)}
     assert without == {"nvidia-rtx-pro-6000"}
-    for each in EVERYTHING:
-        assert set(availability.zones_of(each, "documented")) <= set(availability.zones_of(each))
+    for item in EVERYTHING:
+        assert set(availability.zones_of(item, "documented")) <= set(availability.zones_of(item))
 
 
-def test_a_zone_is_known_with_its_region_and_by_who_tells_of_it() -> None:
+def test_zone_has_a_region_and_a_source() -> None:
     v4 = catalog.find("v4-8")
     assert availability.zones_of(v4) == availability.zones_of(v4, "documented") == ("us-central2-b",)
     assert availability.zones_of(v4, "flex-start") == ()
@@ -137,11 +137,11 @@ def test_a_zone_is_known_with_its_region_and_by_who_tells_of_it() -> None:
         ("t4-1", "us-west4", "spot", 4 * 0.01345 + 15 * 0.001804 + 0.1598),
     ],
 )
-def test_a_price_has_its_parts_and_a_dated_source(name: str, place: str, capacity: str, usd: float) -> None:
-    found = prices.get_price(catalog.find(name), place, capacity)
-    assert found is not None
-    assert found.low == found.high == pytest.approx(usd)
-    assert found.source.date.startswith("2026-")
+def test_price_has_components_and_a_dated_source(name: str, place: str, capacity: str, usd: float) -> None:
+    result = prices.get_price(catalog.find(name), place, capacity)
+    assert result is not None
+    assert result.low == result.high == pytest.approx(usd)
+    assert result.source.date.startswith("2026-")
 
 
 @pytest.mark.parametrize(
@@ -158,17 +158,17 @@ def test_a_price_has_its_parts_and_a_dated_source(name: str, place: str, capacit
         ("gb200-4", "us-central1", "on-demand"),
     ],
 )
-def test_what_no_source_tells_is_unknown(name: str, place: str, capacity: str) -> None:
+def test_price_without_a_source_is_unknown(name: str, place: str, capacity: str) -> None:
     assert prices.get_price(catalog.find(name), place, capacity) is None
 
 
-def test_a_spot_price_may_be_a_range() -> None:
-    found = prices.get_price(catalog.find("v5litepod-4"), "us-central1", "spot")
-    assert found is not None
-    assert (round(found.low, 2), round(found.usd, 2), str(found)) == (0.72, 3.12, "0.72–3.12")
+def test_spot_price_can_be_a_range() -> None:
+    result = prices.get_price(catalog.find("v5litepod-4"), "us-central1", "spot")
+    assert result is not None
+    assert (round(result.low, 2), round(result.usd, 2), str(result)) == (0.72, 3.12, "0.72–3.12")
 
 
-def test_a_machine_alone_has_a_price_too() -> None:
+def test_machine_without_gpus_has_a_price() -> None:
     tpu = prices.get_price(catalog.find_machine("ct5p-hightpu-4t"), "us-east5-a")
     cpu = prices.get_price(catalog.find_machine("n2-standard-8"), "us-central1-b")
     assert tpu is not None
@@ -180,14 +180,14 @@ def test_a_machine_alone_has_a_price_too() -> None:
     ("name", "usd"),
     [("e2-micro", 0.0084), ("e2-small", 0.0168), ("n2-standard-16", 0.7769), ("n2-highcpu-8", 0.2868), ("n4-standard-4", 0.1814)],
 )
-def test_a_machine_that_no_list_names_costs_what_its_parts_do(name: str, usd: float) -> None:
-    found = prices.get_price(catalog.find_machine(name), "us-central1")
-    assert found is not None
-    assert found.usd == pytest.approx(usd, rel=0.003)
-    assert found.source == data.source("SKU")
+def test_unlisted_machine_is_priced_by_its_components(name: str, usd: float) -> None:
+    result = prices.get_price(catalog.find_machine(name), "us-central1")
+    assert result is not None
+    assert result.usd == pytest.approx(usd, rel=0.003)
+    assert result.source == data.source("SKU")
 
 
-def test_machines_cost_by_their_parts_what_the_list_says() -> None:
+def test_component_prices_match_list_prices() -> None:
     """Where they differ by more, it is the local SSDs, which are listed with the machine."""
     table = data.load("prices")["machines"]
     for capacity in ("on-demand", "spot"):
@@ -198,27 +198,27 @@ def test_machines_cost_by_their_parts_what_the_list_says() -> None:
                 assert reckoned == pytest.approx(usd, rel=0.02 if name.startswith("n1-standard-1") else 0.01), name
 
 
-def test_the_data_names_only_what_the_catalogue_has() -> None:
-    found = data.load("rates")
+def test_price_data_names_known_machines_only() -> None:
+    result = data.load("rates")
     families = {
         machine.family
         for machine in (*machine_types.cpu_machines().values(), *(shape.machine for shape in gpus.gpu_machines().values()))
     }
-    assert {*found["parts"], *found["gpus"]} <= families
-    assert set(found["shares"]) <= {name.rpartition("-")[0] for name in gpus.gpu_machines()}
-    assert set(found["attached"]) == {gpu.name for gpu in gpus.GPUS if gpu.attached}
-    assert set(found["billed"]) <= set(machine_types.cpu_machines())
+    assert {*result["parts"], *result["gpus"]} <= families
+    assert set(result["shares"]) <= {name.rpartition("-")[0] for name in gpus.gpu_machines()}
+    assert set(result["attached"]) == {gpu.name for gpu in gpus.GPUS if gpu.attached}
+    assert set(result["billed"]) <= set(machine_types.cpu_machines())
     table = data.load("prices")["machines"]
     named = {name for key, rows in table.items() if isinstance(rows, dict) for name in rows}
     known = {*machine_types.cpu_machines(), *gpus.gpu_machines()}
     assert named <= known
     assert set(data.load("prices")["attached"]) == {gpu.name for gpu in gpus.GPUS if gpu.attached}
-    assert {availability.region_of(zone) for each in EVERYTHING for zone in availability.zones_of(each)} >= {
+    assert {availability.region_of(zone) for item in EVERYTHING for zone in availability.zones_of(item)} >= {
         "us-central1",
         "europe-west4",
     }
 
 
-def test_the_region_that_is_quoted_has_a_price() -> None:
+def test_quoted_region_has_a_price() -> None:
     assert prices.region_for(catalog.find("v4-8")) == "us-central2"
     assert prices.region_for(catalog.find("v5p-8")) == "us-central1"

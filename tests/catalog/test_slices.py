@@ -38,12 +38,12 @@ v4-128         tpu-v4-podslice       4x4x4  ct4p-hightpu-4t   16  4
 
 
 @pytest.mark.parametrize("row", TABLE.strip().splitlines(), ids=lambda row: row.split()[0])
-def test_the_table_of_types_comes_out_of_the_rules(row: str) -> None:
+def test_rules_produce_the_documented_types(row: str) -> None:
     name, label, topology, machine, hosts, chips = row.split()
-    found = catalog.find(name)
-    assert isinstance(found, catalog.Slice)
-    assert (found.type_name, found.accelerator, found.topology, found.machine.name) == (name, label, topology, machine)
-    assert (found.hosts, found.chips_per_host) == (int(hosts), int(chips))
+    result = catalog.find(name)
+    assert isinstance(result, catalog.Slice)
+    assert (result.type_name, result.accelerator, result.topology, result.machine.name) == (name, label, topology, machine)
+    assert (result.hosts, result.chips_per_host) == (int(hosts), int(chips))
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_table_of_types_comes_out_of_the_rules(row: str) -> None:
         (1536, "8x12x16", {"8x8x24", "4x16x24", "4x12x32", "4x8x48", "4x4x96"}),
     ],
 )
-def test_a_type_name_has_one_default_topology_and_others(chips: int, default: str, others: set[str]) -> None:
+def test_type_name_has_a_default_and_other_topologies(chips: int, default: str, others: set[str]) -> None:
     first, *rest = V5P.topologies(chips)
     assert tpus.format_topology(first) == default
     assert {tpus.format_topology(axes) for axes in rest} == others
@@ -74,50 +74,50 @@ def test_a_type_name_has_one_default_topology_and_others(chips: int, default: st
         ("tpu7x-2", "1x1x1"),
     ],
 )
-def test_the_largest_and_smallest(name: str, topology: str) -> None:
+def test_largest_and_smallest_slices(name: str, topology: str) -> None:
     assert catalog.find(name).topology == topology
 
 
 @pytest.mark.parametrize("chips", [4288, 4544, 4672, 5056, 5312, 5696])
-def test_a_size_without_a_box_that_fits_does_not_exist(chips: int) -> None:
+def test_size_without_a_topology_is_rejected(chips: int) -> None:
     assert V5P.topologies(chips) == ()
     with pytest.raises(UnknownAccelerator):
         catalog.find(f"v5p-{2 * chips}")
 
 
-def test_every_slice_agrees_with_itself() -> None:
-    for each in ALL:
-        assert each.hosts * each.chips_per_host == each.chips == prod(each.axes)
-        assert tpus.format_topology(tpus.parse_topology(each.topology)) == each.topology
-        assert each.multi_host == (each.hosts > 1) == (each.placement is not None)
-        assert catalog.find(each.type_name, each.topology, each.chips_per_host) == each
-        assert catalog.find_slice(each.accelerator, each.topology, each.chips_per_host) == each
-        assert each.chips <= each.generation.pod
+def test_every_slice_is_consistent() -> None:
+    for item in ALL:
+        assert item.hosts * item.chips_per_host == item.chips == prod(item.axes)
+        assert tpus.format_topology(tpus.parse_topology(item.topology)) == item.topology
+        assert item.multi_host == (item.hosts > 1) == (item.placement is not None)
+        assert catalog.find(item.type_name, item.topology, item.chips_per_host) == item
+        assert catalog.find_slice(item.accelerator, item.topology, item.chips_per_host) == item
+        assert item.chips <= item.generation.pod
     assert len(set(ALL)) == len(ALL) > 900
 
 
-def test_each_name_has_exactly_one_default() -> None:
-    defaults = [each for each in ALL if each.is_default]
-    assert len({each.type_name for each in defaults}) == len(defaults) == len({each.type_name for each in ALL})
-    assert all(catalog.find(each.type_name) == each for each in defaults)
+def test_every_type_name_has_one_default() -> None:
+    defaults = [item for item in ALL if item.is_default]
+    assert len({item.type_name for item in defaults}) == len(defaults) == len({item.type_name for item in ALL})
+    assert all(catalog.find(item.type_name) == item for item in defaults)
     assert list(catalog.list_slices(defaults=True)) == defaults
 
 
-def test_default_boxes_are_the_most_compact() -> None:
+def test_default_topologies_are_the_most_compact() -> None:
     for generation in (V4, V5P, TPU7X):
         for chips in generation.sizes():
             first, *rest = generation.topologies(chips)
             assert all(sum(first) <= sum(axes) for axes in rest)
 
 
-def test_every_box_is_made_of_cubes() -> None:
-    for each in ALL:
-        if len(each.axes) == 3 and each.chips > 32:
-            assert all(axis % 4 == 0 and axis <= 256 for axis in each.axes)
-            assert list(each.axes) == sorted(each.axes)
+def test_large_topologies_consist_of_cubes() -> None:
+    for item in ALL:
+        if len(item.axes) == 3 and item.chips > 32:
+            assert all(axis % 4 == 0 and axis <= 256 for axis in item.axes)
+            assert list(item.axes) == sorted(item.axes)
 
 
-def test_two_hosts_of_four_chips_or_one_of_eight() -> None:
+def test_eight_chips_are_one_host_or_two() -> None:
     one, two = catalog.find("v6e-8"), catalog.find("v6e-8", chips_per_host=4)
     assert (one.hosts, one.machine.name, one.placement) == (1, "ct6e-standard-8t", None)
     assert (two.hosts, two.machine.name) == (2, "ct6e-standard-4t")
@@ -125,36 +125,36 @@ def test_two_hosts_of_four_chips_or_one_of_eight() -> None:
     assert two.placement == catalog.Placement("COMPACT", "2x4")
 
 
-def test_the_newest_generation_is_placed_by_a_policy_of_its_own() -> None:
-    found = catalog.find_slice("tpu7x", "4x4x4", 4)
-    assert found.placement is not None
-    assert found.placement.policy("near") == {"policyName": "near"}
-    assert found.placement.resource() == {"workloadPolicy": {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "4x4x4"}}
+def test_tpu7x_uses_a_workload_policy() -> None:
+    result = catalog.find_slice("tpu7x", "4x4x4", 4)
+    assert result.placement is not None
+    assert result.placement.policy("near") == {"policyName": "near"}
+    assert result.placement.resource() == {"workloadPolicy": {"type": "HIGH_THROUGHPUT", "acceleratorTopology": "4x4x4"}}
     older = catalog.find_slice("tpu-v5p-slice", "4x4x4").placement
     assert older is not None
     assert older.policy() == {"type": "COMPACT", "tpuTopology": "4x4x4"}
     assert older.resource() is None
 
 
-def test_only_the_oldest_takes_axes_in_any_order() -> None:
+def test_only_v4_accepts_axes_in_any_order() -> None:
     assert catalog.find_slice("tpu-v4-podslice", "8x4x4").hosts == 32
     with pytest.raises(InvalidShape, match="is not a tpu-v5p-slice topology") as caught:
         catalog.find_slice("tpu-v5p-slice", "8x4x4")
     assert caught.value.hint == "topologies with 128 chips: 4x4x8"
 
 
-def test_what_a_node_of_a_slice_is_marked_with() -> None:
-    found = catalog.find("v6e-16")
-    assert found.node_labels() == {
+def test_node_labels_and_taints_of_a_slice() -> None:
+    result = catalog.find("v6e-16")
+    assert result.node_labels() == {
         "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
         "cloud.google.com/gke-tpu-topology": "4x4",
         "cloud.google.com/gke-accelerator-count": "4",
     }
-    assert found.node_taints() == [{"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}]
-    assert found.machine.capacity() == {"cpu": "180", "memory": "720Gi"}
+    assert result.node_taints() == [{"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"}]
+    assert result.machine.capacity() == {"cpu": "180", "memory": "720Gi"}
 
 
-def test_a_machine_says_what_is_left_for_pods() -> None:
+def test_allocatable_resources_of_a_machine() -> None:
     eight = V6E.machines[-1]
     assert (eight.cpu, eight.listed_cpu) == (180, 360)
     assert eight.allocatable()["cpu"] == "179480m"
@@ -176,7 +176,7 @@ def test_a_machine_says_what_is_left_for_pods() -> None:
         ("v5p-99999999999999", "v5p-"),
     ],
 )
-def test_a_wrong_name_gets_the_closest_valid_ones(name: str, hint: str) -> None:
+def test_unknown_type_suggests_valid_ones(name: str, hint: str) -> None:
     with pytest.raises(UnknownAccelerator, match="unknown accelerator") as caught:
         catalog.find(name)
     assert hint in caught.value.hint
@@ -199,14 +199,14 @@ def test_a_wrong_name_gets_the_closest_valid_ones(name: str, hint: str) -> None:
         (("tpu-v6e-slice", "02x2", 4), "'02x2' is not a topology", "such as 4x8"),
     ],
 )
-def test_what_does_not_fit_is_said_in_words(call: tuple[str, str, int], message: str, hint: str) -> None:
+def test_mismatching_shape_is_explained(call: tuple[str, str, int], message: str, hint: str) -> None:
     with pytest.raises(SliceworksError) as caught:
         catalog.find_slice(*call)
     assert message in caught.value.message
     assert hint in caught.value.hint
 
 
-def test_a_topology_of_another_size_is_refused_by_name() -> None:
+def test_topology_of_another_size_is_rejected() -> None:
     with pytest.raises(InvalidShape, match="v5p-256 has 128 chips, topology 4x4x4 has 64") as caught:
         catalog.find("v5p-256", "4x4x4")
     assert caught.value.hint == "topologies of v5p-256: 4x4x8"
@@ -222,14 +222,14 @@ def refusal(kind: type[SliceworksError], ask: Callable[[], object]) -> str:
 
 
 @given(st.text(max_size=12) | st.from_regex(r"(v4|v5p|v6e|v5litepod|7x)-[0-9]{0,6}", fullmatch=True))
-def test_any_name_is_found_or_refused_in_one_line(name: str) -> None:
-    found = refusal(UnknownAccelerator, lambda: catalog.find(name))
-    assert found or name in catalog.list_type_names() or name.startswith(("7x-", "v5e-"))
+def test_any_name_is_found_or_rejected_in_one_line(name: str) -> None:
+    result = refusal(UnknownAccelerator, lambda: catalog.find(name))
+    assert result or name in catalog.list_type_names() or name.startswith(("7x-", "v5e-"))
 
 
 @given(st.sampled_from(GENERATIONS), st.lists(st.integers(0, 300), min_size=1, max_size=4), st.none() | st.integers(-1, 9))
-def test_any_topology_fits_or_is_refused(generation: catalog.Generation, axes: list[int], chips: int | None) -> None:
+def test_any_topology_is_found_or_rejected(generation: catalog.Generation, axes: list[int], chips: int | None) -> None:
     text = "x".join(map(str, axes))
     fits = generation.has(tuple(axes)) if len(axes) == generation.dimensions else False
     hint = refusal(InvalidShape, lambda: catalog.find_slice(generation.label, text, chips))
-    assert bool(hint) == (not fits or chips not in (None, *(each.chips for each in generation.machines_for(tuple(axes)))))
+    assert bool(hint) == (not fits or chips not in (None, *(item.chips for item in generation.machines_for(tuple(axes)))))

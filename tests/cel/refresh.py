@@ -57,8 +57,8 @@ def causes(answer: tuple[int, dict[str, Any]]) -> list[dict[str, str]]:
         return []
     if code != 422:
         raise SystemExit(f"unexpected answer: {body}")
-    found: list[dict[str, str]] = body["details"]["causes"]
-    return found
+    result: list[dict[str, str]] = body["details"]["causes"]
+    return result
 
 
 class Trial:
@@ -78,9 +78,9 @@ class Trial:
             for index, (old, _) in enumerate(case.updates)
         }
         self._add_rules()
-        found = {case.name: self._answers(case, olds) for case in self._batch}
+        result = {case.name: self._answers(case, olds) for case in self._batch}
         self._server.call("DELETE", self._place)
-        return found
+        return result
 
     def _object(self, case: Case, name: str, value: Any) -> dict[str, Any]:
         meta = {"apiVersion": f"{_GROUP}/v1", "kind": self._name.capitalize(), "metadata": {"name": name}}
@@ -121,20 +121,20 @@ class Trial:
 
 def main() -> None:
     server = Server(*sys.argv[1:3])
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     good: list[Case] = []
     roots: list[Case] = []
     for case in cases():
         answer = causes(server.call("POST", f"{_DEFINITIONS}?dryRun=All", definition("dry", whole_schema([case]))))
         if answer:
-            found[case.name] = {"rule": case.text, "compile": answer}
+            result[case.name] = {"rule": case.text, "compile": answer}
         else:
             (roots if case.root else good).append(case)
     batches = [good[start : start + _PER_DEFINITION] for start in range(0, len(good), _PER_DEFINITION)]
     for index, batch in enumerate([*batches, *([case] for case in roots)]):
-        found |= Trial(server, f"batch{index}", batch).run()
-    OBSERVED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    print(f"{len(found)} cases, {sum(bool(one['compile']) for one in found.values())} of them do not compile", file=sys.stderr)
+        result |= Trial(server, f"batch{index}", batch).run()
+    OBSERVED.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    print(f"{len(result)} cases, {sum(bool(one['compile']) for one in result.values())} of them do not compile", file=sys.stderr)
 
 
 if __name__ == "__main__":

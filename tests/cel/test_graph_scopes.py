@@ -82,20 +82,20 @@ def _run(text: str) -> Any:
         ("'abc'.reverse() + ['a', 'b'].reverse().join('')", "string", "cbaba"),
     ],
 )
-def test_types_and_values(text: str, kind: str, value: Any) -> None:
+def test_result_types_and_values(text: str, kind: str, value: Any) -> None:
     formula = _SCOPE.compile(text)
     assert formula.result.kind == kind
     assert formula.run(_DATA) == value
 
 
-def test_only_what_is_read_is_handed_over() -> None:
+def test_only_fields_that_are_read_are_passed_to_the_engine() -> None:
     formula = _SCOPE.compile("a.names.map(n, n + a.name).size() + (has(b.size) ? b.size : 0) + a.grid[0][1]")
     assert {str(read) for read in formula.reads} == {"a.names", "a.name", "b.size", "a.grid[0][1]"}
     assert formula.names == {"a", "b"}
     assert formula.run(_DATA) == 3
 
 
-def test_a_lone_field_is_read_without_the_engine() -> None:
+def test_single_field_is_read_without_the_engine() -> None:
     assert _SCOPE.compile("a.open.other.deep").path == Reference("a", ("open", "other", "deep"))
     assert _SCOPE.compile("a.since").path is None
     assert _SCOPE.compile("a.?name").path is None
@@ -113,13 +113,13 @@ def test_a_lone_field_is_read_without_the_engine() -> None:
         ("job.status.conditions[0].reason + ''", "job.status.conditions[0].reason"),
     ],
 )
-def test_what_is_missing_is_named(text: str, missing: str) -> None:
+def test_missing_field_is_named(text: str, missing: str) -> None:
     with pytest.raises(MissingValue) as error:
         _run(text)
     assert [str(read) for read in error.value.reads] == [missing]
 
 
-def test_a_variable_that_is_not_there_yet_is_missing() -> None:
+def test_unset_variable_is_a_missing_value() -> None:
     formula = _SCOPE.compile("a.size / 0 + b.size")
     with pytest.raises(MissingValue, match=r"b\.size not found"):
         formula.run({"a": _DATA["a"]})
@@ -130,7 +130,7 @@ def test_a_variable_that_is_not_there_yet_is_missing() -> None:
     "text",
     ["1 / 0", "int(a.name)", "dyn(a.name) + 1", "has(b.name) ? b.name : string(1 / 0)", "[1][?3].value()", "{1: 2}", "1.0 / 0.0"],
 )
-def test_mistakes_are_not_missing_values(text: str) -> None:
+def test_evaluation_errors_are_not_missing_values(text: str) -> None:
     with pytest.raises(EvaluationError) as error:
         _run(text)
     assert not isinstance(error.value, MissingValue)
@@ -151,13 +151,13 @@ def test_mistakes_are_not_missing_values(text: str) -> None:
         ("runtime.newCondition({kind: 'x'})", "runtime.newCondition has no field kind, only type, status, reason, message", ""),
     ],
 )
-def test_complaints_say_what_would_be_right(text: str, message: str, remedy: str) -> None:
+def test_errors_suggest_a_correction(text: str, message: str, remedy: str) -> None:
     with pytest.raises(InvalidExpression) as error:
         _SCOPE.compile(text)
     assert (message, remedy) in [(issue.message, issue.hint) for issue in error.value.issues]
 
 
-def test_unknown_fields_may_be_read_where_they_are_kept_only() -> None:
+def test_unknown_fields_are_readable_only_where_they_are_preserved() -> None:
     with pytest.raises(InvalidExpression, match="unknown field other"):
         _SCOPE.compile("a.other")
     assert _run("a.open.other") == {"deep": 1}
@@ -178,12 +178,12 @@ def test_unknown_fields_may_be_read_where_they_are_kept_only() -> None:
         ("{'b': duration('1h'), 'a': duration('2h')}.transformList(k, v, v)", ["2h0m0s", "1h0m0s"]),
     ],
 )
-def test_lists_from_maps_have_the_order_of_the_keys(text: str, expected: list[Any]) -> None:
+def test_lists_built_from_maps_are_sorted_by_key(text: str, expected: list[Any]) -> None:
     data = {"a": {"free": {"c": 3, "a": 1, "b": 2}, "names": ["y", "x"]}}
     assert _SCOPE.compile(text).run(data) == expected
 
 
-def test_texts_are_put_together() -> None:
+def test_string_templates_are_rendered() -> None:
     text = StringTemplate("n-${a.name}-${string(a.size)}", ("n-", _SCOPE.compile("a.name"), "-", _SCOPE.compile("string(a.size)")))
     assert text.run(_DATA) == "n-x-3"
     assert text.names == {"a"}
@@ -191,7 +191,7 @@ def test_texts_are_put_together() -> None:
         StringTemplate("", (_SCOPE.compile("dyn(a.size)"),)).run(_DATA)
 
 
-def test_texts_with_nul_stay_whole() -> None:
+def test_strings_with_nul_are_preserved() -> None:
     assert _SCOPE.compile("a.name + '!'").run({"a": {"name": "x\0y"}}) == "x\0y!"
 
 
@@ -211,11 +211,11 @@ def test_texts_with_nul_stay_whole() -> None:
         ("reverse(x)", "reverse(x)"),
     ],
 )
-def test_texts_are_rewritten_for_the_engine(text: str, expected: str) -> None:
+def test_expressions_are_rewritten_for_the_engine(text: str, expected: str) -> None:
     assert rewrite(text) == expected
 
 
 @pytest.mark.parametrize("argument", ["x", "{}", "{type: ''}", "{'type': '', status: ''}", "{type: '', type: '', status: ''}"])
-def test_conditions_are_made_of_plain_words(argument: str) -> None:
+def test_condition_keys_must_be_literals(argument: str) -> None:
     with pytest.raises(InvalidCall):
         rewrite(f"runtime.newCondition({argument})")

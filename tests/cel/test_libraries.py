@@ -8,7 +8,7 @@ from sliceworks.cel.libraries import addresses, quantities, regex, semver, urls
 from sliceworks.cel.libraries.functions import NoSuchOverload
 
 
-def test_find_gives_whole_matches() -> None:
+def test_find_returns_whole_matches() -> None:
     assert regex.find("xabbc", "(a)(b+)") == "abb"
     assert regex.find("xyz", "a") == ""
     assert regex.find_all("a1b22", "([a-z])([0-9]+)") == ["a1", "b22"]
@@ -46,7 +46,7 @@ def test_parts_of_urls(text: str, parts: tuple[object, ...]) -> None:
         ("/\n", "net/url: invalid control character in URL"),
     ],
 )
-def test_what_is_no_url(text: str, reason: str) -> None:
+def test_invalid_urls(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r"parse ") as caught:
         urls.url(text)
     assert str(caught.value).endswith(f": {reason}")

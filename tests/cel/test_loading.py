@@ -19,6 +19,6 @@ print("cel_expr_python.cel" in sys.modules)
 """
 
 
-def test_the_engine_is_loaded_with_the_first_rule() -> None:
+def test_engine_is_loaded_at_the_first_rule() -> None:
     shown = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
     assert shown.stdout.split("\n")[:2] == ["[]", "True"]

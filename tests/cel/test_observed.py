@@ -27,7 +27,7 @@ def _object(case: Case, value: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: f"{case.name}: {case.text}")
-def test_definitions_are_taken_and_refused_as_observed(case: Case) -> None:
+def test_definitions_are_accepted_and_rejected_as_observed(case: Case) -> None:
     observed = _OBSERVED[case.name]
     assert observed["rule"] == case.text, "the cases changed: run tests.cel.refresh"
     errors = compile_rules(_schema(case), "spec.validation.openAPIV3Schema")
@@ -35,11 +35,11 @@ def test_definitions_are_taken_and_refused_as_observed(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", _GOOD, ids=lambda case: f"{case.name}: {case.text}")
-def test_values_are_judged_as_observed(case: Case) -> None:
+def test_values_are_validated_as_observed(case: Case) -> None:
     schema = _schema(case)
-    found = [evaluate_rules(schema, _object(case, value), MISSING) for value in case.values]
-    found += [evaluate_rules(schema, _object(case, new), _object(case, old)) for old, new in case.updates]
+    result = [evaluate_rules(schema, _object(case, value), MISSING) for value in case.values]
+    result += [evaluate_rules(schema, _object(case, new), _object(case, old)) for old, new in case.updates]
     observed = _OBSERVED[case.name]
     expected = [*observed["values"], *observed["updates"]]
-    answers = [comparable([error.cause() for error in errors], loosely=case.loosely) for errors in found]
+    answers = [comparable([error.cause() for error in errors], loosely=case.loosely) for errors in result]
     assert answers == [comparable(causes, loosely=case.loosely) for causes in expected]

@@ -51,17 +51,17 @@ def test_names_are_escaped(name: str, escaped: str | None) -> None:
     ],
 )
 def test_types_of_schemas(node: dict[str, Any], text: str | None) -> None:
-    found = Declarations().declare(build(node), "x")
-    assert (found.text if found else None) == text
+    result = Declarations().declare(build(node), "x")
+    assert (result.text if result else None) == text
 
 
-def test_a_schema_that_contains_itself_is_declared_once() -> None:
+def test_recursive_schema_is_declared_once() -> None:
     schema = builtin_scheme().component("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
     program = Environment({"self": Variable(schema)}).compile("self.properties.all(k, self.properties[k].properties.size() < 3)")
     assert program.result == "BOOL"
 
 
-def test_built_in_kinds_have_types() -> None:
+def test_builtin_kinds_have_types() -> None:
     schema = builtin_scheme().schema("apps", "v1", "Deployment")
     environment = Environment({"deployment": Variable(schema)})
     assert environment.compile("deployment.spec.template.spec.containers.map(c, c.image)").result == "LIST<STRING>"
@@ -70,19 +70,19 @@ def test_built_in_kinds_have_types() -> None:
         environment.compile("deployment.spec.template.spec.containers.all(c, c.imagee == 'x')")
 
 
-def test_a_variable_may_be_of_any_type() -> None:
+def test_variable_can_have_any_type() -> None:
     environment = Environment({"x": CelType("list", CelType("int")), "y": CelType("dyn")})
     assert environment.compile("x.sum() + 1").result == "INT"
     assert environment.compile("y.anything[0]").result == "DYN"
 
 
-def test_types_of_objects_cannot_be_named() -> None:
+def test_object_types_have_no_name() -> None:
     environment = Environment({"self": Variable(build({"type": "object", "properties": {"a": {"type": "integer"}}}))})
     with pytest.raises(CompileError, match="undeclared reference"):
         environment.compile("sliceworks.types.M0{a: 1} == self")
 
 
-def test_fields_whose_names_differ_little_are_kept_apart() -> None:
+def test_similar_field_names_are_distinct() -> None:
     names = ("foo_bar", "fooBar", "foo__bar", "foo-bar", "Foo")
     schema = build(
         {"type": "object", "properties": {name: {"type": "object", "additionalProperties": {"type": "string"}} for name in names}}

@@ -41,10 +41,10 @@ def test_output_matches_golden(golden: str, arguments: list[str], capsys: pytest
 
 def test_json_and_yaml_match_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     listed = orjson.loads(run(capsys, "list", "--kind", "tpu", "--all", "-o", "json"))
-    assert [(each["name"], each["topology"]) for each in listed] == [
-        (each.type_name, each.topology) for each in catalog.list_slices()
+    assert [(item["name"], item["topology"]) for item in listed] == [
+        (item.type_name, item.topology) for item in catalog.list_slices()
     ]
-    assert all(each["hosts"] * each["chipsPerHost"] == each["chips"] for each in listed)
+    assert all(item["hosts"] * item["chipsPerHost"] == item["chips"] for item in listed)
     assert yaml.safe_load(run(capsys, "show", "l4-8", "-o", "yaml")) == orjson.loads(run(capsys, "show", "l4-8", "-o", "json"))
 
 
@@ -58,7 +58,7 @@ def test_listed_names_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
 def test_list_of_one_generation_is_sorted_by_size(capsys: pytest.CaptureFixture[str]) -> None:
     listed = orjson.loads(run(capsys, "list", "--generation", "v5p", "-o", "json"))
     assert all(one["chips"] < other["chips"] for one, other in pairwise(listed))
-    assert all(each["zones"]["visible"] for each in listed)
+    assert all(item["zones"]["visible"] for item in listed)
 
 
 def test_unknown_zone_has_no_accelerators(capsys: pytest.CaptureFixture[str]) -> None:

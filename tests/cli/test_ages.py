@@ -45,17 +45,17 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("SLICEWORKS_TWIN", NAME)
         assert main.run(["twin", "start", "--name", NAME, "--memory", "--speed", "1", "--quiet"]) == 0
         try:
-            found = twin_home.find(NAME).kubeconfig
-            asyncio.run(_fill(found))
+            result = twin_home.find(NAME).kubeconfig
+            asyncio.run(_fill(result))
             assert main.run(["twin", "advance", "3h10m", "--name", NAME, "--quiet"]) == 0
-            yield found
+            yield result
         finally:
             main.run(["twin", "stop", "--name", NAME, "--quiet"])
 
 
 async def _fill(kubeconfig: Path) -> None:
-    found = example("densenet-triton")
-    service = found.model_copy(update={"metadata": found.metadata.model_copy(update={"namespace": "default"})})
+    result = example("densenet-triton")
+    service = result.model_copy(update={"metadata": result.metadata.model_copy(update={"namespace": "default"})})
     document = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
     async with open_client(kubeconfig) as client:
         await client.apply(records.to_config_map(service, document, ()), "default")

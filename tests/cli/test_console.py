@@ -40,16 +40,16 @@ def test_port_in_use_is_an_error_with_a_hint(capsys: pytest.CaptureFixture[str],
 
 def test_address_of_another_machine_is_an_error(capsys: pytest.CaptureFixture[str], config: Path) -> None:
     assert run(["console", "--kubeconfig", str(config), "--port", "0", "--host", "192.0.2.1"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("error: cannot listen on 192.0.2.1: ")
-    assert told.endswith("hint: --host must be an address of this machine\n")
+    reported = capsys.readouterr().err
+    assert reported.startswith("error: cannot listen on 192.0.2.1: ")
+    assert reported.endswith("hint: --host must be an address of this machine\n")
 
 
 def test_missing_library_is_an_error_with_a_hint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
+    result = importlib.util.find_spec
 
     def look(name: str, *rest: Any) -> Any:
-        return None if name == "nicegui" else found(name, *rest)
+        return None if name == "nicegui" else result(name, *rest)
 
     monkeypatch.setattr(importlib.util, "find_spec", look)
     assert run(["console"]) == 1
@@ -154,7 +154,7 @@ def test_console_starts_without_cluster_and_stops_on_ctrl_c(config: Path) -> Non
         refused.value.close()
         _check_nonces(f"{base}/", token)
         process.send_signal(signal.SIGINT)
-        rest, told = process.communicate(timeout=90)
+        rest, reported = process.communicate(timeout=90)
     assert (process.returncode, rest) == (0, "")
-    assert told == "Serving the console until Ctrl-C at:\n"
-    assert token not in told
+    assert reported == "Serving the console until Ctrl-C at:\n"
+    assert token not in reported

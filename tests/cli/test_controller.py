@@ -115,8 +115,8 @@ def test_the_only_cluster_of_the_cloud_is_the_default() -> None:
         async with Cluster() as cluster:
             place = {"project": "p", "location": "us-east1", "name": "training"}
             cluster.cloud.services["container"].configure({"clusters": [place]})
-            found = await connections.choose_twin_cluster(Client(cluster.transport()), DEFAULT)
-            assert (found.project, found.location, found.cluster, found.zones) == ("p", "us-east1", "training", ("us-east1-b",))
+            result = await connections.choose_twin_cluster(Client(cluster.transport()), DEFAULT)
+            assert (result.project, result.location, result.cluster, result.zones) == ("p", "us-east1", "training", ("us-east1-b",))
 
     clock.run(work(), virtual=True)
 

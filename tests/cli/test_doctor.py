@@ -39,7 +39,7 @@ NODE: dict[str, Any] = {
 
 def examined(change: Callable[[Client], Awaitable[Any]] | None, *, nodes: bool = True) -> dict[str, Check]:
     """The checks of a twin with both controllers, after a change; without one, of an empty twin."""
-    found: dict[str, Check] = {}
+    result: dict[str, Check] = {}
 
     async def main(twin: EmbeddedTwin) -> None:
         client = Client(twin.cluster.transport())
@@ -49,10 +49,10 @@ def examined(change: Callable[[Client], Awaitable[Any]] | None, *, nodes: bool =
                 await client.apply(obj, field_manager="test")
             await clock.sleep(60)
             await change(client)
-        found.update({f"{check.area}/{check.name}": check for check in await installation.examine(client)})
+        result.update({f"{check.area}/{check.name}": check for check in await installation.examine(client)})
 
     run_on_twin(main, workloads=True)
-    return found
+    return result
 
 
 async def nothing(_client: Client) -> None:

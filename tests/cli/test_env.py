@@ -91,7 +91,7 @@ def test_apply_prints_counts_and_names(env: Shell) -> None:
     assert "Applying cluster/kueue: done in " in env.err
     assert env("apply", "--twin", "-q", "-o", "json") == 0
     again: dict[str, Any] = orjson.loads(env.out)
-    assert {each["action"] for each in again["cluster"]} == {"noop"}
+    assert {item["action"] for item in again["cluster"]} == {"noop"}
     assert {"stage": "cluster/queues", "kind": "ClusterQueue", "name": "slices"} in again["names"]
     assert again["2-cluster"]["cluster"]
 
@@ -126,7 +126,7 @@ def test_plan_and_show_report_drift(env: Shell) -> None:
     assert env("apply", "--twin", "-q") == 0, env.err
     env.write("  teams: {serving: {}}\n")
     assert env("plan", "--twin", "-q", "-o", "json") == 0, env.err
-    planned = {(each["action"], each["address"]) for each in orjson.loads(env.out)}
+    planned = {(item["action"], item["address"]) for item in orjson.loads(env.out)}
     assert ("create", "Namespace serving") in planned
     assert ("delete", "Namespace research") in planned
     assert not [address for action, address in planned if action == "update"]

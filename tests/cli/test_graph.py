@@ -83,11 +83,11 @@ def test_graph_in_original_form(capsys: pytest.CaptureFixture[str]) -> None:
         f"warning: {WRITTEN}/rgd.yaml:20: {old}",
     ]
     assert "wrong" in out
-    found = orjson.loads(run(capsys, "check", WRITTEN, "-o", "json", code=1)[0])
-    assert [each["good"] for each in found] == [False, True]
-    assert found[0]["issues"][0]["remedy"] == "did you mean kaggleSecret?"
-    assert len(found[1]["warnings"]) == 2
-    assert found[1]["order"][0] == "project"
+    result = orjson.loads(run(capsys, "check", WRITTEN, "-o", "json", code=1)[0])
+    assert [item["good"] for item in result] == [False, True]
+    assert result[0]["issues"][0]["remedy"] == "did you mean kaggleSecret?"
+    assert len(result[1]["warnings"]) == 2
+    assert result[1]["order"][0] == "project"
 
 
 def test_invalid_instance_is_not_rendered(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,15 +110,15 @@ def test_states_of_resources(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     graph, shop, closed = files(
         tmp_path, graph=GRAPH, shop=SHOP, closed=SHOP.replace("spec: {}", "spec: {open: false, colours: [red, blue]}")
     )
-    found = {each["resource"]: each for each in orjson.loads(run(capsys, "render", graph, shop, "-o", "json")[0])}
-    assert found["settings"]["objects"][0]["data"] == {"size": "2"}
-    assert [obj["metadata"]["name"] for obj in found["notes"]["objects"]] == ["corner-red"]
-    assert (found["last"]["state"], found["last"]["because"]) == ("unresolved", 'only if ${service.spec.clusterIP != ""}')
-    assert found["last"]["unknown"] == ["${service.spec.clusterIP}"]
-    found = {each["resource"]: each for each in orjson.loads(run(capsys, "render", graph, closed, "-o", "json")[0])}
-    assert (found["service"]["state"], found["service"]["because"]) == ("excluded", "${schema.spec.open}")
-    assert (found["last"]["state"], found["last"]["because"]) == ("excluded", "service is excluded")
-    assert len(found["notes"]["objects"]) == 2
+    result = {item["resource"]: item for item in orjson.loads(run(capsys, "render", graph, shop, "-o", "json")[0])}
+    assert result["settings"]["objects"][0]["data"] == {"size": "2"}
+    assert [obj["metadata"]["name"] for obj in result["notes"]["objects"]] == ["corner-red"]
+    assert (result["last"]["state"], result["last"]["because"]) == ("unresolved", 'only if ${service.spec.clusterIP != ""}')
+    assert result["last"]["unknown"] == ["${service.spec.clusterIP}"]
+    result = {item["resource"]: item for item in orjson.loads(run(capsys, "render", graph, closed, "-o", "json")[0])}
+    assert (result["service"]["state"], result["service"]["because"]) == ("excluded", "${schema.spec.open}")
+    assert (result["last"]["state"], result["last"]["because"]) == ("excluded", "service is excluded")
+    assert len(result["notes"]["objects"]) == 2
     text, _ = run(capsys, "render", graph, closed)
     assert "# service: excluded, ${schema.spec.open}\n" in text
 

@@ -55,7 +55,7 @@ def document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., P
 
 
 def runs(folder: Path = Path("load-tests")) -> list[Path]:
-    return sorted(each.parent for each in folder.glob("*/run.json"))
+    return sorted(item.parent for item in folder.glob("*/run.json"))
 
 
 def test_run_report_compare_and_query(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,14 +65,14 @@ def test_run_report_compare_and_query(echo: str, document: Callable[..., Path], 
     assert "50 in 1 s, 50 succeeded" in shown
     assert "met: errors < 1% (found 0.00%)" in shown
     assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json"]) == 0
-    found = orjson.loads(capsys.readouterr().out)
-    assert (found["valid"], found["met"], found["summary"]["tokensOut"]) == (True, True, 50 * 128)
+    result = orjson.loads(capsys.readouterr().out)
+    assert (result["valid"], result["met"], result["summary"]["tokensOut"]) == (True, True, 50 * 128)
     one, two = runs()
 
     assert run(["load", "list", "-o", "json"]) == 0
     listed = orjson.loads(capsys.readouterr().out)
-    assert sorted(each["folder"] for each in listed) == [str(one), str(two)]
-    assert {"build": "7"} in [each["tags"] for each in listed]
+    assert sorted(item["folder"] for item in listed) == [str(one), str(two)]
+    assert {"build": "7"} in [item["tags"] for item in listed]
 
     assert run(["load", "report", str(one)]) == 0
     page = (one / "report.html").read_text()
@@ -86,7 +86,7 @@ def test_run_report_compare_and_query(echo: str, document: Callable[..., Path], 
     assert "e2e p50" in compared
     assert "p99" not in compared  # of fifty requests it would be the slowest one
     assert run(["load", "sql", "SELECT run, count(*) AS many FROM requests GROUP BY run ORDER BY run", "-o", "json"]) == 0
-    assert [each["many"] for each in orjson.loads(capsys.readouterr().out)] == [50, 50]
+    assert [item["many"] for item in orjson.loads(capsys.readouterr().out)] == [50, 50]
 
 
 def test_missed_objective_fails_the_command(echo: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,9 +123,9 @@ def test_search_finds_a_limit(echo: str, document: Callable[..., Path], capsys: 
         "-q",
     ]
     assert run([*requests, "--slo", "ttft p50 < 10s"]) == 0
-    found = orjson.loads(capsys.readouterr().out)
-    assert (found["held"], found["failed"], [each["rate"] for each in found["probes"]]) == (10, None, [4, 8, 10])
-    assert all(Path(each["run"], "run.json").exists() for each in found["probes"])
+    result = orjson.loads(capsys.readouterr().out)
+    assert (result["held"], result["failed"], [item["rate"] for item in result["probes"]]) == (10, None, [4, 8, 10])
+    assert all(Path(item["run"], "run.json").exists() for item in result["probes"])
 
 
 def shortened(name: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def shortened(name: str) -> dict[str, Any]:
 ELSEWHERE = {"search", "chat-from-pods"}  # which have their own tests
 
 
-@pytest.mark.parametrize("name", sorted({each.stem for each in EXAMPLES.glob("*.yaml")} - ELSEWHERE))
+@pytest.mark.parametrize("name", sorted({item.stem for item in EXAMPLES.glob("*.yaml")} - ELSEWHERE))
 def test_examples(echo: str, name: str, document: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
     file = document(name, **shortened(name))
     assert run(["load", "run", "-f", str(file), "--url", echo, "-q", "-o", "json", "--on", "here", "--workers", "1"]) == 0, (
@@ -176,7 +176,7 @@ def test_killed_run_is_recovered(
     command = [sys.executable, "-m", "sliceworks", "load", "run", "-f", str(file), "--url", echo, "-q"]
     with subprocess.Popen(command, cwd=tmp_path) as running:
         rows = Path("load-tests")
-        assert clock.wait_until(lambda: any(each.stat().st_size for each in rows.glob("*/worker-0.rows")), 60)
+        assert clock.wait_until(lambda: any(item.stat().st_size for item in rows.glob("*/worker-0.rows")), 60)
         [folder] = rows.iterdir()
         assert run(["load", "recover", str(folder)]) == 1
         assert "is still running" in capsys.readouterr().err

@@ -100,22 +100,22 @@ def remaining_objects() -> list[str]:
 
     async def look(client: Client) -> list[str]:
         kinds = (JOB, POD, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY)
-        found = [(await client.list_all(kind, "default", labels="sliceworks.dev/load-test")).items for kind in kinds]
-        return [each["metadata"]["name"] for items in found for each in items]
+        result = [(await client.list_all(kind, "default", labels="sliceworks.dev/load-test")).items for kind in kinds]
+        return [item["metadata"]["name"] for items in result for item in items]
 
-    found: list[str] = on_cluster(look)
-    return found
+    result: list[str] = on_cluster(look)
+    return result
 
 
 def test_model_service_is_found_by_name(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Prompts and tokenizer come from a bucket; the server reports what the tokenizer would count."""
     distant = {"prompts": {"file": "gs://loads/prompts/two.jsonl"}, "tokens": {"tokenizer": "gs://loads/tokenizer.json"}}
     assert load(document(tmp_path, **distant)) == 0, capsys.readouterr()
-    found = orjson.loads(capsys.readouterr().out)
-    assert found["url"].startswith("http://127.")
-    assert (found["summary"]["succeeded"], found["tokens"]["server"]) == (20, 20)
+    result = orjson.loads(capsys.readouterr().out)
+    assert result["url"].startswith("http://127.")
+    assert (result["summary"]["succeeded"], result["tokens"]["server"]) == (20, 20)
     [folder] = (tmp_path / "runs").iterdir()
-    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet", "workers.log"}
+    assert {item.name for item in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet", "workers.log"}
 
 
 TOKENIZER = Tokenizer(models.WordLevel({"[unknown]": 0}, unk_token="[unknown]")).to_str().encode()
@@ -160,12 +160,12 @@ def test_pods_send_and_return_rows(home: Path, tmp_path: Path, capsys: pytest.Ca
         "results": {"folder": str(tmp_path / "runs"), "bucket": "gs://loads/kept"},
     }
     assert load(document(tmp_path, **fields)) == 0, capsys.readouterr()
-    found = orjson.loads(capsys.readouterr().out)
-    assert (found["valid"], found["summary"]["succeeded"]) == (True, 20)
+    result = orjson.loads(capsys.readouterr().out)
+    assert (result["valid"], result["summary"]["succeeded"]) == (True, 20)
     assert rows(tmp_path) == [(0, 10, 10), (1, 10, 10)]
     assert remaining_objects() == []
     [folder] = (tmp_path / "runs").iterdir()
-    assert {each.name for each in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet"}
+    assert {item.name for item in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet"}
     for file in folder.iterdir():
         name = f"kept%2F{folder.name}%2F{file.name}"
         assert in_cloud("GET", f"/storage/v1/b/loads/o/{name}?alt=media") == file.read_bytes()
@@ -200,21 +200,21 @@ def start_test(folder: Path, count: int) -> Iterator[subprocess.Popen[bytes]]:
     file = document(folder, workers={**PODS, "count": count}, stages=[{"constant": 20, "for": "6s"}])
     command = [sys.executable, "-m", "sliceworks", "load", "run", "-f", str(file), "--twin", "-q"]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE) as running:
-        found = (folder / "runs").glob
-        assert clock.wait_until(lambda: sum(each.stat().st_size > 880 for each in found("*/worker-*.rows")) == count, 90)
+        result = (folder / "runs").glob
+        assert clock.wait_until(lambda: sum(item.stat().st_size > 880 for item in result("*/worker-*.rows")) == count, 90)
         yield running
 
 
 def concluded(folder: Path) -> dict[str, Any]:
     [file] = (folder / "runs").glob("*/run.json")
-    found: dict[str, Any] = orjson.loads(file.read_bytes())
-    return found
+    result: dict[str, Any] = orjson.loads(file.read_bytes())
+    return result
 
 
 def test_rows_of_killed_pod_are_kept(home: Path, tmp_path: Path) -> None:
     async def kill(client: Client) -> str:
         pods = (await client.list_all(POD, "default", labels="sliceworks.dev/load-test")).items
-        name: str = next(each["metadata"]["name"] for each in pods if "-2-" in each["metadata"]["name"])
+        name: str = next(item["metadata"]["name"] for item in pods if "-2-" in item["metadata"]["name"])
         await client.delete(POD, name, "default", grace_period_seconds=0)
         return name
 
@@ -222,7 +222,7 @@ def test_rows_of_killed_pod_are_kept(home: Path, tmp_path: Path) -> None:
         name = on_cluster(kill)
         assert running.wait(90) == 1
     result = concluded(tmp_path)
-    assert any(each.startswith(f"worker 1: pod/{name} ") for each in result["problems"]), result["problems"]
+    assert any(item.startswith(f"worker 1: pod/{name} ") for item in result["problems"]), result["problems"]
     counts = sorted(many for _, many, _ in rows(tmp_path))
     assert 0 < counts[0] < counts[1] == 60
     assert remaining_objects() == []

@@ -52,9 +52,9 @@ def test_interrupted_search_stops(
     file.write_text(yaml_documents.dump(DOCUMENT))
     assert run(["load", "search", "-f", str(file), "--from", "4", "--max", "64", "-o", "json"]) == 1
     reported = capsys.readouterr()
-    found = orjson.loads(reported.out)
+    actual = orjson.loads(reported.out)
     assert tried == ["limit-at-4", "limit-at-8"]
-    assert (found["held"], found["failed"], [each["rate"] for each in found["probes"]]) == (4, None, [4])
+    assert (actual["held"], actual["failed"], [item["rate"] for item in actual["probes"]]) == (4, None, [4])
     assert "interrupted; showing the result so far" in reported.err
 
 

@@ -76,8 +76,8 @@ def performed(folder: Path, server: triton.Triton, spec: dict[str, Any], capsys:
     code = main.run(["load", "run", "-f", str(file), "--url", server.url, "-q", "-o", "json"])
     reported = capsys.readouterr()
     assert code == 0, reported
-    found: dict[str, Any] = orjson.loads(reported.out)
-    return found
+    result: dict[str, Any] = orjson.loads(reported.out)
+    return result
 
 
 def test_image_model_example(server: triton.Triton, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +101,7 @@ def test_streaming_model(server: triton.Triton, tmp_path: Path, capsys: pytest.C
         "prompts": {"texts": ["one two three four"]},
         "stages": [{"constant": 10, "for": "1s"}],
     }
-    found = performed(tmp_path, server, spec, capsys)
-    assert found["summary"]["succeeded"] == 10
-    assert found["tokens"] == {"server": 0, "tokenizer": 0, "unknown": 10}
-    assert found["summary"]["latencies"]["itl"]["count"] == 30  # three gaps between the four words of each response
+    result = performed(tmp_path, server, spec, capsys)
+    assert result["summary"]["succeeded"] == 10
+    assert result["tokens"] == {"server": 0, "tokenizer": 0, "unknown": 10}
+    assert result["summary"]["latencies"]["itl"]["count"] == 30  # three gaps between the four words of each response

@@ -81,7 +81,7 @@ def document(models: Path) -> str:
         "command": [str(home / "bin" / "tritonserver")],
         "args": [
             f"--backend-directory={home / 'backends'}",
-            *(f"--{each}-address=0.0.0.0" for each in ("http", "grpc", "metrics")),
+            *(f"--{item}-address=0.0.0.0" for item in ("http", "grpc", "metrics")),
             "--allow-gpu-metrics=false",
             "--http-thread-count=2",
         ],

@@ -122,5 +122,5 @@ def test_capacity(config: Object, capacity: str) -> None:
 
 
 def test_foreign_pools_are_last_without_owner() -> None:
-    found = slice_view.build_views([pool("a", others=True), pool("z")], [], [jobset()])
-    assert [(view.name, str(view.owner)) for view in found] == [("z", "default/train"), ("a", "None")]
+    result = slice_view.build_views([pool("a", others=True), pool("z")], [], [jobset()])
+    assert [(view.name, str(view.owner)) for view in result] == [("z", "default/train"), ("a", "None")]

@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 async def listed(sources: SliceInventory, namespace: str | None = "default") -> str:
-    found = slices._visible(await sources.slices(), namespace)
-    return tables.render(slices._WIDE, [slices._row(view, "wide") for view in found])
+    result = slices._visible(await sources.slices(), namespace)
+    return tables.render(slices._WIDE, [slices._row(view, "wide") for view in result])
 
 
 def test_list_follows_jobset_to_deletion() -> None:
     async def scenario(rig: Rig) -> None:
         sources = SliceInventory(rig.client, rig.container)
         await rig.client.create(jobset("train", 2, seconds=600))
-        told = []
+        reported = []
         for seconds in (5, 100):
             await clock.sleep(seconds)
-            told += [await listed(sources), describe(await sources.named("train"))]
+            reported += [await listed(sources), describe(await sources.named("train"))]
         name = (await sources.slices())[0].name
-        told.append(describe(await sources.named(name)))
-        golden_text.check("slices", "\n\n".join(text.rstrip("\n") for text in told) + "\n")
+        reported.append(describe(await sources.named(name)))
+        golden_text.check("slices", "\n\n".join(text.rstrip("\n") for text in reported) + "\n")
         assert (await sources.named(name)).data()["ownerConditions"]
         await clock.sleep(900)
         assert await sources.slices() == []
@@ -136,8 +136,8 @@ def test_cluster_name_is_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("KUBECONFIG", str(config))
 
     def names(**flags: str) -> tuple[str, ...]:
-        found = connections.resolve_settings(flags, twin=False)
-        return found.project, found.location, found.cluster
+        result = connections.resolve_settings(flags, twin=False)
+        return result.project, result.location, result.cluster
 
     assert names() == ("p", "us-central1", "c")
     assert names(cluster="mine") == ("p", "us-central1", "mine")

@@ -40,7 +40,7 @@ def changed(tmp_path: Path, old: str, new: str) -> str:
 
 
 async def stored(client: Client) -> list[str]:
-    return [each["metadata"]["name"] for each in await train_client.list_jobsets(client, None)]
+    return [item["metadata"]["name"] for item in await train_client.list_jobsets(client, None)]
 
 
 def test_job_is_checked_shown_and_submitted(train: Shell) -> None:
@@ -120,7 +120,7 @@ def test_flags_build_the_same_document_as_a_file(train: Shell, tmp_path: Path) -
     assert spec["env"] == {"STEPS": "10", "EMPTY": ""}
     assert spec["secrets"][1] == {"secret": "keys", "mountPath": "/keys"}
     assert spec["volumes"][2] == {"name": "volume-2", "mountPath": "/share", "nfs": {"server": "10.0.0.2", "path": "/vol"}}
-    shown = [train("submit", *each, "--dry-run", "client", "-o", "yaml") for each in (["first", *flags], ["-f", str(file)])]
+    shown = [train("submit", *item, "--dry-run", "client", "-o", "yaml") for item in (["first", *flags], ["-f", str(file)])]
     direct = train("submit", "first", *flags, "--dry-run", "client", "-o", "yaml", *command)
     assert direct.out == shown[1].out
     assert shown[0].out != direct.out

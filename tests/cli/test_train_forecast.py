@@ -71,10 +71,10 @@ def test_assumptions_are_printed(train: Shell, queues: str) -> None:
 def test_what_if_is_compared_with_the_present(train: Shell, queues: str, tmp_path: Path) -> None:
     (tmp_path / "if.yaml").write_text(IF)
     output = train("forecast", "a-101", "--snapshot", queues, "--what-if", str(tmp_path / "if.yaml"), "-o", "json", "-q")
-    found = orjson.loads(output.out)
-    assert found["jobs"][0]["starts"]["median"] == {"seconds": 300.0, "at": "2026-11-16T12:05:00Z"}
-    assert found["whatIf"]["jobs"][0]["starts"]["median"]["seconds"] == 0
-    assert found["whatIf"]["changes"] == ["the quota of all changes by 16 google.com/tpu of v4"]
+    result = orjson.loads(output.out)
+    assert result["jobs"][0]["starts"]["median"] == {"seconds": 300.0, "at": "2026-11-16T12:05:00Z"}
+    assert result["whatIf"]["jobs"][0]["starts"]["median"]["seconds"] == 0
+    assert result["whatIf"]["changes"] == ["the quota of all changes by 16 google.com/tpu of v4"]
     table = train("forecast", "a-101", "--snapshot", queues, "--what-if", str(tmp_path / "if.yaml"))
     assert "THEN STARTS IN" in table.out
     assert table.lines[1][11:13] == ["now", "10m"]
@@ -98,7 +98,7 @@ def test_same_seed_prints_the_same(train: Shell, queues: str) -> None:
 )
 def test_usage_errors(train: Shell, queues: str, arguments: list[str], words: str, code: int) -> None:
     job = str(JOBS / "hello-one-slice.yaml")
-    output = train("forecast", "--snapshot", queues, "-q", *(each.format(job=job) for each in arguments))
+    output = train("forecast", "--snapshot", queues, "-q", *(item.format(job=job) for item in arguments))
     assert (output.code, output.err[: len(words)]) == (code, words)
 
 
@@ -126,10 +126,10 @@ def test_forecast_of_unsubmitted_job_on_a_cluster(train: Shell, tmp_path: Path) 
     file, job = str(tmp_path / "queues.json"), str(JOBS / "hello-one-slice.yaml")
     output = train("forecast", "-f", job, "--save", file, "-o", "json", "-q")
     assert output.code == 0, output.err
-    [found] = orjson.loads(output.out)["jobs"]
+    [result] = orjson.loads(output.out)["jobs"]
     # The first takes five minutes, of which one has passed.
-    assert found["starts"]["median"]["seconds"] == pytest.approx(240, rel=0.3)
-    assert found["runTimeFrom"] == "estimate 2m"
+    assert result["starts"]["median"]["seconds"] == pytest.approx(240, rel=0.3)
+    assert result["runTimeFrom"] == "estimate 2m"
     assert train("forecast", "-f", job, "--snapshot", file, "-o", "json", "-q").out == output.out
 
 

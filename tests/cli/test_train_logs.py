@@ -33,10 +33,10 @@ class Pods:
     def _next(self, name: str, options: Object) -> str:
         self.asked.append({"pod": name, **options})
         script = self.written[name.replace("-", "_")]
-        found = script.pop(0) if script else NotFound("gone", details={"name": name})
-        if isinstance(found, Exception):
-            raise found
-        return found
+        result = script.pop(0) if script else NotFound("gone", details={"name": name})
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     async def logs(self, name: str, _namespace: str, **options: Any) -> str:
         return self._next(name, options)
@@ -52,8 +52,8 @@ class Pods:
 
 def read(client: Any, pods: list[Object], part: LogWindow | None = None) -> list[str]:
     async def main() -> list[str]:
-        found = log_source.latest(log_source.list_sources(stored(), pods, PodSelection()))
-        return [f"{each.source.host.label} {each.text}" for each in await read_logs(client, found, part or LogWindow())]
+        result = log_source.latest(log_source.list_sources(stored(), pods, PodSelection()))
+        return [f"{item.source.host.label} {item.text}" for item in await read_logs(client, result, part or LogWindow())]
 
     return clock.run(main(), virtual=True)
 
@@ -74,7 +74,7 @@ def test_missing_or_pending_pod_has_no_lines() -> None:
 def test_empty_lines_and_lines_without_time() -> None:
     [source] = log_source.list_sources(stored(), [pod(0, 0)], PodSelection())
     assert [
-        (each.at, each.text) for each in (parse_line("t1Z ", source), parse_line("t1Z", source), parse_line("unable", source))
+        (item.at, item.text) for item in (parse_line("t1Z ", source), parse_line("t1Z", source), parse_line("unable", source))
     ] == [
         ("t1Z", ""),
         ("t1Z", ""),
@@ -108,8 +108,8 @@ def test_each_host_has_its_colour_on_a_terminal(capsys: pytest.CaptureFixture[st
 def test_json_lines_name_their_source(capsys: pytest.CaptureFixture[str]) -> None:
     [source] = log_source.list_sources(stored(), [pod(1, 0, attempt=2)], PodSelection())
     LogPrinter(as_json=True).write(parse_line("t1Z hello", source))
-    found = orjson.loads(capsys.readouterr().out)
-    assert found == {"at": "t1Z", "job": "slice", "slice": 1, "host": 0, "attempt": 2, "pod": "train-slice-1-0-2", "line": "hello"}
+    result = orjson.loads(capsys.readouterr().out)
+    assert result == {"at": "t1Z", "job": "slice", "slice": 1, "host": 0, "attempt": 2, "pod": "train-slice-1-0-2", "line": "hello"}
 
 
 class Script:
@@ -148,7 +148,7 @@ def test_follow_resumes_after_broken_connection(monkeypatch: pytest.MonkeyPatch,
     ]
     followed(monkeypatch, client, *snapshots)
     assert [line[-1] for line in capsys.readouterr().out.splitlines()] == ["a", "b", "c", "d", "e"]
-    assert [each.get("since_time") for each in client.asked][:3] == [None, "t2Z", "t2Z"]
+    assert [item.get("since_time") for item in client.asked][:3] == [None, "t2Z", "t2Z"]
 
 
 def test_follow_continues_through_restarts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

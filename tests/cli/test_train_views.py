@@ -81,7 +81,7 @@ def test_finished_jobs_are_sorted_newest_first() -> None:
         return {"metadata": {"name": name, "creationTimestamp": born}, "spec": spec, "status": {"conditions": reported}}
 
     jobs = [job("a", "1", Completed="5"), job("b", "2", Failed="7"), job("c", "4"), job("d", "3")]
-    assert [each["metadata"]["name"] for each in JobTable(JobFilter()).select(jobs)] == ["d", "c", "b", "a"]
+    assert [item["metadata"]["name"] for item in JobTable(JobFilter()).select(jobs)] == ["d", "c", "b", "a"]
 
 
 def test_show_prints_hosts_timeline_and_events(train: Shell) -> None:
@@ -99,11 +99,11 @@ def test_show_prints_hosts_timeline_and_events(train: Shell) -> None:
 
 
 def test_show_as_json(train: Shell) -> None:
-    found = orjson.loads(train("show", "hello-one-slice", "-o", "json").out)
-    assert (found["state"], found["type"], len(found["hosts"])) == ("queued", "v4-32", 4)
-    assert found["hosts"][0]["pod"] is None
-    assert found["line"].startswith("queued in tpu-job-queue: couldn't assign flavors")
-    assert found["timeline"][0]["event"] == "submitted"
+    result = orjson.loads(train("show", "hello-one-slice", "-o", "json").out)
+    assert (result["state"], result["type"], len(result["hosts"])) == ("queued", "v4-32", 4)
+    assert result["hosts"][0]["pod"] is None
+    assert result["line"].startswith("queued in tpu-job-queue: couldn't assign flavors")
+    assert result["timeline"][0]["event"] == "submitted"
 
 
 def test_missing_job_is_an_error_with_the_closest_name(train: Shell) -> None:
@@ -124,7 +124,7 @@ def test_job_is_cancelled(train: Shell) -> None:
 async def running_uids(client: Client) -> set[str]:
     """The uids of all running objects."""
     every = [*(await client.list_all(POD, TEAM)).items, *(await client.list_all(JOB, TEAM)).items]
-    return {each["metadata"]["uid"] for each in every if "one-slice" not in each["metadata"]["name"]}
+    return {item["metadata"]["uid"] for item in every if "one-slice" not in item["metadata"]["name"]}
 
 
 def test_running_job_restarts_in_place(train: Shell) -> None:
@@ -139,8 +139,8 @@ def test_running_job_restarts_in_place(train: Shell) -> None:
 
 def test_finished_job_is_resubmitted(train: Shell) -> None:
     async def only(client: Client) -> Object:
-        [found] = await train_client.list_jobsets(client, TEAM)
-        return found
+        [result] = await train_client.list_jobsets(client, TEAM)
+        return result
 
     train.ready(failed)
     old = train.on(only)

@@ -32,8 +32,8 @@ class Fake:
 
 def _headers(made: GoogleCredentials, times: int = 1) -> list[str]:
     async def main() -> list[str]:
-        found = await asyncio.gather(*(made.headers() for _ in range(times)))
-        return [each["authorization"] for each in found]
+        result = await asyncio.gather(*(made.headers() for _ in range(times)))
+        return [item["authorization"] for item in result]
 
     return asyncio.run(main())
 

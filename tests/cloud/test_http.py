@@ -42,8 +42,8 @@ def test_request_and_response() -> None:
 
     async def main() -> None:
         async with serving(handler) as url, Session(url, Token("t"), retry=NEVER) as session:
-            found = await session.call("POST", "/v1/a%2Fb", {"x": 1}, {"q": "1"})
-            assert found == {"path": "/v1/a%2Fb?q=1", "who": "Bearer t", "body": {"x": 1}}
+            result = await session.call("POST", "/v1/a%2Fb", {"x": 1}, {"q": "1"})
+            assert result == {"path": "/v1/a%2Fb?q=1", "who": "Bearer t", "body": {"x": 1}}
 
     clock.run(main())
 

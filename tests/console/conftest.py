@@ -28,9 +28,9 @@ def browser() -> Iterator[Browser]:
 
     chromium()
     with sync_playwright() as playwright:
-        found = launch_browser(playwright)
-        yield found
-        found.close()
+        result = launch_browser(playwright)
+        yield result
+        result.close()
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ AUDIT = (Path(__file__).parents[1] / "support" / "audit.js").read_text()
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_page_passes_the_audit(browser: Browser, big: ConsoleProcess, dark: bool) -> None:
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     with big.visit(browser, dark=dark) as visit:
         page = visit.page
         links = page.get_by_role("navigation", name="Pages").locator("a[data-key]")
@@ -31,13 +31,13 @@ def test_every_page_passes_the_audit(browser: Browser, big: ConsoleProcess, dark
             expect(page.get_by_text("could not be rendered")).to_have_count(0)
             page.wait_for_timeout(500)  # a page that fails on its second drawing has failed by now
             if wrong := page.evaluate(AUDIT):
-                found[page.url.rpartition("/")[2]] = wrong
+                result[page.url.rpartition("/")[2]] = wrong
         page.goto(f"{big.base}/jobs?state=failed")
         page.locator("table.jobs tbody a").first.click()
         expect(page.get_by_role("region", name="Why")).to_be_visible()
-        found |= {"job": wrong} if (wrong := page.evaluate(AUDIT)) else {}
+        result |= {"job": wrong} if (wrong := page.evaluate(AUDIT)) else {}
         visit.assert_clean()
-    assert found == {}
+    assert result == {}
 
 
 def test_audit_reports_violations(browser: Browser, big: ConsoleProcess) -> None:

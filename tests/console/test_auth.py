@@ -89,27 +89,27 @@ def test_request_without_session_is_rejected() -> None:
 
 
 def test_browser_gets_login_page_without_secrets() -> None:
-    found = GuardedApp().request("/jobs/a/b", accept=HTML)
-    assert found.status == 401
-    assert b"sliceworks console" in found.body
-    assert TOKEN.encode() not in found.body
+    result = GuardedApp().request("/jobs/a/b", accept=HTML)
+    assert result.status == 401
+    assert b"sliceworks console" in result.body
+    assert TOKEN.encode() not in result.body
 
 
 def test_token_sets_an_http_only_strict_cookie() -> None:
     app = GuardedApp()
-    found = app.login()
-    assert (found.status, found.headers["location"]) == (303, "/")
-    assert found.headers["set-cookie"].endswith("; Path=/; Max-Age=86400; HttpOnly; SameSite=Strict")
-    assert TOKEN not in found.headers["set-cookie"]
-    assert app.request("/jobs", cookie=found.cookie).body == b"a page"
-    assert app.request("/_nicegui_ws/socket.io/", kind="websocket", cookie=found.cookie).kind == "websocket.accept"
+    result = app.login()
+    assert (result.status, result.headers["location"]) == (303, "/")
+    assert result.headers["set-cookie"].endswith("; Path=/; Max-Age=86400; HttpOnly; SameSite=Strict")
+    assert TOKEN not in result.headers["set-cookie"]
+    assert app.request("/jobs", cookie=result.cookie).body == b"a page"
+    assert app.request("/_nicegui_ws/socket.io/", kind="websocket", cookie=result.cookie).kind == "websocket.accept"
     assert app.reached == ["/jobs", "/_nicegui_ws/socket.io/"]
 
 
 @pytest.mark.parametrize("token", ["", "the-toke", "the-token2", "THE-TOKEN", "\N{SNOWMAN}"])
 def test_wrong_token_is_rejected(token: str) -> None:
-    found = GuardedApp().login(token)
-    assert (found.status, "set-cookie" in found.headers) == (401, False)
+    result = GuardedApp().login(token)
+    assert (result.status, "set-cookie" in result.headers) == (401, False)
 
 
 def test_session_check_needs_no_token() -> None:
@@ -150,11 +150,11 @@ def test_cross_origin_request_is_rejected(origin: str) -> None:
 def test_responses_have_security_headers() -> None:
     app = GuardedApp()
     cookie = app.login().cookie
-    for found in (app.request("/", cookie=cookie), app.request("/", accept=HTML), app.request("/", host="evil.example")):
-        assert found.headers["x-content-type-options"] == "nosniff"
-        assert "default-src 'self'" in found.headers["content-security-policy"]
-        assert "frame-ancestors 'none'" in found.headers["content-security-policy"]
-        assert "script-src 'self' 'nonce-" in found.headers["content-security-policy"]
+    for result in (app.request("/", cookie=cookie), app.request("/", accept=HTML), app.request("/", host="evil.example")):
+        assert result.headers["x-content-type-options"] == "nosniff"
+        assert "default-src 'self'" in result.headers["content-security-policy"]
+        assert "frame-ancestors 'none'" in result.headers["content-security-policy"]
+        assert "script-src 'self' 'nonce-" in result.headers["content-security-policy"]
 
 
 def test_script_of_the_login_page_has_the_nonce_of_its_policy() -> None:

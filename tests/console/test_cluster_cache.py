@@ -35,13 +35,13 @@ Object = dict[str, Any]
 
 def test_objects_are_listed_and_indexed() -> None:
     async def main(small: SmallCluster) -> None:
-        cache, job = small.cache, next(each for each in small.synthetic.jobs if each.pools)
+        cache, job = small.cache, next(item for item in small.synthetic.jobs if item.pools)
         assert {cache.table(kind).state for kind in (JOBSETS, WORKLOADS, PODS, NODES, EVENTS)} == {"known"}
         assert len(cache.table(JOBSETS).store) == 200
         pods = cache.table(PODS).store
         assert len(pods.by_index("job", f"{job.team}/{job.name}")) == 4
         assert len(pods.by_index("node", f"gke-{job.pools[0]}-0")) == 1
-        assert [each["metadata"]["name"] for each in cache.table(WORKLOADS).store.by_index("owner", job.uid)] == [
+        assert [item["metadata"]["name"] for item in cache.table(WORKLOADS).store.by_index("owner", job.uid)] == [
             f"jobset-{job.name}"
         ]
         assert len(cache.table(NODES).store.by_index("pool", job.pools[0])) == 4
@@ -52,7 +52,7 @@ def test_objects_are_listed_and_indexed() -> None:
 
 def test_feed_returns_each_change_once() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.synthetic.jobs if each.state == "running")
+        job = next(item for item in small.synthetic.jobs if item.state == "running")
         feed, other = small.cache.feed(JOBSETS, PODS), small.cache.feed(PODS)
         assert feed.take() == {}
         for restarts in range(3):
@@ -70,7 +70,7 @@ def test_feed_that_lags_returns_everything(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("sliceworks.console.cluster_cache._MAX_CHANGES", 3)
 
     async def main(small: SmallCluster) -> None:
-        running = [each for each in small.synthetic.jobs if each.state == "running"]
+        running = [item for item in small.synthetic.jobs if item.state == "running"]
         feed = small.cache.feed(PODS)
         for job in running[:5]:
             small.put(STORED_PODS, small.synthetic.pod(job, 0, 9))
@@ -240,7 +240,7 @@ def test_single_namespace_is_read_without_cluster_permissions() -> None:
         async with ClusterCache(Client(small.cluster.transport()), namespace="gemma") as cache:
             await cache.settled(60)
             expected = {job.name for job in small.synthetic.jobs if job.team == "gemma"}
-            assert {each["metadata"]["name"] for each in cache.table(JOBSETS).all()} == expected
+            assert {item["metadata"]["name"] for item in cache.table(JOBSETS).all()} == expected
             assert len(cache.table(NODES).store) == 4 * 64
             assert cache.troubles(JOBSETS, WORKLOADS, NODES) == []
 

@@ -14,7 +14,7 @@ def find(node: Any, tag: str) -> list[Any]:
     """Every element with this tag, outermost first."""
     if not isinstance(node, list):
         return []
-    inner = [found for child in node[2:] for found in find(child, tag)]
+    inner = [result for child in node[2:] for result in find(child, tag)]
     return [node, *inner] if node[0] == tag else inner
 
 
@@ -48,9 +48,9 @@ def test_state_has_its_tone(word: str, kind: str) -> None:
 
 def test_meter_has_an_accessible_label() -> None:
     created = meter("v5e", 24, 16, borrowed=8, lent=0, unit="chips")
-    bar = next(each for each in find(created, "div") if each[1].get("role") == "meter")
+    bar = next(item for item in find(created, "div") if item[1].get("role") == "meter")
     assert bar[1]["aria-valuetext"] == "24 of 16 chips, 8 borrowed"
-    assert [(each[1]["class"], each[1]["style"]) for each in find(bar, "i")] == [
+    assert [(item[1]["class"], item[1]["style"]) for item in find(bar, "i")] == [
         ("own", "width:66.67%"),
         ("borrowed", "width:33.33%"),
     ]
@@ -63,7 +63,7 @@ def test_meter_without_total_and_with_zero() -> None:
 
 
 def test_lent_part_of_meter_never_overflows() -> None:
-    widths = [each[1]["style"] for each in find(meter("a", 6, 8, lent=4), "i")]
+    widths = [item[1]["style"] for item in find(meter("a", 6, 8, lent=4), "i")]
     assert widths == ["width:60.00%", "width:40.00%"]
 
 
@@ -77,7 +77,7 @@ def test_commands_in_prose_are_code() -> None:
 
 def test_table_has_heads_rows_and_a_caption() -> None:
     created = table(("Name", "Chips"), [("a", ("x", "16"))], numbers=(1,), caption="Jobs")
-    assert [each[1].get("class") for each in find(created, "th")] == [None, "number"]
+    assert [item[1].get("class") for item in find(created, "th")] == [None, "number"]
     assert find(created, "tr")[1][1] == {"key": "a"}
     assert find(created, "caption")[0][2] == "Jobs"
 
@@ -88,4 +88,4 @@ def test_panels_and_empty_states_are_named() -> None:
 
 
 def test_amounts_are_formatted() -> None:
-    assert [components.format_amount(each) for each in (1024, 2.5, None, 0)] == ["1,024", "2.5", "?", "0"]
+    assert [components.format_amount(item) for item in (1024, 2.5, None, 0)] == ["1,024", "2.5", "?", "0"]

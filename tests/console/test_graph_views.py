@@ -22,10 +22,10 @@ def test_pending_instance_shows_message_of_blocking_condition() -> None:
         waiting,
         condition("Ready", "False", "y"),
     ]
-    found = graph_view.instance(
+    result = graph_view.instance(
         {"metadata": {"name": "a", "namespace": "ml"}, "status": {"state": "IN_PROGRESS", "conditions": conditions}}
     )
-    assert (found.why, found.tone) == ("pool", "wait")
+    assert (result.why, result.tone) == ("pool", "wait")
     deleted = graph_view.instance({"metadata": {"name": "a", "deletionTimestamp": "…"}, "status": {"state": "ACTIVE"}})
     assert (deleted.state, deleted.why) == ("DELETING", "")
 
@@ -34,10 +34,10 @@ def test_unready_instances_are_first() -> None:
     good = {"metadata": {"name": "a"}, "spec": {"schema": {"kind": "A"}}, "status": {"state": "Active"}}
     bad = {"metadata": {"name": "b"}, "spec": {"schema": {"kind": "B"}}, "status": {"state": "Inactive"}}
     new = {"metadata": {"name": "c"}, "spec": {}}
-    found = graph_view.definitions([good, bad, new])
-    assert [(each.name, each.tone) for each in found] == [("b", "bad"), ("c", "idle"), ("a", "good")]
-    assert found[2].api_version == "kro.run/v1alpha1"
-    assert [each.name for each in graph_view.instances([good | {"status": {"state": "ACTIVE"}}, bad])] == ["b", "a"]
+    result = graph_view.definitions([good, bad, new])
+    assert [(item.name, item.tone) for item in result] == [("b", "bad"), ("c", "idle"), ("a", "good")]
+    assert result[2].api_version == "kro.run/v1alpha1"
+    assert [item.name for item in graph_view.instances([good | {"status": {"state": "ACTIVE"}}, bad])] == ["b", "a"]
 
 
 def test_graph_drawing_shows_every_resource_with_its_state() -> None:
@@ -49,9 +49,9 @@ def test_graph_drawing_shows_every_resource_with_its_state() -> None:
     ]
     picture = graph_view.graph_svg(boxes, "Gemma")
     tree = ElementTree.fromstring(picture)
-    nodes = [each for each in tree.iter() if each.get("data-act")]
-    assert [each.get("data-act") for each in nodes] == ["node:vpc", "node:pool", "node:jobs", "node:<x>"]
+    nodes = [item for item in tree.iter() if item.get("data-act")]
+    assert [item.get("data-act") for item in nodes] == ["node:vpc", "node:pool", "node:jobs", "node:<x>"]
     assert nodes[2].get("aria-label") == "jobs, Job · one for each: failed"
-    assert all(each.get("tabindex") == "0" and each.get("role") == "button" for each in nodes)
+    assert all(item.get("tabindex") == "0" and item.get("role") == "button" for item in nodes)
     assert picture.count("sw-edge") == 2  # the transitive edge from pool to jobs is not drawn
     assert len(set(graph_view._SIGNS.values())) == len(STATES)

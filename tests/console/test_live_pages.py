@@ -27,14 +27,14 @@ pytestmark = [pytest.mark.real, pytest.mark.long(30)]
 @pytest.fixture(scope="module")
 def twin(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveTwin]:
     """`browser` comes first: without one, no twin is started."""
-    with live_twin(tmp_path_factory.mktemp("live")) as found:
-        yield found
+    with live_twin(tmp_path_factory.mktemp("live")) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
 def served(twin: LiveTwin) -> Iterator[ConsoleProcess]:
-    with ConsoleProcess(None, "--twin", "--allow-changes", folder=twin.work, **twin.variables) as found:
-        yield found
+    with ConsoleProcess(None, "--twin", "--allow-changes", folder=twin.work, **twin.variables) as result:
+        yield result
 
 
 def _tile(page: Page, name: str) -> Any:
@@ -162,7 +162,7 @@ def test_rehearsal_page_controls_time_and_injects_faults(browser: Browser, serve
 
         async def states(client: Client) -> list[str]:
             nodes = [await client.get(NODE, f"small-{number}") for number in range(2)]
-            return [str((each["metadata"].get("annotations") or {}).get("sliceworks.dev/state")) for each in nodes]
+            return [str((item["metadata"].get("annotations") or {}).get("sliceworks.dev/state")) for item in nodes]
 
         eventually(lambda: sorted(twin.do(states)) == ["None", "silent"], what="one of the two hosts is silent")
         page.get_by_role("button", name="Play", exact=True).click()

@@ -38,10 +38,10 @@ def test_runs_are_newest_first_and_unreadable_ones_reported(tmp_path: Path) -> N
     for folder, text in (("c", "{"), ("d", f'{{"format": {results.FORMAT_VERSION}}}')):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "run.json").write_text(text)
-    found, broken = load_test_view.list_runs(tmp_path)
-    assert [(each.folder, each.name, each.tone) for each in found] == [("b", "two", "bad"), ("a", "one", "good")]
-    assert found[0].verdict == "INVALID: it was interrupted"
-    assert (found[1].ttft_p99, found[1].e2e_p99, found[1].errors, found[1].tags) == ("250 ms", "3.25 s", "1.00%", "gpu=l4")
+    result, broken = load_test_view.list_runs(tmp_path)
+    assert [(item.folder, item.name, item.tone) for item in result] == [("b", "two", "bad"), ("a", "one", "good")]
+    assert result[0].verdict == "INVALID: it was interrupted"
+    assert (result[1].ttft_p99, result[1].e2e_p99, result[1].errors, result[1].tags) == ("250 ms", "3.25 s", "1.00%", "gpu=l4")
     assert len(broken) == 2
     assert load_test_view.list_runs(tmp_path / "nothing") == ([], [])
 
@@ -63,20 +63,20 @@ def test_change_is_marked_as_regression() -> None:
     ],
 )
 def test_resource_has_a_readable_name(address: str, kind: str, name: str) -> None:
-    found = environment_view.stage("1-base", {}, {address: ""}).resources[0]
-    assert (found.kind, found.name) == (kind, name)
+    result = environment_view.stage("1-base", {}, {address: ""}).resources[0]
+    assert (result.kind, result.name) == (kind, name)
 
 
 def test_stage_shows_drift_without_secrets() -> None:
     outputs = {"cluster": {"name": "c", "zones": ["a", "b"], "ca_certificate": "MII", "access_token": {"x": 1}}, "nothing": None}
-    found = environment_view.stage("2-cluster", outputs, {"a.b": "update", "c.d": "delete", "e.f": ""})
-    assert [each.drift for each in found.resources] == ["changed", "deleted", ""]
-    assert (found.state, found.tone) == ("2 drifted", "bad")
-    assert "MII" not in str(found.outputs)
-    assert ("cluster.zones", "a, b") in found.outputs
+    result = environment_view.stage("2-cluster", outputs, {"a.b": "update", "c.d": "delete", "e.f": ""})
+    assert [item.drift for item in result.resources] == ["changed", "deleted", ""]
+    assert (result.state, result.tone) == ("2 drifted", "bad")
+    assert "MII" not in str(result.outputs)
+    assert ("cluster.zones", "a, b") in result.outputs
     assert environment_view.stage("4-load", {}, {}).state == "not created"
 
 
 def test_cluster_objects_are_listed_by_step() -> None:
-    found = environment_view.cluster_stage([("queues", "ClusterQueue tpu")], {"ClusterQueue tpu": "changed"})
-    assert [(each.kind, each.name, each.drift) for each in found.resources] == [("queues", "ClusterQueue tpu", "changed")]
+    result = environment_view.cluster_stage([("queues", "ClusterQueue tpu")], {"ClusterQueue tpu": "changed"})
+    assert [(item.kind, item.name, item.drift) for item in result.resources] == [("queues", "ClusterQueue tpu", "changed")]

@@ -86,14 +86,14 @@ def test_read_only_console_sends_only_prompts(path: str, goes: bool) -> None:
 def test_only_listed_runs_are_opened(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "run.json").write_bytes(orjson.dumps({"format": results.FORMAT_VERSION}))
-    found = LoadRunLoader(tmp_path / "work")
+    result = LoadRunLoader(tmp_path / "work")
 
     async def main() -> None:
-        await found.refresh()
-        assert found.runs == []
+        await result.refresh()
+        assert result.runs == []
         for name in ("..", "../work", "nothing"):
             with pytest.raises(SliceworksError, match="not found"):
-                await found.report(name)
+                await result.report(name)
 
     clock.run(main())
 
@@ -123,19 +123,19 @@ def test_environment_is_loaded_with_drift(tmp_path: Path) -> None:
         "apiVersion: sliceworks.dev/v1alpha1\nkind: Environment\nmetadata: {name: x}\nspec: {projekt: y}\n"
     )
     (tmp_path / "other.yaml").write_text("kind: ConfigMap\n")
-    found = EnvironmentLoader(tmp_path, lambda environment, _file: _CreatedEnvironment(environment))
+    result = EnvironmentLoader(tmp_path, lambda environment, _file: _CreatedEnvironment(environment))
 
     async def main() -> None:
-        await found.refresh()
-        assert found.known is not None
-        [(name, known)] = found.known.items()
-        assert [each.name for each in planned_stages(known.environment)] == ["0-bootstrap", "1-base", "2-cluster"]
-        assert len(found.broken) == 1
-        assert "broken.yaml:4" in found.broken[0]
-        await found.read_state(name, drift=False)
-        assert [each.state for each in known.stages] == ["no drift", "not created", "no drift", "no drift"]
-        await asyncio.gather(found.read_state(name, drift=True), found.read_state(name, drift=True))
-        assert [each.state for each in known.stages] == ["1 drifted", "not created", "1 drifted", "1 drifted"]
+        await result.refresh()
+        assert result.known is not None
+        [(name, known)] = result.known.items()
+        assert [item.name for item in planned_stages(known.environment)] == ["0-bootstrap", "1-base", "2-cluster"]
+        assert len(result.broken) == 1
+        assert "broken.yaml:4" in result.broken[0]
+        await result.read_state(name, drift=False)
+        assert [item.state for item in known.stages] == ["no drift", "not created", "no drift", "no drift"]
+        await asyncio.gather(result.read_state(name, drift=True), result.read_state(name, drift=True))
+        assert [item.state for item in known.stages] == ["1 drifted", "not created", "1 drifted", "1 drifted"]
         assert "hunter2" not in str(known.stages)
         assert (known.busy, known.message, known.drift) == (False, "", True)
 
@@ -149,12 +149,12 @@ def test_unavailable_environment_is_reported(tmp_path: Path) -> None:
         raise SliceworksError("Terraform is not installed", hint="install terraform or tofu")
 
     async def main() -> None:
-        found = EnvironmentLoader(tmp_path, nowhere)
-        await found.refresh()
-        assert found.known is not None
-        await found.read_state("training", drift=True)
-        assert found.known["training"].message == "Terraform is not installed (install terraform or tofu)"
-        await found.read_state("other", drift=True)
+        result = EnvironmentLoader(tmp_path, nowhere)
+        await result.refresh()
+        assert result.known is not None
+        await result.read_state("training", drift=True)
+        assert result.known["training"].message == "Terraform is not installed (install terraform or tofu)"
+        await result.read_state("other", drift=True)
         assert not EnvironmentLoader(tmp_path, None).can_read_state
 
     clock.run(main())

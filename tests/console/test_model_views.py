@@ -29,13 +29,13 @@ def test_latency_covers_the_interval_between_two_samples() -> None:
     counted(measures, 0.2, 98)
     counted(measures, 4.0, 2, "500")
     after = latency_view.parse_metrics([measures.registry.render()], at=20.0)
-    found = latency_view.latency_between(before, after, "llama")
-    assert found.rate == pytest.approx(10.0)
-    assert found.errors == pytest.approx(0.02)
-    assert found.whole is not None
-    assert 0.1 < found.whole[0] <= 0.25
-    assert 2.5 < found.whole[1] <= 5.0
-    assert found.running == 3
+    result = latency_view.latency_between(before, after, "llama")
+    assert result.rate == pytest.approx(10.0)
+    assert result.errors == pytest.approx(0.02)
+    assert result.whole is not None
+    assert 0.1 < result.whole[0] <= 0.25
+    assert 2.5 < result.whole[1] <= 5.0
+    assert result.running == 3
     assert latency_view.latency_between(after, after, "llama").whole is None
     assert latency_view.latency_between(before, after, "missing") == latency_view.Latency()
 
@@ -47,10 +47,10 @@ def test_restarted_gateway_counts_from_zero_and_gateways_add_up() -> None:
     counted(other, 0.2, 10)
     before = latency_view.parse_metrics([old.registry.render()], at=0.0)
     after = latency_view.parse_metrics([new.registry.render(), other.registry.render()], at=1.0)
-    found = latency_view.latency_between(before, after, "llama")
-    assert found.whole is not None
-    assert found.whole[1] <= 0.25
-    assert found.rate == 0.0
+    result = latency_view.latency_between(before, after, "llama")
+    assert result.whole is not None
+    assert result.whole[1] <= 0.25
+    assert result.rate == 0.0
 
 
 def test_unreadable_metrics_are_skipped() -> None:
@@ -74,9 +74,9 @@ def test_pending_steps_of_a_deployment_are_shown() -> None:
     [listed], broken = model_view.services([kept], [])
     assert (listed.state, listed.tone, broken) == ("unfinished", "wait", [])
     record = records.from_config_map(kept)
-    found = model_view.details(ServiceDetails(record, compute_status(record, []), (), (), ()))
-    assert found.pending == ("apply httproute/served",)
-    shown = str(model_detail.pending_steps(found))
+    result = model_view.details(ServiceDetails(record, compute_status(record, []), (), (), ()))
+    assert result.pending == ("apply httproute/served",)
+    shown = str(model_detail.pending_steps(result))
     assert "apply httproute/served" in shown
     assert "sliceworks models deploy -f FILE -n ml" in shown
 
@@ -87,6 +87,6 @@ def test_corrupt_record_is_reported_and_others_are_shown() -> None:
         "data": {},
     }
     other = {"metadata": {"name": "settings", "namespace": "ml"}}
-    found, broken = model_view.services([spoilt, other], [])
-    assert not found
+    result, broken = model_view.services([spoilt, other], [])
+    assert not result
     assert broken == ["namespace ml: configmap/x-model-service: document.yaml is missing"]

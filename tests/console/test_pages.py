@@ -106,8 +106,8 @@ def find(node: Any, **wanted: str) -> Iterator[Any]:
 def test_jobs_table_has_rows_and_sort_buttons() -> None:
     page = query_jobs(rows(60), TEAMS, JobQuery(sort="chips", descending=True))
     created = jobs.jobs_table(page, NOW)
-    assert len([each for each in find(created) if each[0] == "tr"]) == 51
-    assert [visible_text(each) for each in find(created, aria_sort="descending")] == ["Chips ↓"]
+    assert len([item for item in find(created) if item[0] == "tr"]) == 51
+    assert [visible_text(item) for item in find(created, aria_sort="descending")] == ["Chips ↓"]
     assert len(list(find(created, data_act="sort:team"))) == 1
     assert "1–50 of 60" in visible_text(created)
     assert next(find(created, data_act="page:-1"))[1]["disabled"] == ""
@@ -123,7 +123,7 @@ def test_no_jobs_differs_from_no_matching_jobs() -> None:
 
 def test_selected_filter_is_shown_without_matches() -> None:
     created = jobs.filter_bar(query_jobs(rows(3), TEAMS, JobQuery(team="gone", state="restarting")))
-    assert [each[1]["value"] for each in find(created) if each[0] == "select"] == ["restarting", "gone"]
+    assert [item[1]["value"] for item in find(created) if item[0] == "select"] == ["restarting", "gone"]
     assert "gone (0)" in visible_text(created)
     assert "0 of 3 jobs" in visible_text(created)
 
@@ -155,8 +155,8 @@ class Logs:
 
 def read(*script: Any) -> list[str]:
     async def main() -> list[str]:
-        async with aclosing(job_logs.follow_when_started(Logs(*script), "a", "p", "c")) as found:  # type: ignore[arg-type]
-            return [line async for lines in found for line in lines]
+        async with aclosing(job_logs.follow_when_started(Logs(*script), "a", "p", "c")) as result:  # type: ignore[arg-type]
+            return [line async for lines in result for line in lines]
 
     return clock.run(main(), virtual=True)
 

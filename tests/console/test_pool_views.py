@@ -40,10 +40,10 @@ def pool(name: str, status: str, **more: Any) -> Object:
 )
 def test_pending_or_failed_slice_is_shown_with_its_owner(status: str, state: HostState) -> None:
     conditions = [{"canonicalCode": "RESOURCE_EXHAUSTED", "code": "GCE_STOCKOUT", "message": "no machines left"}]
-    [found] = slice_view.pending_slices([pool("a", status, conditions=conditions)], set(), {"ml": "team-ml"})
-    assert (found.state, found.type_name, len(found.hosts), found.chips) == (state, "v4-16", 2, 8)
-    assert (found.owner, found.team, found.capacity, found.zone) == ("ml/train", "team-ml", "spot", "us-central2-b")
-    assert ("no machines left" in found.hosts[0].summary) == (state is HostState.FAILED)
+    [result] = slice_view.pending_slices([pool("a", status, conditions=conditions)], set(), {"ml": "team-ml"})
+    assert (result.state, result.type_name, len(result.hosts), result.chips) == (state, "v4-16", 2, 8)
+    assert (result.owner, result.team, result.capacity, result.zone) == ("ml/train", "team-ml", "spot", "us-central2-b")
+    assert ("no machines left" in result.hosts[0].summary) == (state is HostState.FAILED)
 
 
 def test_running_pools_are_shown_from_the_cluster_only() -> None:
@@ -70,10 +70,10 @@ def test_pools_follow_the_cloud() -> None:
             await fleet.poll(None)
             assert fleet.all() == []
             await fleet.poll(cloud)
-            assert [each.name for each in fleet.all()] == ["a"]
+            assert [item.name for item in fleet.all()] == ["a"]
             cloud.found = None
             await fleet.poll(cloud)  # polled just before
-            assert [each.name for each in fleet.all()] == ["a"]
+            assert [item.name for item in fleet.all()] == ["a"]
             await clock.sleep(POLL_INTERVAL)
             await fleet.poll(cloud)
             assert fleet.all() == []

@@ -38,23 +38,23 @@ def test_timeline_is_recorded_and_faults_are_injected(tmp_path: Path) -> None:
         async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
             await cache.settled(5)
             day = cache.compute(TimelineRecorder)
-            assert [each.what for each in day.timeline.events] == ["joined", "became ready"]
+            assert [item.what for item in day.timeline.events] == ["joined", "became ready"]
             await twin.do("POST", "/api/v1/nodes", node("after"))
             await clock.sleep(10)
-            assert {each.subject for each in day.timeline.events} == {"host before", "host after"}
+            assert {item.subject for item in day.timeline.events} == {"host before", "host after"}
             assert (day.timeline.samples[-1].busy, day.timeline.samples[-1].chips) == (0, 2)
             fault = faults.find_fault("host-failure")
             await day.inject(fault.scenario(faults.FaultTarget(host="after"), 600), tmp_path)
-            found = await twin.do("GET", "/api/v1/nodes/after")
-            assert found["metadata"]["annotations"]["sliceworks.dev/state"] == "silent"
-            reported = [(each.subject, each.what) for each in day.timeline.latest(5, "faults")]
+            result = await twin.do("GET", "/api/v1/nodes/after")
+            assert result["metadata"]["annotations"]["sliceworks.dev/state"] == "silent"
+            reported = [(item.subject, item.what) for item in day.timeline.latest(5, "faults")]
             # A twin without its own process has no clock to wait for: later events of a scenario are reported as skipped.
             assert reported == [("scenario host-failure", "aborted"), ("Failure of nodes after", "injected")]
             with pytest.raises(SliceworksError, match="was rejected") as refused:
                 await day.inject(fault.scenario(faults.FaultTarget(host="missing"), 600), tmp_path)
             assert "Node not found: missing" in refused.value.hint
             await clock.sleep(300)
-            assert "became unreachable" in {each.what for each in day.timeline.latest(5, "hosts")}
+            assert "became unreachable" in {item.what for item in day.timeline.latest(5, "hosts")}
 
     run_on_twin(main, workloads=True)
 
@@ -87,8 +87,8 @@ def test_scenario_result_is_recorded_in_the_timeline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str], error: Exception | None
 ) -> None:
     async def happen(_client: Any, _scenario: Any, _folder: Path, reported: Any) -> None:
-        for each in steps:
-            reported(EventResult(0.0, each))
+        for item in steps:
+            reported(EventResult(0.0, item))
         if error is not None:
             raise error
 
@@ -102,7 +102,7 @@ def test_scenario_result_is_recorded_in_the_timeline(
                 async with asyncio.timeout(60):
                     await day.inject(scenario, tmp_path)
             await clock.sleep(1)
-            broke = [each.what for each in day.timeline.events if each.what == "aborted"]
+            broke = [item.what for item in day.timeline.events if item.what == "aborted"]
             assert len(broke) == (1 if steps and error else 0)
 
     run_on_twin(main, workloads=True)
@@ -135,4 +135,4 @@ def test_invalid_scenarios_of_a_folder_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(head + "{evnts: []}\n")
     (tmp_path / "other.yaml").write_text("kind: ConfigMap\n")
     (tmp_path / "broken.yaml").write_text("a: [\n")
-    assert [(each.name, each.file.name, each.events) for each in list_scenarios(tmp_path)] == [("bad-day", "day.yaml", 1)]
+    assert [(item.name, item.file.name, item.events) for item in list_scenarios(tmp_path)] == [("bad-day", "day.yaml", 1)]

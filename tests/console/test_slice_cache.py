@@ -50,12 +50,12 @@ def test_only_changed_pools_are_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None
         await twin.quiet()
         async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
             await cache.settled(5)
-            found = get_slice_cache(cache)
-            assert get_slice_cache(cache) is found
+            result = get_slice_cache(cache)
+            assert get_slice_cache(cache) is result
 
             def rebuilt_slices() -> dict[str, str]:
-                now = {view.name: view.status for view in found.all()}
-                tables = [cache.table(each).all() for each in (NODES, PODS, JOBSETS)]
+                now = {view.name: view.status for view in result.all()}
+                tables = [cache.table(item).all() for item in (NODES, PODS, JOBSETS)]
                 assert {view.name: view.status for view in slice_view.list_slices(*tables)} == now
                 return now
 
@@ -63,24 +63,24 @@ def test_only_changed_pools_are_rebuilt(monkeypatch: pytest.MonkeyPatch) -> None
             read.clear()
             await twin.do("POST", "/api/v1/namespaces/default/pods", pod("w"))
             await clock.sleep(30)
-            [busy] = [view.name for view in found.all() if view.owner]
+            [busy] = [view.name for view in result.all() if view.owner]
             assert set(read) == {busy}
             after = rebuilt_slices()
             assert sorted(after.values()) == ["1 running, 1 ready", "2 ready"]
-            one = found.named(busy)
+            one = result.named(busy)
             assert one is not None
             assert (one.owner, after[busy]) == ("default/train", "1 running, 1 ready")
-            version = found.version
-            assert found.all() is found.all()
+            version = result.version
+            assert result.all() is result.all()
             await twin.do("DELETE", "/api/v1/namespaces/default/pods/w?gracePeriodSeconds=0")
             await twin.do("DELETE", "/api/v1/nodes/b-0")
             await clock.sleep(5)
             assert rebuilt_slices() == {"a": "2 ready", "b": "1 missing, 1 ready"}
-            assert found.version > version
+            assert result.version > version
             await twin.do("DELETE", "/api/v1/nodes/b-1")
             await clock.sleep(5)
             assert rebuilt_slices() == {"a": "2 ready"}
-            assert found.named("b") is None
+            assert result.named("b") is None
 
     monkeypatch.setattr(slice_view, "slices_of_pool", counted)
     run_on_twin(main, workloads=True)

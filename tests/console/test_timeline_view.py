@@ -36,7 +36,7 @@ def test_job_events_from_submission_to_completion() -> None:
         "status": {"conditions": [condition("Admitted", 3)]},
     }
     diary.record(timeline.workload_events(workload))
-    assert [(each.at, each.what) for each in diary.events] == [(at(1), "submitted"), (at(3), "admitted"), (at(9), "completed")]
+    assert [(item.at, item.what) for item in diary.events] == [(at(1), "submitted"), (at(3), "admitted"), (at(9), "completed")]
     assert diary.latest(1)[0].link == "/jobs/ml/a"
 
 
@@ -50,7 +50,7 @@ def test_events_are_recorded_once() -> None:
     lost = {**node, "status": {"conditions": [condition("Ready", 5, "Unknown", "Kubelet stopped posting")]}}
     lost["metadata"] = {**node["metadata"], "annotations": {"sliceworks.dev/state": "silent"}}
     diary.record(timeline.node_events(lost))
-    assert [each.what for each in diary.latest(5, "hosts")] == ["became unreachable", "became ready", "joined"]
+    assert [item.what for item in diary.latest(5, "hosts")] == ["became unreachable", "became ready", "joined"]
     assert diary.latest(5, "jobs") == []
 
 
@@ -58,7 +58,7 @@ def test_oldest_events_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(timeline, "MAX_EVENTS", 3)
     diary = timeline.Timeline()
     diary.record(timeline.TimelineEvent(at(minute), "job", str(minute)) for minute in (5, 1, 4, 2, 3))
-    assert [each.what for each in diary.events] == ["3", "4", "5"]
+    assert [item.what for item in diary.events] == ["3", "4", "5"]
 
 
 def test_unchanged_samples_are_not_stored() -> None:
@@ -78,7 +78,7 @@ def test_timeline_shows_lanes_and_incidents() -> None:
     assert shown.start == START
     picture = timeline.timeline_svg(diary, shown)
     tree = ElementTree.fromstring(picture)
-    assert [each.text for each in tree.iter() if each.get("class") == "sw-lane"] == ["chips", "faults", "hosts", "jobs"]
+    assert [item.text for item in tree.iter() if item.get("class") == "sw-lane"] == ["chips", "faults", "hosts", "jobs"]
     assert picture.count("sw-bar-bad") == 2
     assert "&lt;a&gt;" in picture
     assert "3 events" in str(tree.get("aria-label"))

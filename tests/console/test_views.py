@@ -57,19 +57,19 @@ def visible_text(node: Any) -> str:
 
 def test_overview_counts_chips_jobs_and_cost() -> None:
     async def main(small: SmallCluster) -> None:
-        found = build_overview(small.cache)
+        result = build_overview(small.cache)
         holding = [job for job in small.synthetic.jobs if job.pools]
-        assert (found.used, found.running) == (16 * len(holding), len(holding))
-        assert found.waiting == sum(job.state == "queued" for job in small.synthetic.jobs)
-        assert sum(each.used for each in found.teams) == sum(each.used for each in found.types) == found.used
-        assert found.quota is not None
-        assert found.used <= found.quota
+        assert (result.used, result.running) == (16 * len(holding), len(holding))
+        assert result.waiting == sum(job.state == "queued" for job in small.synthetic.jobs)
+        assert sum(item.used for item in result.teams) == sum(item.used for item in result.types) == result.used
+        assert result.quota is not None
+        assert result.used <= result.quota
         prices = [row.usd for row in small.cache.row_cache(JOBSETS, job_row).rows().values() if row.holds]
-        assert found.usd == pytest.approx(sum(each or 0 for each in prices))
-        assert found.usd > 1000
-        assert {each.name for each in found.queues} == {each.name for each in found.teams}
-        assert found.queues[0].waiting >= found.queues[-1].waiting
-        page = visible_text(overview_page.overview_panels(found, small.cache.now(), small.cache.knows))
+        assert result.usd == pytest.approx(sum(item or 0 for item in prices))
+        assert result.usd > 1000
+        assert {item.name for item in result.queues} == {item.name for item in result.teams}
+        assert result.queues[0].waiting >= result.queues[-1].waiting
+        page = visible_text(overview_page.overview_panels(result, small.cache.now(), small.cache.knows))
         assert "Chips in use" in page
         assert "stopped: Hold" in page
 
@@ -78,10 +78,10 @@ def test_overview_counts_chips_jobs_and_cost() -> None:
 
 def test_overview_of_empty_cluster_lists_what_is_missing() -> None:
     async def main(small: SmallCluster) -> None:
-        found = build_overview(small.cache)
-        assert (found.used, found.running, found.usd) == (0, 0, 0)
+        result = build_overview(small.cache)
+        assert (result.used, result.running, result.usd) == (0, 0, 0)
         page = visible_text(
-            overview_page.overview_panels(replace(found, teams=(), queues=(), incidents=()), small.cache.now(), small.cache.knows)
+            overview_page.overview_panels(replace(result, teams=(), queues=(), incidents=()), small.cache.now(), small.cache.knows)
         )
         assert "No team uses chips" in page
         assert "This cluster has no queues." in page
@@ -91,12 +91,12 @@ def test_overview_of_empty_cluster_lists_what_is_missing() -> None:
 
 
 def test_incidents_are_listed_once_and_latest_first() -> None:
-    lately, long_ago = (clock.rfc3339(NOW - timedelta(minutes=each)) for each in (5, 500))
+    lately, long_ago = (clock.rfc3339(NOW - timedelta(minutes=item)) for item in (5, 500))
     row = JobRow("a", "j", "q", "", "v4-8", "failed", 1, 0, 1, 4, 0, long_ago, "", lately, None, "too many restarts")
     pods = [EventRow(lately, "FailedScheduling", "Pod", "a", f"p-{number}", "no room", 1) for number in range(3)]
     hosts = [NodeRow(f"h-{number}", "pool", number != 1, lately) for number in range(4)]
-    found = recent_incidents(NOW, [row, replace(row, name="old", ended=long_ago)], [], pods, hosts)
-    assert {(each.what, each.message, each.tone) for each in found} == {
+    result = recent_incidents(NOW, [row, replace(row, name="old", ended=long_ago)], [], pods, hosts)
+    assert {(item.what, item.message, item.tone) for item in result} == {
         ("a/j failed", "too many restarts", "bad"),
         ("3 Pods in a: FailedScheduling", "no room", "wait"),
         ("1 of 4 hosts of pool not ready", "", "bad"),
@@ -115,7 +115,7 @@ def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> N
     pending = EventRow(minutes_ago(2), "FailedScheduling", "Pod", "a", "j-slice-0-0-x", "no nodes", 3)
 
     def found(row: JobRow, *events: EventRow) -> list[str]:
-        return [each.what for each in recent_incidents(NOW, [row], [], events, [])]
+        return [item.what for item in recent_incidents(NOW, [row], [], events, [])]
 
     assert found(row, race, pending) == []
     assert found(replace(row, state="starting", started=minutes_ago(1)), race, pending) == []
@@ -129,7 +129,7 @@ def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> N
 
 def test_preempted_job_is_an_incident() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.synthetic.jobs if each.state == "queued")
+        job = next(item for item in small.synthetic.jobs if item.state == "queued")
         workload = small.synthetic.workload(job)
         moved = clock.timestamp()
         evicted = {
@@ -143,7 +143,7 @@ def test_preempted_job_is_an_incident() -> None:
         small.put(STORED_WORKLOADS, workload)
         await small.wait_delivered()
         assert (f"{job.team}/{job.name} was evicted", "for another") in [
-            (each.what, each.message) for each in build_overview(small.cache).incidents
+            (item.what, item.message) for item in build_overview(small.cache).incidents
         ]
 
     run_on_small_cluster(main)
@@ -163,18 +163,18 @@ def test_event_has_its_last_timestamp() -> None:
 
 def test_queues_show_borrowing_and_pending_jobs_with_reasons() -> None:
     async def main(small: SmallCluster) -> None:
-        found = build_queues(small.cache)
-        assert [each.waiting for each in found] == sorted((each.waiting for each in found), reverse=True)
-        assert sum(each.borrowed for queue in found for each in queue.chips) > 0
-        for queue in found:
+        result = build_queues(small.cache)
+        assert [item.waiting for item in result] == sorted((item.waiting for item in result), reverse=True)
+        assert sum(item.borrowed for queue in result for item in queue.chips) > 0
+        for queue in result:
             waiting = [job for job in small.synthetic.jobs if job.team == queue.name and job.state == "queued"]
             first = sorted(waiting, key=lambda job: (-job.priority, job.created, f"jobset-{job.name}"))[: len(queue.first)]
-            assert [each.name for each in queue.first] == [job.name for job in first]
+            assert [item.name for item in queue.first] == [job.name for job in first]
             assert queue.waiting == len(waiting)
-        longest = found[0]
+        longest = result[0]
         assert longest.first[0].why.startswith("It requests 16 TPU chips of ")
-        assert next(each for each in found if each.name == "vision").stopped == "Hold"
-        page = visible_text(queues_page.queue_panels(found, small.cache.now(), {}))
+        assert next(item for item in result if item.name == "vision").stopped == "Hold"
+        page = visible_text(queues_page.queue_panels(result, small.cache.now(), {}))
         assert longest.first[0].why in page
         assert f"and {longest.waiting - len(longest.first)} more" in page
 
@@ -199,7 +199,7 @@ def test_reasons_are_those_of_train_why(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_pending_jobs_have_priority_names_and_predicted_starts() -> None:
     async def main(small: SmallCluster) -> None:
-        queued = next(each for each in small.synthetic.jobs if each.state == "queued" and each.team != "vision")
+        queued = next(item for item in small.synthetic.jobs if item.state == "queued" and item.team != "vision")
         workload = small.synthetic.workload(queued)
         workload["spec"] |= {"priority": 900, "priorityClassRef": {"name": "urgent"}}
         small.put(STORED_WORKLOADS, workload)
@@ -265,7 +265,7 @@ def test_usage_by_team_over_time() -> None:
 def test_usage_of_a_deleted_job_is_remembered() -> None:
     async def main(small: SmallCluster) -> None:
         before = current_usage(small.cache)
-        job = next(each for each in small.synthetic.jobs if each.state == "running")
+        job = next(item for item in small.synthetic.jobs if item.state == "running")
         small.remove(STORED_JOBSETS, job.name, job.team)
         await small.wait_delivered()
         after = current_usage(small.cache)
@@ -303,7 +303,7 @@ def test_deferred_diagnoses_arrive_without_changes(monkeypatch: pytest.MonkeyPat
 
     async def main(small: SmallCluster) -> None:
         def foreign() -> int:
-            return sum("couldn't assign flavors" in each.why for queue in current_queues(small.cache) for each in queue.first)
+            return sum("couldn't assign flavors" in item.why for queue in current_queues(small.cache) for item in queue.first)
 
         left = [foreign()]
         assert left[0] > 1
@@ -318,9 +318,9 @@ def test_deferred_diagnoses_arrive_without_changes(monkeypatch: pytest.MonkeyPat
 
 def test_stopped_queue_is_a_pending_reason() -> None:
     async def main(small: SmallCluster) -> None:
-        stopped = next(each for each in build_queues(small.cache) if each.stopped)
+        stopped = next(item for item in build_queues(small.cache) if item.stopped)
         assert stopped.first
-        assert all("is stopped (Hold)" in each.why for each in stopped.first)
+        assert all("is stopped (Hold)" in item.why for item in stopped.first)
 
     run_on_small_cluster(main)
 
@@ -395,7 +395,7 @@ def test_page_beyond_the_end_is_the_last_one() -> None:
 
 def test_job_shows_timeline_hosts_and_price() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.synthetic.jobs if each.state == "running")
+        job = next(item for item in small.synthetic.jobs if item.state == "running")
         view = build_job_view(small.cache, job.team, job.name)
         assert view is not None
         assert [step.event for step in view.steps][:1] == ["submitted"]
@@ -419,7 +419,7 @@ def test_job_shows_timeline_hosts_and_price() -> None:
 
 def test_pending_job_can_be_cancelled_but_not_restarted() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.synthetic.jobs if each.state == "queued")
+        job = next(item for item in small.synthetic.jobs if item.state == "queued")
         view = build_job_view(small.cache, job.team, job.name)
         assert view is not None
         shown = visible_text(job_detail.job_header(view, None, True, small.cache.now()))
@@ -432,10 +432,10 @@ def test_pending_job_can_be_cancelled_but_not_restarted() -> None:
 
 def test_workload_row() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(each for each in small.synthetic.jobs if each.pools)
+        job = next(item for item in small.synthetic.jobs if item.pools)
         row = small.cache.row_cache(WORKLOADS, workload_row).rows()
-        found = next(each for each in row.values() if each.job == job.name)
-        assert (found.waits, found.chips, found.queue, found.priority) == (False, 16, "jobs", job.priority)
+        result = next(item for item in row.values() if item.job == job.name)
+        assert (result.waits, result.chips, result.queue, result.priority) == (False, 16, "jobs", job.priority)
         assert teams_by_namespace(small.cache)[job.team] == job.team
 
     run_on_small_cluster(main)
@@ -446,7 +446,7 @@ def test_times_and_money_are_formatted() -> None:
     assert format_age("2026-01-05T11:59:00Z", NOW) == "60s"
     assert format_elapsed("2026-01-05T10:00:00Z", "2026-01-05T11:00:00Z", NOW) == "60m"
     assert format_elapsed("", "", NOW) == "–"
-    assert [format_usd(each) for each in (None, 3.5, 1234.5)] == ["unknown", "$3.50", "$1,234"]
+    assert [format_usd(item) for item in (None, 3.5, 1234.5)] == ["unknown", "$3.50", "$1,234"]
 
 
 def test_foreign_jobset_gets_type_and_start_from_its_nodes() -> None:

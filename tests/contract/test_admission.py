@@ -40,7 +40,7 @@ def test_pod_gets_account_token_priority_and_tolerations(api: Api, core: str) ->
     }
     mount = {"name": volume["name"], "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     assert spec["containers"][0]["volumeMounts"] == [mount]
-    assert [each["key"] for each in spec["tolerations"]] == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+    assert [item["key"] for item in spec["tolerations"]] == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
 
 
 def test_admission_defaults_have_no_field_manager(api: Api, core: str) -> None:
@@ -138,8 +138,8 @@ def test_limit_range_sets_defaults_and_limits(api: Api, core: str) -> None:
 
 def used(api: Api, core: str) -> Object:
     status: Object = api.get(f"{core}/resourcequotas/q").json.get("status", {})
-    found: Object = status.get("used", {})
-    return found
+    result: Object = status.get("used", {})
+    return result
 
 
 @pytest.mark.usefixtures("published")

@@ -106,8 +106,8 @@ def test_preconditions_and_dry_run_are_honored(cluster: Cluster, ns: str) -> Non
 def test_lists_are_chunked_and_selected(cluster: Cluster, ns: str) -> None:
     async def use(client: Client) -> None:
         await asyncio.gather(*(client.create(config_map(f"m{number}")) for number in range(25)))
-        found = await client.list_all(CONFIG_MAP, ns, chunk=10, labels="n")
-        assert len(found.items) == 25
+        result = await client.list_all(CONFIG_MAP, ns, chunk=10, labels="n")
+        assert len(result.items) == 25
         assert len({item["metadata"]["name"] async for item in client.iterate(CONFIG_MAP, ns, chunk=7, labels="n")}) == 25
         assert len((await client.list(CONFIG_MAP, ns, labels="n in (m1,m2)")).items) == 2
         assert len((await client.list(CONFIG_MAP, ns, fields="metadata.name=m3")).items) == 1

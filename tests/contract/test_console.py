@@ -33,7 +33,7 @@ def as_token(cluster: Cluster, tmp_path: Path) -> Callable[[str], Path]:
     """Write a kubeconfig with this token."""
 
     def write(token: str) -> Path:
-        found = {
+        result = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "here", "cluster": {"server": cluster.url, "certificate-authority": str(cluster.authority)}}],
@@ -42,7 +42,7 @@ def as_token(cluster: Cluster, tmp_path: Path) -> Callable[[str], Path]:
             "current-context": "here",
         }
         path = tmp_path / "kubeconfig"
-        path.write_text(json.dumps(found))
+        path.write_text(json.dumps(result))
         return path
 
     return write
@@ -80,19 +80,19 @@ def test_console_distinguishes_forbidden_from_missing_kinds(
     cluster: Cluster, api: Api, ns: str, as_token: Callable[[str], Path]
 ) -> None:
     kubeconfig = as_token(_robot(api, ns))
-    found = _start_console(kubeconfig, ns)
-    assert found["told"] == [
+    result = _start_console(kubeconfig, ns)
+    assert result["told"] == [
         "You are not allowed to list nodes and clusterqueues in this cluster.",
         "JobSet is not installed in this cluster.",
     ]
-    assert (found["shut out"], found["since"]) == (False, None)
+    assert (result["shut out"], result["since"]) == (False, None)
     if cluster.name == "real":  # the twin's pages are tested elsewhere
         _check_pages(kubeconfig, ns)
 
 
 def test_console_reports_unknown_user(as_token: Callable[[str], Path]) -> None:
-    found = _start_console(as_token("not.a.token"))
-    assert (found["told"], found["shut out"], found["since"]) == ([cluster_cache.UNAUTHORIZED], True, None)
+    result = _start_console(as_token("not.a.token"))
+    assert (result["told"], result["shut out"], result["since"]) == ([cluster_cache.UNAUTHORIZED], True, None)
 
 
 def _check_pages(kubeconfig: Path, ns: str) -> None:

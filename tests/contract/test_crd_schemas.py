@@ -229,8 +229,8 @@ def bad(change: Any) -> Object:
 
 
 def _schema(body: Object) -> Object:
-    found: Object = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
+    result: Object = body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return result
 
 
 BAD: list[tuple[str, Any]] = [

@@ -86,8 +86,8 @@ def _allowed(run: kubectl.Kubectl, account: str, right: str) -> bool:
 
 @pytest.mark.parametrize("folder", BASES, ids=_name)
 def test_overlay_pods_are_restricted(folder: Path) -> None:
-    found = manifests(folder)
-    pods = [each["spec"]["template"]["spec"] for each in found if each["kind"] == "Deployment"]
+    result = manifests(folder)
+    pods = [item["spec"]["template"]["spec"] for item in result if item["kind"] == "Deployment"]
     assert pods
     for pod in pods:
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -97,16 +97,16 @@ def test_overlay_pods_are_restricted(folder: Path) -> None:
         assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
         assert set(container["resources"]) == {"requests", "limits"}
         assert {item["topologyKey"] for item in pod["topologySpreadConstraints"]} >= {"kubernetes.io/hostname"}
-    namespaces = [each for each in found if each["kind"] == "Namespace"]
+    namespaces = [item for item in result if item["kind"] == "Namespace"]
     assert len(namespaces) == len(pods)
-    assert {each["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] for each in namespaces} == {"restricted"}
+    assert {item["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] for item in namespaces} == {"restricted"}
     for kind in ("PodDisruptionBudget", "NetworkPolicy", "PriorityClass"):
-        assert len([each for each in found if each["kind"] == kind]) == len(pods), kind
+        assert len([item for item in result if item["kind"] == kind]) == len(pods), kind
 
 
 @pytest.mark.parametrize("folder", BASES, ids=_name)
 def test_overlay_rules_have_descriptions(folder: Path) -> None:
-    roles = [each for each in manifests(folder) if each["kind"] in ("Role", "ClusterRole")]
+    roles = [item for item in manifests(folder) if item["kind"] in ("Role", "ClusterRole")]
     assert roles
     for rule in [rule for role in roles for rule in role.get("rules", ())]:
         assert "*" not in rule["verbs"], rule

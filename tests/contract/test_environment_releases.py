@@ -74,15 +74,17 @@ def check_twin_rejects_releases(cluster: Cluster) -> None:
 async def installed(client: Client, folder: Path) -> None:
     environment = small("  queues: {readyWithin: 7m}\n")
     shelf = ReleaseFiles(folder / "kept", folder)
-    found = {each.name: shelf.objects(each, {})[0] for each in required_releases(environment.spec)}
+    result = {item.name: shelf.objects(item, {})[0] for item in required_releases(environment.spec)}
     expected = [
-        each for each in compose_steps(environment, environments.cluster_inputs(environment, releases=found)) if each.name in found
+        item
+        for item in compose_steps(environment, environments.cluster_inputs(environment, releases=result))
+        if item.name in result
     ]
     waits = [wait for step in expected for wait in step.waits if isinstance(wait, WebhookReady)]
     # No pods run here, so the tests wait only for the webhooks that come with a release.
     quick = [replace(step, waits=()) for step in expected]
     first = await Applier(client, "small").apply(quick, await inventory.read(client, "small"), silent)
-    assert {each.action for each in first} == {"create"}
+    assert {item.action for item in first} == {"create"}
     assert len(first) > 90
     assert (await applier.describe_missing(client, waits[0])).startswith("JobSet's webhooks are not ready: ")
 
@@ -100,10 +102,10 @@ async def installed(client: Client, folder: Path) -> None:
     changed: list[ApplyResult] = []
     async with asyncio.timeout(90):
         while not changed:  # the API server's webhook configuration lags
-            changed = [each for each in await applier.compare(client, quick, known) if each.action != "noop"]
-    assert [(str(each.reference), each.action) for each in changed] == [
+            changed = [item for item in await applier.compare(client, quick, known) if item.action != "noop"]
+    assert [(str(item.reference), item.action) for item in changed] == [
         ("Deployment jobset-system/jobset-controller-manager", "refused")
     ]
     assert "failed calling webhook" in changed[0].reason
     await Destroyer(client, await inventory.read(client, "small"), patience=60).remove(silent)
-    assert [str(each.reference) for each in first if not await is_deleted(client, each.reference)] == []
+    assert [str(item.reference) for item in first if not await is_deleted(client, item.reference)] == []

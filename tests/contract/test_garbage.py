@@ -42,8 +42,8 @@ def test_owner_in_another_namespace_is_absent_and_has_an_event(api: Api, core: s
     reported = f'ownerRef [v1/ConfigMap, namespace: {ns}, name: parent, uid: {uid}] does not exist in namespace "{ns}"'
 
     def event() -> Object:
-        found = [item for item in api.get(f"{core}/events").json["items"] if item["reason"] == "OwnerRefInvalidNamespace"]
-        return found[0] if found else {}
+        result = [item for item in api.get(f"{core}/events").json["items"] if item["reason"] == "OwnerRefInvalidNamespace"]
+        return result[0] if result else {}
 
     seen = eventually(event)
     assert (seen["message"], seen["type"]) == (reported, "Warning")
@@ -95,7 +95,7 @@ def test_absent_owner_is_removed_while_another_exists(api: Api, core: str) -> No
 
     def owners() -> list[str]:
         child = api.get(f"{core}/configmaps/child").ok(200).json
-        return [each["name"] for each in child["metadata"]["ownerReferences"]]
+        return [item["name"] for item in child["metadata"]["ownerReferences"]]
 
     assert eventually(lambda: owners() == ["two"])
     api.delete(f"{core}/configmaps/two").ok(200)

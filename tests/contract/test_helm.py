@@ -59,13 +59,13 @@ DEPLOYMENT = f"/apis/apps/v1/namespaces/{SPACES['graphs']}/deployments/kro"
 
 def managed(api: Api) -> list[str]:
     """Everything that belongs to the release."""
-    found = []
+    result = []
     for path in KINDS:
         for item in api.get(path, query={"labelSelector": "app.kubernetes.io/managed-by=Helm"}).ok(200).json["items"]:
             metadata = item["metadata"]
             if (metadata.get("annotations") or {}).get("meta.helm.sh/release-namespace") == "helm-releases":
-                found.append(f"{path.rpartition('/')[2]} {metadata['name']}")
-    return found
+                result.append(f"{path.rpartition('/')[2]} {metadata['name']}")
+    return result
 
 
 def in_release_namespaces(api: Api) -> list[str]:
@@ -110,7 +110,7 @@ def test_release_lifecycle(cluster: Cluster, tmp_path: Path) -> None:
         assert managed(api) == [f"namespaces {SPACES['gateway']}"]
         assert api.get(GRAPHS).ok(200).json["metadata"]["uid"] == crd
         secrets = api.get("/api/v1/namespaces/helm-releases/secrets").ok(200).json["items"]
-        assert [each["metadata"]["name"] for each in secrets if each.get("type") == "helm.sh/release.v1"] == []
+        assert [item["metadata"]["name"] for item in secrets if item.get("type") == "helm.sh/release.v1"] == []
 
         helm("install", *RELEASE, *VALUES, "--set=crds.keep=false", "--set=gateway.keepNamespace=false", *existing)
         assert api.get(GRAPHS).ok(200).json["metadata"]["uid"] == crd
@@ -228,9 +228,9 @@ def test_chart_is_pushed_to_a_registry(tmp_path: Path) -> None:
 
 def test_values_of_the_example_render(tmp_path: Path) -> None:
     text = Helm(tmp_path)("template", "x", str(CHART), f"--values={EXAMPLE / 'values.yaml'}")
-    objects = [each for each in yaml.safe_load_all(text) if each]
-    kinds = [each["kind"] for each in objects]
+    objects = [item for item in yaml.safe_load_all(text) if item]
+    kinds = [item["kind"] for item in objects]
     assert kinds.count("PodMonitoring") == 2
     assert kinds.count("Rules") == 3
-    [settings] = [each["data"] for each in objects if each["metadata"]["name"] == "tpu-provisioner-manager"]
+    [settings] = [item["data"] for item in objects if item["metadata"]["name"] == "tpu-provisioner-manager"]
     assert settings["GCP_CLUSTER"] == "example-cluster"

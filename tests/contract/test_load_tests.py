@@ -27,11 +27,11 @@ def load_test_objects(namespace: str, **fields: Any) -> list[Object]:
 def test_every_object_is_accepted(api: Api, ns: str) -> None:
     pool = {"name": "load", "labels": {"kind": "small"}, "tolerates": ["load"]}
     for expected in ({}, {"count": 20, "pool": pool, "serviceAccount": "loads"}):
-        for each in load_test_objects(ns, **expected):
-            resource = find_builtin(gvk_of(each))
+        for item in load_test_objects(ns, **expected):
+            resource = find_builtin(gvk_of(item))
             assert resource is not None
-            answer = api.post(resource.path(ns), each, query=STRICT)
-            assert answer.status == 201, f"{each['kind']}: {answer.text}"
+            answer = api.post(resource.path(ns), item, query=STRICT)
+            assert answer.status == 201, f"{item['kind']}: {answer.text}"
             assert answer.warnings == []
 
 

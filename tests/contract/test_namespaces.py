@@ -52,8 +52,8 @@ def test_deletion_waits_for_finalizers(api: Api, ns: str, core: str) -> None:
     api.delete(f"/api/v1/namespaces/{ns}").ok(200)
 
     def conditions() -> dict[str, tuple[str, str, str]]:
-        found = api.get(f"/api/v1/namespaces/{ns}").ok(200).json["status"].get("conditions", [])
-        return {c["type"]: (c["status"], c["reason"], c["message"]) for c in found}
+        result = api.get(f"/api/v1/namespaces/{ns}").ok(200).json["status"].get("conditions", [])
+        return {c["type"]: (c["status"], c["reason"], c["message"]) for c in result}
 
     eventually(lambda: conditions().get("NamespaceFinalizersRemaining", ("",))[0] == "True", what="conditions")
     seen = conditions()

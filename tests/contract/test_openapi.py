@@ -25,8 +25,8 @@ def document(api: Api, group_version: str) -> dict[str, Any]:
     key = f"api/{group_version}" if group_version == "v1" else f"apis/{group_version}"
     url: str = index[key]["serverRelativeURL"]
     assert url.startswith(f"/openapi/v3/{key}?hash=")
-    found: dict[str, Any] = api.get(url).ok(200).json
-    return found
+    result: dict[str, Any] = api.get(url).ok(200).json
+    return result
 
 
 def test_index_lists_groups(api: Api) -> None:
@@ -36,11 +36,11 @@ def test_index_lists_groups(api: Api) -> None:
 
 @pytest.mark.parametrize("group_version", sorted({kind.group_version for kind in KINDS}))
 def test_document_has_the_kinds(api: Api, group_version: str) -> None:
-    found = document(api, group_version)
-    assert found["openapi"].startswith("3.")
+    result = document(api, group_version)
+    assert result["openapi"].startswith("3.")
     marked = {
         (gvk["group"], gvk["version"], gvk["kind"])
-        for schema in found["components"]["schemas"].values()
+        for schema in result["components"]["schemas"].values()
         for gvk in schema.get("x-kubernetes-group-version-kind", [])
     }
     for kind in KINDS:

@@ -65,8 +65,8 @@ def test_self_subject_rules_review(api: Api, ns: str) -> None:
     def rules() -> list[Object]:
         answer = robot.post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": ns}}).ok(201).json
         assert answer["status"]["incomplete"] is False
-        found: list[Object] = answer["status"]["resourceRules"]
-        return found
+        result: list[Object] = answer["status"]["resourceRules"]
+        return result
 
     eventually(lambda: {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]} in rules())
     assert {

@@ -29,8 +29,8 @@ def grant(api: Api, ns: str, user: Object, *rules: Object) -> None:
 
 
 def rule(verbs: str, resources: str, group: str = "", names: str = "") -> Object:
-    found: Object = {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs.split(",")}
-    return {**found, "resourceNames": names.split(",")} if names else found
+    result: Object = {"apiGroups": [group], "resources": resources.split(","), "verbs": verbs.split(",")}
+    return {**result, "resourceNames": names.split(",")} if names else result
 
 
 def user_subject(name: str) -> Object:

@@ -39,11 +39,11 @@ def example_objects(name: str, namespace: str) -> list[Object]:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_built_in_objects_are_accepted(api: Api, ns: str, name: str) -> None:
     taken = 0
-    for each in example_objects(name, ns):
-        resource = find_builtin(gvk_of(each))
+    for item in example_objects(name, ns):
+        resource = find_builtin(gvk_of(item))
         if resource is not None:
-            answer = api.apply(resource.path(ns, each["metadata"]["name"]), each, query=STRICT)
-            assert answer.status == 201, f"{each['kind']} {each['metadata']['name']}: {answer.text}"
+            answer = api.apply(resource.path(ns, item["metadata"]["name"]), item, query=STRICT)
+            assert answer.status == 201, f"{item['kind']} {item['metadata']['name']}: {answer.text}"
             assert answer.warnings == []
             taken += 1
     assert taken >= 7
@@ -54,18 +54,18 @@ def definitions(api: Api) -> Iterator[dict[str, Object]]:
     """The custom kinds by group and kind."""
     from tests.real.definitions import serving
 
-    for each in serving():
-        api.post(DEFINITIONS, each).ok(201)
+    for item in serving():
+        api.post(DEFINITIONS, item).ok(201)
     try:
-        for each in serving():
-            spec = each["spec"]
+        for item in serving():
+            spec = item["spec"]
             for version in (version["name"] for version in spec["versions"] if version["served"]):
                 kind = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
                 eventually(lambda: api.get(kind).status == 200, what=f"{kind} is served")  # noqa: B023
-        yield {f"{each['spec']['group']}/{each['spec']['names']['kind']}": each for each in serving()}
+        yield {f"{item['spec']['group']}/{item['spec']['names']['kind']}": item for item in serving()}
     finally:
-        for each in serving():
-            api.delete(f"{DEFINITIONS}/{each['metadata']['name']}")
+        for item in serving():
+            api.delete(f"{DEFINITIONS}/{item['metadata']['name']}")
 
 
 @pytest.mark.real
@@ -73,16 +73,16 @@ def definitions(api: Api) -> Iterator[dict[str, Object]]:
 def test_custom_objects_are_accepted(api: Api, ns: str, definitions: dict[str, Object]) -> None:
     taken = set()
     for name in EXAMPLES:
-        for each in example_objects(name, ns):
-            group, _, version = each["apiVersion"].rpartition("/")
-            if find_builtin(gvk_of(each)) is not None or each["kind"] in _UNPUBLISHED:
+        for item in example_objects(name, ns):
+            group, _, version = item["apiVersion"].rpartition("/")
+            if find_builtin(gvk_of(item)) is not None or item["kind"] in _UNPUBLISHED:
                 continue
-            plural = definitions[f"{group}/{each['kind']}"]["spec"]["names"]["plural"]
-            path = f"/apis/{group}/{version}/namespaces/{ns}/{plural}/{each['metadata']['name']}"
-            answer = api.apply(path, each, query=STRICT)
-            assert answer.status == 201, f"{each['kind']} {each['metadata']['name']}: {answer.text}"
-            each["spec"]["misspelt"] = True
-            refused = api.apply(path, each, query=STRICT)
+            plural = definitions[f"{group}/{item['kind']}"]["spec"]["names"]["plural"]
+            path = f"/apis/{group}/{version}/namespaces/{ns}/{plural}/{item['metadata']['name']}"
+            answer = api.apply(path, item, query=STRICT)
+            assert answer.status == 201, f"{item['kind']} {item['metadata']['name']}: {answer.text}"
+            item["spec"]["misspelt"] = True
+            refused = api.apply(path, item, query=STRICT)
             assert refused.status in (400, 500, 422), "a definition that takes everything proves nothing"
-            taken.add((group, each["kind"]))
+            taken.add((group, item["kind"]))
     assert len(taken) == len(definitions)

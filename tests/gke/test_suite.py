@@ -44,14 +44,14 @@ class Recorder:
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The calls of Google's APIs."""
-    found: list[str] = []
+    result: list[str] = []
 
     def call(_: Suite, method: str, service: str, path: str) -> Any:
-        found.append(f"{method} {service} {path}")
+        result.append(f"{method} {service} {path}")
         return {"parent": {"type": "organization", "id": "77"}} if service == "cloudresourcemanager" else {}
 
     monkeypatch.setattr(Suite, "call", call)
-    return found
+    return result
 
 
 def test_cost_is_printed_and_confirmed_before_anything_is_created(

@@ -134,23 +134,23 @@ def configuration(root: Path, image: Object, pod: Object, mounts: list[Object], 
 def _variables(container: Object, given: Given) -> dict[str, str]:
     """Referenced values must be provided; the image's variables come first."""
     reported = {
-        each["name"]: each["value"] if "value" in each else given.variables[each["name"]] for each in container.get("env", ())
+        item["name"]: item["value"] if "value" in item else given.variables[item["name"]] for item in container.get("env", ())
     }
     return {**given.variables, **reported}
 
 
 def _volumes(pod: Object, work: Path, given: Given) -> list[Object]:
     group = pod.get("securityContext", {}).get("fsGroup", 0)
-    found = [_mounted(ACCOUNT, _filled(work / "account", given.account), "ro")] if given.account else []
-    kinds = {each["name"]: each for each in pod.get("volumes", ())}
+    result = [_mounted(ACCOUNT, _filled(work / "account", given.account), "ro")] if given.account else []
+    kinds = {item["name"]: item for item in pod.get("volumes", ())}
     for mount in pod["containers"][0].get("volumeMounts", ()):
         name = mount["name"]
         place = _filled(work / f"volume-{name}", given.files.get(name, {}))
         if "emptyDir" in kinds[name]:
             os.chown(place, 0, group)
             place.chmod(0o2777)
-        found.append(_mounted(mount["mountPath"], place, "ro" if mount.get("readOnly") else "rw"))
-    return found
+        result.append(_mounted(mount["mountPath"], place, "ro" if mount.get("readOnly") else "rw"))
+    return result
 
 
 def _mounted(destination: str, place: Path, mode: str) -> Object:

@@ -73,8 +73,8 @@ def base() -> str:
 
 def described(image: str) -> dict[str, Any]:
     """The OCI configuration of an image."""
-    found: dict[str, Any] = orjson.loads(_buildah("inspect", "--type", "image", image))["OCIv1"]
-    return found
+    result: dict[str, Any] = orjson.loads(_buildah("inspect", "--type", "image", image))["OCIv1"]
+    return result
 
 
 @contextmanager

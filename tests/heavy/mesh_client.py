@@ -47,15 +47,15 @@ class EnvoyClient:
 
     def call(self, count: int = 1, method: str = CALL, *, body: bytes = b"", key: str = "") -> Counter[str]:
         """The same by gRPC, all on one connection."""
-        found: Counter[str] = Counter()
+        result: Counter[str] = Counter()
         with grpc.insecure_channel(f"{self.proxy.address}:{self.port}", options=[("grpc.default_authority", self.host)]) as channel:
             called: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(method)
             for _ in range(count):
                 try:
-                    found[called(body, timeout=20, metadata=(("authorization", f"Bearer {key}"),) if key else None).decode()] += 1
+                    result[called(body, timeout=20, metadata=(("authorization", f"Bearer {key}"),) if key else None).decode()] += 1
                 except grpc.RpcError as error:
-                    found[error.code().name] += 1
-        return found
+                    result[error.code().name] += 1
+        return result
 
     @contextmanager
     def load(self) -> Iterator[Counter[str]]:

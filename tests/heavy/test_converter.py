@@ -80,9 +80,9 @@ def python() -> Path:
 
 def _old_python() -> str:
     kept = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/3.10.*/bin/python3.10"))
-    found = kept[-1] if kept else shutil.which("python3.10")
-    assert found, "Paxml needs Python 3.10: python3.10 not found"
-    return str(found)
+    result = kept[-1] if kept else shutil.which("python3.10")
+    assert result, "Paxml needs Python 3.10: python3.10 not found"
+    return str(result)
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ class Storage:
         self.ask("POST", f"/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={urllib.parse.quote(name, safe='')}", content)
 
     def names(self) -> set[str]:
-        return {each["name"] for each in self.ask("GET", f"/storage/v1/b/{BUCKET}/o")["items"]}
+        return {item["name"] for item in self.ask("GET", f"/storage/v1/b/{BUCKET}/o")["items"]}
 
 
 def test_checkpoint_is_converted_once(python: Path, twin: TwinCluster, tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def convert(python: Path, storage: Storage, work: Path) -> subprocess.CompletedP
     """Run the script of the example's Job with the Job's variables, and a local folder for its volume."""
     gcloud = shutil.which("gcloud")
     assert gcloud, "the Job copies with gcloud, and there is none here"
-    (job,) = [each for each in manifests(example("llama2-7b-saxml")) if "-convert-" in each["metadata"]["name"]]
+    (job,) = [item for item in manifests(example("llama2-7b-saxml")) if "-convert-" in item["metadata"]["name"]]
     container = job["spec"]["template"]["spec"]["containers"][0]
     module = work / "sources" / "saxml" / "tools" / "convert_llama_ckpt.py"
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_text(STAND_IN)
-    reported = {each["name"]: each["value"].replace("/tmp", str(work)) for each in container["env"]}
+    reported = {item["name"]: item["value"].replace("/tmp", str(work)) for item in container["env"]}
     cloud = {
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{storage.url}/storage/v1/",
         "CLOUDSDK_AUTH_ACCESS_TOKEN": storage.token,

@@ -54,7 +54,7 @@ def servers(tmp_path: Path) -> Iterator[dict[int, Process]]:
 @pytest.fixture
 def gate(servers: dict[int, Process], tmp_path: Path) -> Iterator[str]:
     port = free_port()
-    backends = [{"kind": "echo", "url": f"http://127.0.0.1:{each}"} for each in servers]
+    backends = [{"kind": "echo", "url": f"http://127.0.0.1:{item}"} for item in servers]
     spec = {"listen": {"port": port}, "anonymous": True, "models": [{"name": "m", "backends": backends}]}
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "soak"}}
     (tmp_path / "gateway.yaml").write_text(yaml_documents.dump({**head, "spec": spec}))
@@ -109,7 +109,7 @@ def classify(body: bytes, text: str, *, stream: bool) -> str:
         assert len(events) > 1
         assert "the backend failed" in events[-1]["error"]["message"]
         return "cut"
-    assert "".join(each["choices"][0]["delta"].get("content") or "" for each in events) == text
+    assert "".join(item["choices"][0]["delta"].get("content") or "" for item in events) == text
     return "streamed"
 
 

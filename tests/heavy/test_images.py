@@ -39,16 +39,16 @@ def built(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def root(built: str) -> Iterator[Path]:
-    with images.unpacked(built) as found:
-        yield found
+    with images.unpacked(built) as result:
+        yield result
 
 
 def entries(root: Path) -> dict[str, os.stat_result]:
     """Everything below a folder except bytecode, by path."""
-    found = {}
+    result = {}
     for folder, folders, files in os.walk(root):
-        found.update({str(path.relative_to(root)): path.lstat() for path in (Path(folder, name) for name in (*folders, *files))})
-    return {path: about for path, about in found.items() if "__pycache__" not in path}
+        result.update({str(path.relative_to(root)): path.lstat() for path in (Path(folder, name) for name in (*folders, *files))})
+    return {path: about for path, about in result.items() if "__pycache__" not in path}
 
 
 @pytest.fixture(scope="module")
@@ -94,8 +94,8 @@ def test_image_has_no_build_files(built: str, base: Path, root: Path) -> None:
         assert not (root / left).exists(), left
     assert (root / "etc/pip.conf").read_bytes() == b""
     assert (root / images.TRUSTED).read_bytes() == (base / images.TRUSTED).read_bytes()
-    told = images.described(built)
-    assert "://" not in f"{told['config']}{told['history']}"
+    reported = images.described(built)
+    assert "://" not in f"{reported['config']}{reported['history']}"
 
 
 def test_image_has_every_file_of_the_program(root: Path) -> None:

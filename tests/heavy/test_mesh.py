@@ -49,14 +49,14 @@ def envoy(mesh: Mesh) -> EnvoyClient:
     """Istio's gateway with the example behind it."""
     assert mesh.deploy(EXAMPLE) == 0
     [proxy] = mesh.running({"istio": "internal-ingressgateway"})
-    found = EnvoyClient(proxy, HOST)
-    eventually(found.leads_to_both, 60)
-    return found
+    result = EnvoyClient(proxy, HOST)
+    eventually(result.leads_to_both, 60)
+    return result
 
 
 def servers(mesh: Mesh, track: str) -> list[ModelServer]:
-    found: list[ModelServer] = mesh.running({SERVICE: NAME, TRACK: track})
-    return found
+    result: list[ModelServer] = mesh.running({SERVICE: NAME, TRACK: track})
+    return result
 
 
 def weighing(weight: int) -> str:
@@ -100,18 +100,18 @@ def test_started_request_is_not_retried(mesh: Mesh, envoy: EnvoyClient) -> None:
     everybody = servers(mesh, "stable") + servers(mesh, "canary")
 
     def attempts_with(**told: Any) -> int:
-        for each in everybody:
-            each.seen.clear()
-            vars(each).update(told)
+        for item in everybody:
+            item.seen.clear()
+            vars(item).update(told)
         try:
             envoy.call() if "code" in told else envoy.send(
                 f"{INFER}?chunks=2&every=0.1" if told.get("hang_up") == "after" else INFER
             )
         except http.client.IncompleteRead:
             assert told["hang_up"] == "after"
-        for each in everybody:
-            each.hang_up, each.status, each.code = "", 200, grpc.StatusCode.OK
-        return sum(len(each.seen) for each in everybody)
+        for item in everybody:
+            item.hang_up, item.status, item.code = "", 200, grpc.StatusCode.OK
+        return sum(len(item.seen) for item in everybody)
 
     assert attempts_with(hang_up="before") == 1
     assert attempts_with(hang_up="after") == 1
@@ -150,9 +150,9 @@ def test_rollout_loses_no_request(mesh: Mesh, envoy: EnvoyClient) -> None:
         assert mesh.deploy(weighing(100)) == 0
         eventually(lambda: envoy.many(20).keys() == {"canary"})
         newest = "engine: triton\n  image: nvcr.io/nvidia/tritonserver:25.09-py3\n"
-        old = {each.address for each in servers(mesh, "stable")}
+        old = {item.address for item in servers(mesh, "stable")}
         assert mesh.deploy(weighing(100).replace("engine: triton\n", newest)) == 0
-        assert not old & {each.address for each in servers(mesh, "stable")}
+        assert not old & {item.address for item in servers(mesh, "stable")}
         assert mesh.deploy(ALONE.replace("engine: triton\n", newest)) == 0
         eventually(lambda: envoy.many(20).keys() == {"stable"})
     assert seen.keys() == {"stable", "canary"}, seen
@@ -165,17 +165,17 @@ def test_terminating_server_finishes_responses(mesh: Mesh, envoy: EnvoyClient) -
         threading.Thread(target=lambda: answers.append(envoy.send("/v2/models/a/generate_stream?chunks=5&every=1")))
         for _ in range(6)
     ]
-    mesh.kubelet.lingering = lambda _: any(each.is_alive() for each in streams)
-    for each in streams:
-        each.start()
+    mesh.kubelet.lingering = lambda _: any(item.is_alive() for item in streams)
+    for item in streams:
+        item.start()
     eventually(lambda: leaving.seen)
     mesh.delete_pod(leaving.address)
     time.sleep(1)  # for endpoints to be updated
     leaving.seen.clear()
     assert envoy.many(100).keys() == {"stable", "canary"}
     assert leaving.seen == []
-    for each in streams:
-        each.join()
+    for item in streams:
+        item.join()
     mesh.kubelet.lingering = lambda _: False
     assert [(status, text.count("data: ")) for status, text in answers] == [(200, 5)] * 6
     assert "503" not in envoy.many(50)
@@ -194,11 +194,11 @@ def test_gateway_with_keys_is_not_ejected_for_401(mesh: Mesh) -> None:
     assert envoy.call(body=named) == {"UNAUTHENTICATED": 1}
     assert envoy.call(body=named, key=KEY) == {"stable": 1}
     models: list[ModelServer] = mesh.running({SERVICE: "keyed-model", TRACK: "stable"})
-    for each in models:
-        each.status = 500
+    for item in models:
+        item.status = 500
     assert {envoy.send(key=KEY)[0] for _ in range(12)} <= {500, 502, 503}
-    for each in models:
-        each.status = 200
+    for item in models:
+        item.status = 200
     assert envoy.proxy.counter("keyed", "outlier_detection.ejections_detected_consecutive_5xx") == 0
     eventually(lambda: envoy.send(key=KEY)[0] == 200, 60)
 
@@ -273,7 +273,7 @@ def test_real_triton_serves_its_clients_through_istio(mesh: Mesh, envoy: EnvoyCl
         "command": [str(server / "bin" / "tritonserver")],
         "args": [
             f"--backend-directory={server / 'backends'}",
-            *(f"--{each}-address=$(POD_IP)" for each in ("http", "grpc", "metrics")),
+            *(f"--{item}-address=$(POD_IP)" for item in ("http", "grpc", "metrics")),
             "--allow-gpu-metrics=false",
             "--http-thread-count=2",
         ],

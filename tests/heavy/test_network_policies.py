@@ -38,7 +38,7 @@ BUCKET = Peer("storage", ip="199.36.153.8")
 
 def pods(made: Iterable[Object]) -> list[Peer]:
     """One pod of each workload, with its labels and ports."""
-    return [_pod(each) for each in made if each["kind"] in ("Deployment", "StatefulSet", "Job")]
+    return [_pod(item) for item in made if item["kind"] in ("Deployment", "StatefulSet", "Job")]
 
 
 def _pod(workload: Object) -> Peer:
@@ -50,22 +50,22 @@ def _pod(workload: Object) -> Peer:
 
 
 def policies(made: Iterable[Object]) -> list[Object]:
-    return [each for each in made if each["kind"] == "NetworkPolicy"]
+    return [item for item in made if item["kind"] == "NetworkPolicy"]
 
 
 def part(found: list[Peer], *components: str) -> list[Peer]:
-    return [each for each in found if each.labels.get(COMPONENT) in components]
+    return [item for item in found if item.labels.get(COMPONENT) in components]
 
 
 def read_metrics(made: list[Object], found: list[Peer]) -> Iterator[tuple[Peer, str]]:
     """The pods that managed Prometheus scrapes, and the port."""
-    for monitoring in (each for each in made if each["kind"] == "PodMonitoring"):
-        wanted = monitoring["spec"]["selector"]["matchLabels"].items()
+    for monitoring in (item for item in made if item["kind"] == "PodMonitoring"):
+        expected = monitoring["spec"]["selector"]["matchLabels"].items()
         port = monitoring["spec"]["endpoints"][0]["port"]
-        chosen = [each for each in found if wanted <= each.labels.items()]
+        chosen = [item for item in found if expected <= item.labels.items()]
         assert chosen
-        for each in chosen:
-            yield each, port
+        for item in chosen:
+            yield item, port
 
 
 def assert_table(made: list[Object], must: Iterable[Call], must_not: Iterable[Call]) -> None:
@@ -92,105 +92,105 @@ def serving(pod: Peer) -> list[str]:
 
 
 def test_servers_are_reachable_by_their_peers(wanted: ModelService) -> None:
-    made = manifests(wanted)
-    found = pods(made)
-    servers, gateways, admins = part(found, "server"), part(found, "gateway"), part(found, "admin")
+    created = manifests(wanted)
+    result = pods(created)
+    servers, gateways, admins = part(result, "server"), part(result, "gateway"), part(result, "admin")
     assert bool(gateways) == bool(wanted.spec.gateway)
     callers = [*gateways, AGENT] if gateways else [neighbour(servers[0].namespace), AGENT]
     must = [Call(source, to, port) for source in callers for to in (*servers, *admins) for port in serving(to)]
     # Hosts of a slice use arbitrary ports among each other; servers and Jobs of a cell connect to its admin server.
-    own = [each for each in found if each not in gateways]
+    own = [item for item in result if item not in gateways]
     must += [Call(source, to, 8471) for source in servers for to in servers]
     must += [Call(source, to, "grpc") for source in own for to in admins]
-    assert_table(made, must, [])
+    assert_table(created, must, [])
 
 
 def test_servers_are_not_reachable_by_others(wanted: ModelService) -> None:
-    made = manifests(wanted)
-    servers = part(pods(made), "server", "admin")
+    created = manifests(wanted)
+    servers = part(pods(created), "server", "admin")
     others = [STRANGER, WORLD, DNS, *BALANCERS, *([neighbour(servers[0].namespace)] if wanted.spec.gateway else [])]
-    assert_table(made, [], [Call(source, to, port) for source in others for to in servers for port in to.ports])
+    assert_table(created, [], [Call(source, to, port) for source in others for to in servers for port in to.ports])
 
 
 def test_collectors_reach_only_metrics(wanted: ModelService) -> None:
-    made = manifests(wanted)
-    found = pods(made)
-    read = set(read_metrics(made, found))
-    assert wanted.spec.saxml or {each.labels[COMPONENT] for each, _ in read} >= {"server"}
+    created = manifests(wanted)
+    result = pods(created)
+    read = set(read_metrics(created, result))
+    assert wanted.spec.saxml or {item.labels[COMPONENT] for item, _ in read} >= {"server"}
     must = [Call(source, to, port) for source in COLLECTORS for to, port in read]
-    rest = [(to, port) for to in part(found, "server", "admin") for port in to.ports if (to, port) not in read]
-    assert_table(made, must, [Call(source, to, port) for source in COLLECTORS for to, port in rest])
+    rest = [(to, port) for to in part(result, "server", "admin") for port in to.ports if (to, port) not in read]
+    assert_table(created, must, [Call(source, to, port) for source in COLLECTORS for to, port in rest])
 
 
 def test_required_calls_are_allowed(wanted: ModelService) -> None:
-    made = manifests(wanted)
-    found = pods(made)
-    must = [Call(source, DNS, 53, "UDP") for source in found]
-    must += [Call(source, to, port) for source in found for to, port in (*METADATA, (BUCKET, 443))]
-    assert_table(made, must, [])
+    created = manifests(wanted)
+    result = pods(created)
+    must = [Call(source, DNS, 53, "UDP") for source in result]
+    must += [Call(source, to, port) for source in result for to, port in (*METADATA, (BUCKET, 443))]
+    assert_table(created, must, [])
 
 
 FRONT = "  gateway:\n"
 
 
 def test_gateway_is_reachable_from_named_namespaces() -> None:
-    wanted = changed("llama3-vllm-tpu", FRONT, FRONT + "    allowFrom: [shop]\n")
-    made = manifests(wanted)
-    [gateway] = part(pods(made), "gateway")
+    expected = changed("llama3-vllm-tpu", FRONT, FRONT + "    allowFrom: [shop]\n")
+    created = manifests(expected)
+    [gateway] = part(pods(created), "gateway")
     beside, shop = neighbour(gateway.namespace), Peer("till", "shop", {"app": "till"})
-    must = [Call(each, gateway, "http") for each in (beside, shop, AGENT)]
-    must += [Call(each, gateway, "admin") for each in (beside, AGENT, *COLLECTORS)]
-    kept = [Call(each, gateway, port) for each in (STRANGER, WORLD, DNS, *BALANCERS) for port in gateway.ports]
-    assert_table(made, must, [*kept, Call(shop, gateway, "admin"), *(Call(each, gateway, "http") for each in COLLECTORS)])
+    must = [Call(item, gateway, "http") for item in (beside, shop, AGENT)]
+    must += [Call(item, gateway, "admin") for item in (beside, AGENT, *COLLECTORS)]
+    kept = [Call(item, gateway, port) for item in (STRANGER, WORLD, DNS, *BALANCERS) for port in gateway.ports]
+    assert_table(created, must, [*kept, Call(shop, gateway, "admin"), *(Call(item, gateway, "http") for item in COLLECTORS)])
 
 
 def test_load_balancers_reach_gateway_but_not_its_metrics() -> None:
-    made = manifests(example("qwen-vllm-gpu"))
-    [gateway] = part(pods(made), "gateway")
-    servers = part(pods(made), "server")
+    created = manifests(example("qwen-vllm-gpu"))
+    [gateway] = part(pods(created), "gateway")
+    servers = part(pods(created), "server")
     outside = (*BALANCERS, WORLD, STRANGER)
-    kept = [Call(each, gateway, "admin") for each in outside]
-    kept += [Call(each, server, port) for each in outside for server in servers for port in server.ports]
-    assert_table(made, [Call(each, gateway, "http") for each in outside], kept)
+    kept = [Call(item, gateway, "admin") for item in outside]
+    kept += [Call(item, server, port) for item in outside for server in servers for port in server.ports]
+    assert_table(created, [Call(item, gateway, "http") for item in outside], kept)
 
 
 def test_load_balancers_reach_servers_without_gateway() -> None:
-    wanted = changed("densenet-triton-mesh", "    via: istio\n", "    via: gateway-api\n")
-    made = manifests(wanted)
-    servers = part(pods(made), "server")
-    must = [Call(each, server, port) for each in BALANCERS for server in servers for port in ("http", "grpc")]
-    assert_table(made, must, [Call(each, server, "metrics") for each in BALANCERS for server in servers])
+    expected = changed("densenet-triton-mesh", "    via: istio\n", "    via: gateway-api\n")
+    created = manifests(expected)
+    servers = part(pods(created), "server")
+    must = [Call(item, server, port) for item in BALANCERS for server in servers for port in ("http", "grpc")]
+    assert_table(created, must, [Call(item, server, "metrics") for item in BALANCERS for server in servers])
 
 
 @pytest.mark.parametrize("gateway", [False, True])
 def test_only_the_gateway_of_the_mesh_is_allowed(gateway: bool) -> None:
     added = FRONT + "    image: gateway:1\n  route:\n" if gateway else "  route:\n"
-    made = manifests(changed("densenet-triton-mesh", "  route:\n", added))
-    targets = part(pods(made), "gateway" if gateway else "server")
+    created = manifests(changed("densenet-triton-mesh", "  route:\n", added))
+    targets = part(pods(created), "gateway" if gateway else "server")
     other = Peer("another gateway", "istio-system", {"istio": "ingressgateway"})
     must = [Call(INGRESS, to, port) for to in targets for port in ("http", "grpc")]
-    assert_table(made, must, [Call(each, to, port) for each in (other, STRANGER, WORLD) for to in targets for port in to.ports])
+    assert_table(created, must, [Call(item, to, port) for item in (other, STRANGER, WORLD) for to in targets for port in to.ports])
 
 
 def test_manually_deployed_gateway() -> None:
-    [gateway] = pods(made := installed("gateway"))
+    [gateway] = pods(created := installed("gateway"))
     beside = neighbour("models")
-    kept = [Call(each, gateway, port) for each in (STRANGER, WORLD, DNS) for port in gateway.ports]
-    kept += [Call(beside, gateway, "admin"), *(Call(each, gateway, "http") for each in COLLECTORS)]
-    assert_table(made, [Call(beside, gateway, "http"), *(Call(each, gateway, "admin") for each in COLLECTORS)], kept)
+    kept = [Call(item, gateway, port) for item in (STRANGER, WORLD, DNS) for port in gateway.ports]
+    kept += [Call(beside, gateway, "admin"), *(Call(item, gateway, "http") for item in COLLECTORS)]
+    assert_table(created, [Call(beside, gateway, "http"), *(Call(item, gateway, "admin") for item in COLLECTORS)], kept)
 
 
 def test_installed_controllers() -> None:
-    made = installed("controllers")
-    for controller in pods(made):
-        others = [Call(each, controller, port) for each in (STRANGER, WORLD, DNS) for port in controller.ports]
-        assert_table(made, [Call(each, controller, "metrics") for each in COLLECTORS], others)
+    created = installed("controllers")
+    for controller in pods(created):
+        others = [Call(item, controller, port) for item in (STRANGER, WORLD, DNS) for port in controller.ports]
+        assert_table(created, [Call(item, controller, "metrics") for item in COLLECTORS], others)
 
 
 def installed(name: str) -> list[Object]:
     """Workloads and network policies of the rendered manifests."""
     [*documents] = yaml_documents.load_path(ROOT / "deploy" / name / "install.yaml")
-    return [each.data for each in documents if each.data["kind"] in ("Deployment", "NetworkPolicy")]
+    return [item.data for item in documents if item.data["kind"] in ("Deployment", "NetworkPolicy")]
 
 
 def test_load_test_workers() -> None:
@@ -198,9 +198,9 @@ def test_load_test_workers() -> None:
     [gateway] = part(pods(serves), "gateway")
     workers = Workers.model_validate({"where": "cluster", "count": 2, "image": "load-worker:1"})
     launch = load_objects.WorkerJob("load-chat-0a1b2c", gateway.namespace, workers, 60.0, {})
-    made = [load_objects.build_job(launch), *load_objects.build_dependents(launch), *serves]
-    [sender] = pods(made[:1])
+    created = [load_objects.build_job(launch), *load_objects.build_dependents(launch), *serves]
+    [sender] = pods(created[:1])
     beside, ports = neighbour(sender.namespace), (load_objects.MASTER_PORT, load_objects.AGENT_PORT)
     must = [Call(sender, sender, ports[0]), Call(AGENT, sender, ports[1]), Call(sender, gateway, "http")]
     others = (STRANGER, WORLD, beside, gateway, *COLLECTORS)
-    assert_table(made, must, [*(Call(each, sender, port) for each in others for port in ports), Call(sender, sender, ports[1])])
+    assert_table(created, must, [*(Call(item, sender, port) for item in others for port in ports), Call(sender, sender, ports[1])])

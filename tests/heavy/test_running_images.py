@@ -50,8 +50,8 @@ def twin(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin
 
 def deployment(objects: list[Object]) -> Object:
     """The pod of the only Deployment, and what a node provides for it."""
-    (found,) = [each for each in objects if each["kind"] == "Deployment"]
-    pod: Object = found["spec"]["template"]["spec"]
+    (result,) = [item for item in objects if item["kind"] == "Deployment"]
+    pod: Object = result["spec"]["template"]["spec"]
     return pod
 
 
@@ -60,9 +60,9 @@ def applied(cluster: TwinCluster, objects: list[Object]) -> None:
 
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
-            for each in objects:
-                if each["kind"] != "Deployment":
-                    await client.apply(each, force=True)
+            for item in objects:
+                if item["kind"] != "Deployment":
+                    await client.apply(item, force=True)
 
     asyncio.run(main())
 
@@ -99,9 +99,9 @@ def test_gateway_answers_and_finishes_requests(our_images: dict[str, str], alone
 
 
 def test_gateway_discovers_backends_with_its_permissions(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
-    made = manifests(DEPLOY / "gateway")
-    pod = deployment(made)
-    applied(twin, made)
+    created = manifests(DEPLOY / "gateway")
+    pod = deployment(created)
+    applied(twin, created)
     given = in_pod(twin, "models", pod["serviceAccountName"], ADMIN_KEY="administrator")
     text = (EXAMPLE.parent / "example-gateway" / "gateway.yaml").read_bytes()
     with started(
@@ -116,13 +116,13 @@ def test_gateway_discovers_backends_with_its_permissions(our_images: dict[str, s
 
 
 def test_gateway_of_a_model_service_finds_its_servers(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
-    made = rendered(example("llama3-vllm-tpu"))
-    front = [each for each in made if each["metadata"]["name"] == "gateway"]
-    (server,) = [each for each in made if each["kind"] == "Deployment" and each not in front]
+    created = rendered(example("llama3-vllm-tpu"))
+    front = [item for item in created if item["metadata"]["name"] == "gateway"]
+    (server,) = [item for item in created if item["kind"] == "Deployment" and item not in front]
     pod = deployment(front)
-    wanted = [each for each in made if each["kind"] in ("ServiceAccount", "Role", "RoleBinding", "Service")]
-    applied(twin, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models"}}, _example_node(), *wanted])
-    (document,) = [each["data"] for each in front if each["kind"] == "ConfigMap"]
+    expected = [item for item in created if item["kind"] in ("ServiceAccount", "Role", "RoleBinding", "Service")]
+    applied(twin, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models"}}, _example_node(), *expected])
+    (document,) = [item["data"] for item in front if item["kind"] == "ConfigMap"]
     files = {
         "configuration": {name: text.encode() for name, text in document.items()},
         "secret-gateway-admin": {"key": b"administrator"},
@@ -138,14 +138,14 @@ def test_gateway_of_a_model_service_finds_its_servers(our_images: dict[str, str]
 
 
 def _example_node() -> Object:
-    found: Object = yaml.safe_load((EXAMPLES / "graphs" / "web-application" / "node.yaml").read_text())
-    return found
+    result: Object = yaml.safe_load((EXAMPLES / "graphs" / "web-application" / "node.yaml").read_text())
+    return result
 
 
 @contextmanager
 def _served(cluster: TwinCluster, server: Object) -> Iterator[None]:
     """A pod with the labels and the port of a server; an echo model listens at its address."""
-    port = next(each for each in server["spec"]["template"]["spec"]["containers"][0]["ports"] if each["name"] == "http")
+    port = next(item for item in server["spec"]["template"]["spec"]["containers"][0]["ports"] if item["name"] == "http")
     spec = {"containers": [{"name": "server", "image": "example.com/server:1", "ports": [port]}]}
     metadata = {"name": "server", "labels": server["spec"]["template"]["metadata"]["labels"]}
     pods = "/api/v1/namespaces/models/pods"
@@ -171,9 +171,9 @@ def _answered(client: openai.OpenAI, question: Any) -> str:
 
 
 def test_graphs_controller_reconciles(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
-    made = [*component(DEPLOY / "controllers", "graphs"), yaml.safe_load((EXAMPLE / "rights.yaml").read_text())]
-    pod = deployment(made)
-    applied(twin, made)
+    created = [*component(DEPLOY / "controllers", "graphs"), yaml.safe_load((EXAMPLE / "rights.yaml").read_text())]
+    pod = deployment(created)
+    applied(twin, created)
     given = in_pod(twin, "kro-system", pod["serviceAccountName"])
     with started(our_images["controllers"], pod, tmp_path, given) as container:
         until(lambda: responds("http://127.0.0.1:8079", "/readyz"), container)
@@ -197,9 +197,9 @@ def _taken(cluster: TwinCluster, obj: Object) -> bool:
 
 
 def test_slices_controller_requests_slices(our_images: dict[str, str], twin: TwinCluster, tmp_path: Path) -> None:
-    made = component(DEPLOY / "controllers", "slices")
-    pod = deployment(made)
-    applied(twin, made)
+    created = component(DEPLOY / "controllers", "slices")
+    pod = deployment(created)
+    applied(twin, created)
     lines = (EXAMPLE / "settings.env").read_text().splitlines()
     settings = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
     state = orjson.loads((twin.kubeconfig.parent / "ready.json").read_bytes())
@@ -216,4 +216,4 @@ def test_slices_controller_requests_slices(our_images: dict[str, str], twin: Twi
 
 
 def _running(pods: list[Object]) -> int:
-    return sum(each.get("status", {}).get("phase") == "Running" and "two-small-slices" in each["metadata"]["name"] for each in pods)
+    return sum(item.get("status", {}).get("phase") == "Running" and "two-small-slices" in item["metadata"]["name"] for item in pods)

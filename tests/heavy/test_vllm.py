@@ -41,8 +41,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(home: Path) -> Iterator[vllm_server.Vllm]:
-    with vllm_server.running(home) as found:
-        yield found
+    with vllm_server.running(home) as result:
+        yield result
 
 
 @pytest.fixture(scope="module")
@@ -95,10 +95,10 @@ def test_responses_pass_the_gateway_unchanged(case: str, server: vllm_server.Vll
 def answered(url: str, body: dict[str, Any]) -> dict[str, Any]:
     """A response whose tokens are separate events: tokens that arrive faster than they are sent are merged."""
     for _ in range(50):
-        found = plain(httpx.post(url, json=body, timeout=120))
-        if not body.get("stream") or found["text"].count(LETTER) == body["max_tokens"]:
-            return found
-    raise AssertionError(f"tokens were always merged: {found}")
+        result = plain(httpx.post(url, json=body, timeout=120))
+        if not body.get("stream") or result["text"].count(LETTER) == body["max_tokens"]:
+            return result
+    raise AssertionError(f"tokens were always merged: {result}")
 
 
 def test_metrics_have_the_expected_names(server: vllm_server.Vllm) -> None:
@@ -112,7 +112,7 @@ def test_openai_client_through_the_gateway(gateway: str) -> None:
     client = openai.OpenAI(base_url=f"{gateway}/v1", api_key="none", max_retries=0)
     request: Any = [{"role": "user", "content": "a slice"}]
     choices = client.chat.completions.create(model="tiny", messages=request, n=3, max_tokens=4, logprobs=True).choices
-    assert [each.index for each in choices] == [0, 1, 2]
+    assert [item.index for item in choices] == [0, 1, 2]
     assert choices[0].logprobs is not None
     whole = client.chat.completions.create(model="tiny", messages=request, temperature=0, max_tokens=40)
     output, usage = "", None
@@ -120,7 +120,7 @@ def test_openai_client_through_the_gateway(gateway: str) -> None:
     for chunk in client.chat.completions.create(
         model="tiny", messages=request, temperature=0, max_tokens=40, stream=True, stream_options=options
     ):
-        output += "".join(each.delta.content or "" for each in chunk.choices)
+        output += "".join(item.delta.content or "" for item in chunk.choices)
         usage = chunk.usage or usage
     assert output == whole.choices[0].message.content  # although characters span several tokens
     assert usage == whole.usage

@@ -121,14 +121,14 @@ def rendered(more: str = "") -> dict[str, Any]:
     """The container of our manifests for the tiny model; `more` are additional fields of the spec."""
     model = f"model: {{name: tiny, source: {folder() / 'model'}}}, maxModelLen: {CONTEXT}, maxNumSeqs: 8, dtype: float32"
     text = f"vllm: {{{model}}}, accelerator: {{type: l4-1}}, drainTimeout: 30s, args: [--enforce-eager]{more}"
-    [created] = [each for each in manifests(service("vllm", text)) if each["kind"] == "Deployment"]
+    [created] = [item for item in manifests(service("vllm", text)) if item["kind"] == "Deployment"]
     container: dict[str, Any] = created["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
 def environment(home: Path) -> dict[str, str]:
     """The variables of our manifests and those for a CPU; `home` is the scratch folder."""
-    reported = {each["name"]: str(each["value"]) for each in rendered()["env"] if "value" in each}
+    reported = {item["name"]: str(item["value"]) for item in rendered()["env"] if "value" in item}
     return {"PATH": os.environ["PATH"], **reported, **ROOM, "HOME": str(home), "HF_HOME": str(home / "huggingface")}
 
 
@@ -138,10 +138,10 @@ def running(home: Path, port: int = 0) -> Iterator[Vllm]:
     port = port or free_port()
     command = ["setsid", str(python()), "-m", MODULE, *rendered()["args"], "--host=127.0.0.1", f"--port={port}"]
     process = Process("vllm", command, home / "vllm.log", env=environment(home))
-    found = Vllm(port, process)
+    result = Vllm(port, process)
     try:
-        process.wait_until(found.is_healthy, _STARTS_WITHIN)
-        yield found
+        process.wait_until(result.is_healthy, _STARTS_WITHIN)
+        yield result
     finally:
         _end(process)
 

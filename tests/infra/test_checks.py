@@ -81,8 +81,8 @@ def findings(more: str, text: str = SMALL) -> list[str]:
     ],
 )
 def test_what_cannot_work_is_refused_with_its_field(more: str, text: str, problem: str) -> None:
-    found = findings(more, text)
-    assert any(item.startswith(problem) for item in found), found
+    result = findings(more, text)
+    assert any(item.startswith(problem) for item in result), result
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def build(name: str, verb: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(builds(example(name))[f"cloudbuild.{verb}.yaml"])
-    return found
+    result: dict[str, Any] = yaml.safe_load(builds(example(name))[f"cloudbuild.{verb}.yaml"])
+    return result
 
 
 def test_stages_are_created_in_order_and_destroyed_in_reverse() -> None:
@@ -36,10 +36,10 @@ def test_stages_are_created_in_order_and_destroyed_in_reverse() -> None:
 
 
 def test_build_has_automation_account_and_tag() -> None:
-    found = build("saxml", "provision")
-    assert found["serviceAccount"] == "projects/my-project/serviceAccounts/${_SERVICE_ACCOUNT}"
-    assert found["substitutions"]["_SERVICE_ACCOUNT"] == "saxml-automation@my-project.iam.gserviceaccount.com"
-    assert found["tags"] == ["saxml-infra-deployment", "provision"]
+    result = build("saxml", "provision")
+    assert result["serviceAccount"] == "projects/my-project/serviceAccounts/${_SERVICE_ACCOUNT}"
+    assert result["substitutions"]["_SERVICE_ACCOUNT"] == "saxml-automation@my-project.iam.gserviceaccount.com"
+    assert result["tags"] == ["saxml-infra-deployment", "provision"]
 
 
 def test_stage_outputs_reach_the_next_stage() -> None:
@@ -50,9 +50,9 @@ def test_stage_outputs_reach_the_next_stage() -> None:
 def test_machine_type_of_builds() -> None:
     spec = example("saxml").spec
     automation = spec.automation.model_copy(update={"build_machine_type": "e2-highcpu-32"})
-    found = example("saxml").model_copy(update={"spec": spec.model_copy(update={"automation": automation})})
-    options = [yaml.safe_load(each)["options"] for each in builds(found).values()]
-    assert [each["machineType"] for each in options] == ["E2_HIGHCPU_32"] * 3
+    result = example("saxml").model_copy(update={"spec": spec.model_copy(update={"automation": automation})})
+    options = [yaml.safe_load(item)["options"] for item in builds(result).values()]
+    assert [item["machineType"] for item in options] == ["E2_HIGHCPU_32"] * 3
     assert "machineType" not in build("saxml", "provision")["options"]
 
 
@@ -79,8 +79,8 @@ def triton(namespace: str = "triton") -> TritonService:
 
 
 def triton_steps(verb: str) -> dict[str, Any]:
-    found = yaml.safe_load(builds(example("triton"), [triton()])[f"cloudbuild.{verb}.yaml"])
-    return {step["id"]: step for step in found["steps"]}
+    result = yaml.safe_load(builds(example("triton"), [triton()])[f"cloudbuild.{verb}.yaml"])
+    return {step["id"]: step for step in result["steps"]}
 
 
 def test_mesh_and_services_are_deployed_after_terraform_and_checked() -> None:
@@ -96,7 +96,7 @@ def test_mesh_and_services_are_deployed_after_terraform_and_checked() -> None:
     ]
     files = builds(example("triton"), [triton()])
     assert "istio-ingressgateway" in files["manifests/ingress.yaml"]
-    kinds = [each["kind"] for each in yaml.safe_load_all(files["manifests/namespaces.yaml"])]
+    kinds = [item["kind"] for item in yaml.safe_load_all(files["manifests/namespaces.yaml"])]
     assert kinds == ["Namespace", "ServiceAccount"]
     assert "kind: VirtualService" in files["manifests/densenet-mesh.yaml"]
 
@@ -128,8 +128,8 @@ def run_step(step: dict[str, Any], folder: Path, failing: str) -> tuple[int, lis
     ],
 )
 def test_health_check_fails_unless_servers_and_models_are_ready(tmp_path: Path, failing: str, status: int) -> None:
-    found, calls = run_step(triton_steps("provision")["check densenet-mesh"], tmp_path, failing)
-    assert found == status
+    result, calls = run_step(triton_steps("provision")["check densenet-mesh"], tmp_path, failing)
+    assert result == status
     assert calls[0].startswith("gcloud container clusters get-credentials triton-cluster")
     assert failing in calls[-1]
 
@@ -141,11 +141,11 @@ def test_namespaces_are_deleted_before_the_cluster() -> None:
 
 
 def test_protected_cluster_keeps_its_namespaces(tmp_path: Path) -> None:
-    found = yaml.safe_load(builds(small("  addons: {mesh: true}\n"))["cloudbuild.destroy.yaml"])
-    assert found["steps"][0]["id"] == "check protection"
-    done = subprocess.run(["sh", *found["steps"][0]["args"]], capture_output=True, cwd=tmp_path, timeout=60, check=False)
+    result = yaml.safe_load(builds(small("  addons: {mesh: true}\n"))["cloudbuild.destroy.yaml"])
+    assert result["steps"][0]["id"] == "check protection"
+    done = subprocess.run(["sh", *result["steps"][0]["args"]], capture_output=True, cwd=tmp_path, timeout=60, check=False)
     assert (done.returncode, b"spec.deletionProtection" in done.stderr) == (1, True)
-    assert "delete namespace" not in str(found)
+    assert "delete namespace" not in str(result)
 
 
 def test_service_in_another_namespace_is_refused() -> None:

@@ -18,14 +18,14 @@ UNLISTED = "us-central2"
 
 
 def _read(file: Path) -> Environment:
-    found = [each for each in yaml_documents.load_path(file) if each.data.get("kind") == "Environment"]
-    return documents.read_as(found[0], Environment)
+    result = [item for item in yaml_documents.load_path(file) if item.data.get("kind") == "Environment"]
+    return documents.read_as(result[0], Environment)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))
 def test_pools_have_published_prices(file: Path) -> None:
     spec = _read(file).spec
-    unknown = {each.what for each in estimate_costs(spec) if each.unit_price is None}
+    unknown = {item.what for item in estimate_costs(spec) if item.unit_price is None}
     if spec.region == UNLISTED:
         assert not [name for name in unknown if name.startswith("v4-")]
     else:

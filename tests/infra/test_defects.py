@@ -24,9 +24,9 @@ HCL = {file.relative_to(ROOT): file.read_text() for file in sorted((ROOT / "terr
 
 def pools(text: str) -> dict[str, Any]:
     [document] = load_all(BARE + text, "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    pools: dict[str, Any] = next(each for each in compile_stages(found) if each.name == "2-cluster").variables["pools"]
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    pools: dict[str, Any] = next(item for item in compile_stages(result) if item.name == "2-cluster").variables["pools"]
     return pools
 
 
@@ -69,7 +69,7 @@ def test_module_passes_on_pool_fields(word: str) -> None:
 def test_providers_and_terraform_are_pinned() -> None:
     versions = {file: re.findall(r'\bversion += "([^"]+)"', text) for file, text in HCL.items() if "required_providers" in text}
     assert versions
-    assert all(found and all(re.search(r"(~>|<|^\d)", each) for each in found) for found in versions.values()), versions
+    assert all(result and all(re.search(r"(~>|<|^\d)", item) for item in result) for result in versions.values()), versions
 
 
 def test_modules_are_local() -> None:
@@ -94,9 +94,9 @@ def test_terraform_has_no_kubernetes_resources() -> None:
 @pytest.mark.parametrize("name", ["saxml", "self-service", "training", "triton"])
 def test_builds_use_a_pinned_image_and_no_owner(name: str) -> None:
     [document] = load_path(ROOT / "examples/environments" / name / "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    text = "".join(cloudbuild.builds(found).values())
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    text = "".join(cloudbuild.builds(result).values())
     assert "roles/owner" not in text
     assert re.search(r"hashicorp/terraform:\d+\.\d+\.\d+", text)
     assert ":latest" not in text
@@ -118,16 +118,16 @@ def test_registry_credentials_reach_no_stage(tmp_path: Path) -> None:
     file = tmp_path / "environment.yaml"
     file.write_text(text)
     [document] = load_path(file)
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    stages = orjson.dumps([(stage.variables, stage.expected) for stage in compile_stages(found)])
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    stages = orjson.dumps([(stage.variables, stage.expected) for stage in compile_stages(result)])
     assert b"registry-token" not in stages
     assert b"kaggle" not in stages
 
 
 def test_unused_inputs_are_errors() -> None:
     [document] = load_all(BARE + "  pools: {gpu: {t4: {accelerator: nvidia-tesla-t4, imageKind: COS}}}\n", "environment.yaml")
-    assert ["unknown field spec.pools.gpu.t4.imageKind" in str(each) for each in documents.check(document)[1]] == [True]
+    assert ["unknown field spec.pools.gpu.t4.imageKind" in str(item) for item in documents.check(document)[1]] == [True]
 
 
 SHIPPED = {
@@ -161,9 +161,9 @@ def test_load_balancers_are_internal() -> None:
 def test_account_names_are_equal_in_terraform_and_cluster() -> None:
     text = "  identities: {workloads: {trainer: {namespace: training, serviceAccount: runner}}}\n"
     [document] = load_all(BARE + text, "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    identity = next(each for each in compile_stages(found) if each.name == "2-cluster").variables["identities"]["trainer"]
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    identity = next(item for item in compile_stages(result) if item.name == "2-cluster").variables["identities"]["trainer"]
     assert (identity["namespace"], identity["kubernetes_service_account"]) == ("training", "runner")
-    names = Names(found)
+    names = Names(result)
     assert names.account("trainer") == "trainer@my-project.iam.gserviceaccount.com"

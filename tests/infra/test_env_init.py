@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 def create_document(template: str, **answers: str) -> Environment:
     given = {"name": template, "project": "acme-ml", "region": environment_file.template_region(template), **answers}
     [document] = load_all(environment_file.Draft(template, **given).files()[environment_file.FILE], "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    return found
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    return result
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_document_is_valid_and_protected(template: str) -> None:
-    found = create_document(template, name="demo")
-    assert preflight.check(found) == []
-    assert (found.metadata.name, found.spec.project) == ("demo", "acme-ml")
-    assert found.spec.deletion_protection
-    assert not found.spec.force_destroy
+    result = create_document(template, name="demo")
+    assert preflight.check(result) == []
+    assert (result.metadata.name, result.spec.project) == ("demo", "acme-ml")
+    assert result.spec.deletion_protection
+    assert not result.spec.force_destroy
 
 
 @pytest.mark.parametrize("template", TEMPLATES)
@@ -50,9 +50,9 @@ def test_names_start_with_the_environment() -> None:
 
 
 def test_region_gets_a_zone_with_the_accelerators() -> None:
-    found = create_document("saxml", region="us-central1")
-    assert found.spec.zones == environment_file.zones_for("saxml", "us-central1")[:1]
-    assert preflight.check(found) == []
+    result = create_document("saxml", region="us-central1")
+    assert result.spec.zones == environment_file.zones_for("saxml", "us-central1")[:1]
+    assert preflight.check(result) == []
 
 
 def test_region_without_accelerators_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,10 +69,10 @@ def test_init_writes_a_valid_document_and_its_files(tmp_path: Path) -> None:
     assert main.run(["env", "init", "--from", "self-service", "--project", "acme-ml", "-o", str(file)]) == 0
     assert main.run(["env", "check", "-f", str(file)]) == 0
     [document] = load_all(file.read_text(), "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    assert found.spec.self_service is not None
-    assert all((tmp_path / graph).exists() for graph in found.spec.self_service.graphs)
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    assert result.spec.self_service is not None
+    assert all((tmp_path / graph).exists() for graph in result.spec.self_service.graphs)
 
 
 def test_existing_file_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

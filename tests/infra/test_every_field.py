@@ -236,10 +236,10 @@ def environment(changed: Object) -> Environment:
         _put(spec, path.split("."), deepcopy(value))
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Environment", "metadata": {"name": "whole"}}
     [document] = yaml_documents.load_all(orjson.dumps({**head, "spec": spec}).decode(), "environment.yaml")
-    found, problems = documents.check(document)
+    result, problems = documents.check(document)
     assert problems == []
-    assert isinstance(found, Environment)
-    return found
+    assert isinstance(result, Environment)
+    return result
 
 
 def _put(spec: Any, path: list[str], value: Any) -> None:
@@ -253,25 +253,25 @@ def _put(spec: Any, path: list[str], value: Any) -> None:
     spec[path[-1]] = value
 
 
-def produced(found: Environment) -> bytes:
+def produced(result: Environment) -> bytes:
     """All outputs of an environment: Terraform variables, builds, deployments, and cluster objects."""
-    graphs = [each.data for each in load_published_graphs(found, FOLDER)]
-    found = add_graph_roles(found, tuple(graphs))
-    registries = found.spec.self_service.model_registries if found.spec.self_service else ()
+    graphs = [item.data for item in load_published_graphs(result, FOLDER)]
+    result = add_graph_roles(result, tuple(graphs))
+    registries = result.spec.self_service.model_registries if result.spec.self_service else ()
     inputs = composition.ClusterInputs(
-        queues=build_manifests(found) if found.spec.addons.kueue or found.spec.teams else [],
+        queues=build_manifests(result) if result.spec.addons.kueue or result.spec.teams else [],
         graphs=graphs,
-        secrets={each.secret: {"key": "x"} for each in registries},
-        releases=environments.required_release_objects(found),
+        secrets={item.secret: {"key": "x"} for item in registries},
+        releases=environments.required_release_objects(result),
     )
     whole = {
-        "stages": [asdict(each) for each in compile_stages(found)],
-        "builds": cloudbuild.builds(found),
-        "inputs": [infrastructure_manager.inputs(found, each) for each in infrastructure_manager.deployments(found)],
-        "scripts": infrastructure_manager.scripts(found),
-        "releases": [asdict(each) for each in required_releases(found.spec)],
-        "files": [str(each) for each in composition.missing_secret_files(found, Path("/nowhere"))],
-        "steps": [(each.name, each.objects) for each in composition.compose_steps(found, inputs)],
+        "stages": [asdict(item) for item in compile_stages(result)],
+        "builds": cloudbuild.builds(result),
+        "inputs": [infrastructure_manager.inputs(result, item) for item in infrastructure_manager.deployments(result)],
+        "scripts": infrastructure_manager.scripts(result),
+        "releases": [asdict(item) for item in required_releases(result.spec)],
+        "files": [str(item) for item in composition.missing_secret_files(result, Path("/nowhere"))],
+        "steps": [(item.name, item.objects) for item in composition.compose_steps(result, inputs)],
     }
     return orjson.dumps(whole, option=orjson.OPT_SORT_KEYS, default=str)
 
@@ -301,13 +301,13 @@ def test_changed_field_changes_an_output(path: str) -> None:
     value, *around = alternative if isinstance(alternative, tuple) else (alternative,)
     common = around[0] if around else {}
     before = around[1] if len(around) > 1 else {}
-    found = produced(environment({**common, path: value}))
-    same = found == (produced(environment({**common, **before})) if around else usual())
+    result = produced(environment({**common, path: value}))
+    same = result == (produced(environment({**common, **before})) if around else usual())
     assert not same, f"{path} changes nothing"
 
 
 def test_every_field_is_covered() -> None:
-    tried = {each for path in ANOTHER for each in _fields_of(path)}
+    tried = {item for path in ANOTHER for item in _fields_of(path)}
     assert sorted(set(_fields(EnvironmentSpec, set())) - tried) == sorted(WITHOUT)
 
 
@@ -345,7 +345,7 @@ def _fields_of(path: str) -> Iterator[str]:
 
 
 def _is_container(annotation: Any) -> bool:
-    return any(typing.get_origin(each) in (dict, list) for each in (annotation, *typing.get_args(annotation)))
+    return any(typing.get_origin(item) in (dict, list) for item in (annotation, *typing.get_args(annotation)))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def twin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
 
 
 def whole(name: str) -> list[str]:
-    return [f"{name}-{each}" for each in WHOLE]
+    return [f"{name}-{item}" for item in WHOLE]
 
 
 def failure(site: Stack) -> SliceworksError:
@@ -109,7 +109,7 @@ def test_destroy_finds_unconfirmed_resources(twin: Twin, tmp_path: Path) -> None
     site = twin.site(twin.document(tmp_path, "orphans"))
     twin.inject(tmp_path, *(f"fault: LostAnswers, match: {{method: {method}}}, count: 1" for method in LOST))
     failure(site)
-    assert twin.existing_resources("orphans") == [f"orphans-{each}" for each in ("data", "network", "nodes", "runs")]
+    assert twin.existing_resources("orphans") == [f"orphans-{item}" for item in ("data", "network", "nodes", "runs")]
     remove(site)
     assert twin.existing_resources("orphans") == []
 
@@ -226,7 +226,7 @@ def test_state_of_the_first_stage_moves_to_its_bucket(twin: Twin, tmp_path: Path
     file.write_text(re.sub(r"automation: .*", made_here, DOCUMENT.format(name="first")))
     site = twin.site(file)
     apply_base(site)
-    names = [each["name"] for each in twin.ask("GET", "/storage/v1/b/first-states/o")["items"]]
+    names = [item["name"] for item in twin.ask("GET", "/storage/v1/b/first-states/o")["items"]]
     assert "first/terraform/0-bootstrap/default.tfstate" in names
     assert {"providers/providers.tf", "providers/1-base/backend.tf", "tfvars/bootstrap.auto.tfvars.json"} <= set(names)
     elsewhere = replace(site, workspace=Workspace(tmp_path / "another-machine"))

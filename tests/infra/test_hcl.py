@@ -49,7 +49,7 @@ def test_stage_outputs_match_later_variables() -> None:
     for stage, takes in (("1-base", {"bootstrap"}), ("2-cluster", {"bootstrap", "base"}), ("3-serving", {"bootstrap", "cluster"})):
         declared = set(_names(ROOT / "stages" / stage / "variables.tf", "variable"))
         assert takes <= declared
-        assert all(given[each] < stage for each in takes)
+        assert all(given[item] < stage for item in takes)
 
 
 def _names(file: Path, kind: str) -> list[str]:

@@ -46,7 +46,7 @@ def test_controller_image_is_built_unless_overridden() -> None:
 
 
 def test_every_image_target_runs_unprivileged() -> None:
-    targets = {found[1]: stage for stage in STAGES if (found := re.match(r"\S+ AS (\S+)", stage))}
+    targets = {result[1]: stage for stage in STAGES if (result := re.match(r"\S+ AS (\S+)", stage))}
     names = get_args(get_args(Registry.model_fields["build"].annotation)[0])
     assert set(names) <= set(targets)
     for name in names:
@@ -60,9 +60,9 @@ def test_image_inputs_exist_and_are_pinned() -> None:
         for source in line.split()[:-1]:
             assert (ROOT / source).exists(), source
     arguments = dict(re.findall(r"(?m)^ARG (\w+)=(\S+)$", text))
-    own = {found[1] for stage in STAGES if (found := re.search(r" AS (\S+)", stage))}
+    own = {result[1] for stage in STAGES if (result := re.search(r" AS (\S+)", stage))}
     for image in re.findall(r"(?m)^FROM (\S+)|--from=(\S+)", text):
-        name = re.sub(r"^\$\{(\w+)\}$", lambda found: arguments[found[1]], image[0] or image[1])
+        name = re.sub(r"^\$\{(\w+)\}$", lambda result: arguments[result[1]], image[0] or image[1])
         assert name in own or (not name.endswith(":latest") and ":" in name)
 
 

@@ -93,8 +93,8 @@ def test_missing_permissions_are_reported_with_the_role_that_has_them(served: Ht
         for role in ("roles/viewer", "roles/storage.admin", "roles/iam.serviceAccountAdmin")
     ]
     call(served, "POST", f"{PROJECT}:setIamPolicy", {"policy": {"bindings": bindings}})
-    found = call(served, "POST", f"/iamcredentials/v1/projects/-/serviceAccounts/{account}:generateAccessToken", {})
-    assert check(served, token=found["accessToken"]) == [
+    result = call(served, "POST", f"/iamcredentials/v1/projects/-/serviceAccounts/{account}:generateAccessToken", {})
+    assert check(served, token=result["accessToken"]) == [
         (
             "permissions",
             "you lack resourcemanager.projects.setIamPolicy",
@@ -134,10 +134,10 @@ def test_missing_permissions_are_reported_with_the_role_that_has_them(served: Ht
     ],
 )
 def test_missing_resource_is_reported(served: HttpCloud, old: str, new: str, name: str, problem: str) -> None:
-    found = check(served, old, new)
-    assert (name, problem) in [(check, text) for check, text, _ in found]
-    assert {check for check, _, _ in found} == {name}
-    assert all(remedy for _, _, remedy in found)
+    result = check(served, old, new)
+    assert (name, problem) in [(check, text) for check, text, _ in result]
+    assert {check for check, _, _ in result} == {name}
+    assert all(remedy for _, _, remedy in result)
 
 
 def test_agent_of_gke_needs_a_role_in_the_host_project(served: HttpCloud) -> None:
@@ -164,8 +164,8 @@ def test_agent_of_gke_needs_a_role_in_the_host_project(served: HttpCloud) -> Non
 def test_reservation_is_for_the_machine_type_of_the_pool(served: HttpCloud) -> None:
     reservation = {"name": "mine", "zone": "us-central2-b", "machineType": "n1-standard-4", "nodes": 4}
     served.run(lambda cloud: cloud.services["container"].configure({"reservations": [reservation]}))
-    found = check(served, "{type: v4-32}", "{type: v4-32, reservation: {name: mine}}")
-    assert [problem for _, problem, _ in found] == ["reservation mine is for n1-standard-4, the pool needs ct4p-hightpu-4t"]
+    result = check(served, "{type: v4-32}", "{type: v4-32, reservation: {name: mine}}")
+    assert [problem for _, problem, _ in result] == ["reservation mine is for n1-standard-4, the pool needs ct4p-hightpu-4t"]
 
 
 def test_nothing_is_written(served: HttpCloud) -> None:

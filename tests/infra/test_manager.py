@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_deployments_are_self_contained(name: str, tmp_path: Path) -> None:
     environment = example(name)
     write_deployments(tmp_path, environment)
-    folders = sorted(each.name for each in tmp_path.iterdir() if each.is_dir())
+    folders = sorted(item.name for item in tmp_path.iterdir() if item.is_dir())
     assert folders == [stage.name for stage in infrastructure_manager.deployments(environment)]
     assert "0-bootstrap" not in folders
     for folder in folders:
@@ -37,7 +37,7 @@ def test_deployments_are_self_contained(name: str, tmp_path: Path) -> None:
 
 def test_deployment_inputs_and_account() -> None:
     environment = example("training")
-    stage = next(each for each in infrastructure_manager.deployments(environment) if each.name == "2-cluster")
+    stage = next(item for item in infrastructure_manager.deployments(environment) if item.name == "2-cluster")
     text = infrastructure_manager.inputs(environment, stage)
     assert '"network":"projects/my-project/global/networks/' in text
     assert 'bootstrap = {"service_account":null}' in text
@@ -67,9 +67,9 @@ def test_commands_create_in_order_and_destroy_in_reverse(tmp_path: Path) -> None
     environment = example("saxml")
     write_deployments(tmp_path, environment)
     created, removed = ((tmp_path / name).read_text() for name in ("apply.sh", "destroy.sh"))
-    found = re.findall(r"deployments/saxml-(\S+)", created)
-    assert found == ["1-base", "2-cluster", "4-load"]
-    assert re.findall(r"deployments/saxml-(\S+)", removed) == found[::-1]
+    result = re.findall(r"deployments/saxml-(\S+)", created)
+    assert result == ["1-base", "2-cluster", "4-load"]
+    assert re.findall(r"deployments/saxml-(\S+)", removed) == result[::-1]
     assert created.count("--inputs-file=") == 3
     for name in ("account.sh", "apply.sh", "destroy.sh"):
         assert subprocess.run([shutil.which("sh") or "sh", "-n", str(tmp_path / name)], check=False).returncode == 0

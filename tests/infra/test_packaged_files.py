@@ -35,8 +35,8 @@ def tracked(*folders: str) -> set[str]:
 
 
 def test_packaged_files_are_tracked() -> None:
-    found = {path.relative_to(ROOT).as_posix() for path in select_files(ROOT / "terraform", TERRAFORM_FILES)}
-    assert found == tracked("terraform")
+    result = {path.relative_to(ROOT).as_posix() for path in select_files(ROOT / "terraform", TERRAFORM_FILES)}
+    assert result == tracked("terraform")
 
 
 def test_workspace_has_only_modules_and_stages(dirty_checkout: Path, tmp_path: Path) -> None:
@@ -49,9 +49,9 @@ def test_deployments_have_no_untracked_files(dirty_checkout: Path, tmp_path: Pat
     stack.write_deployments(tmp_path / "dirty", example("training"))
     monkeypatch.undo()
     stack.write_deployments(tmp_path / "clean", example("training"))
-    found = files(tmp_path / "dirty")
-    assert found == files(tmp_path / "clean")
-    assert b"secret" not in found.values()
+    result = files(tmp_path / "dirty")
+    assert result == files(tmp_path / "clean")
+    assert b"secret" not in result.values()
 
 
 def test_image_sources_have_no_untracked_files(dirty_checkout: Path, tmp_path: Path) -> None:

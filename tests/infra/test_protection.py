@@ -36,7 +36,7 @@ def spec(more: str = "") -> EnvironmentSpec:
 def state(*resources: tuple[str, Object]) -> Object:
     return {
         "serial": 4,
-        "resources": [{"mode": "managed", "type": kind, "instances": [{"attributes": each}]} for kind, each in resources],
+        "resources": [{"mode": "managed", "type": kind, "instances": [{"attributes": item}]} for kind, item in resources],
     }
 
 
@@ -81,7 +81,7 @@ def test_state_is_changed_only_where_document_allows_deletion() -> None:
     assert not lift_protections(spec(), kept, [])
     assert kept == EVERYTHING
     assert lift_protections(spec("  deletionProtection: false\n"), kept, ["small-data"])
-    assert [list(each.values())[1] for _kind, each in resources_of(kept)] == [False, False, True, False]
+    assert [list(item.values())[1] for _kind, item in resources_of(kept)] == [False, False, True, False]
     assert kept["serial"] == 5
     assert lift_protections(spec("  forceDestroy: true\n"), kept, [])
     assert not lift_protections(spec("  forceDestroy: true\n"), kept, [])

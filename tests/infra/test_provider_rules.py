@@ -131,4 +131,4 @@ def test_provider_answers_validation_with_diagnostics() -> None:
     request = protocol.message("ValidateRequest")(type_name=CLUSTER, config=encode(value))
     assert decode(request.config)["enable_autopilot"] is True
     answer = asyncio.run(Provider().validate(request))
-    assert [each.summary for each in answer.diagnostics] == ['"remove_default_node_pool": conflicts with enable_autopilot']
+    assert [item.summary for item in answer.diagnostics] == ['"remove_default_node_pool": conflicts with enable_autopilot']

@@ -34,9 +34,9 @@ spec:
 
 def environment() -> Environment:
     [document] = load_all(DOCUMENT, "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    return found
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    return result
 
 
 def test_usage_of_pools() -> None:
@@ -72,8 +72,8 @@ def test_nodes_with_public_addresses_use_their_quota() -> None:
     ],
 )
 def test_insufficient_quota_is_reported(quota: dict[str, Any], there: set[str], problem: str) -> None:
-    found = preflight.quota_findings(environment(), [quota], there)
-    assert [problem in each.problem for each in found] == ([True] if problem else [])
+    result = preflight.quota_findings(environment(), [quota], there)
+    assert [problem in item.problem for item in result] == ([True] if problem else [])
 
 
 def test_quota_is_read_from_the_cloud() -> None:

@@ -24,21 +24,21 @@ GOLDENS = Path(__file__).parent / "goldens"
 
 def environment(text: str) -> Environment:
     [document] = load_all(text, "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    return found
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    return result
 
 
 def variables(text: str, stage: str) -> dict[str, Any]:
-    return next(each for each in compile_stages(environment(text)) if each.name == stage).variables
+    return next(item for item in compile_stages(environment(text)) if item.name == stage).variables
 
 
 @pytest.mark.parametrize("name", ["saxml", "self-service", "training", "triton"])
 def test_examples_match_goldens(name: str) -> None:
     [document] = load_path(EXAMPLES / name / "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    seen = {stage.name: {"variables": stage.variables, "takes": stage.takes} for stage in compile_stages(found)}
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    seen = {stage.name: {"variables": stage.variables, "takes": stage.takes} for stage in compile_stages(result)}
     path = GOLDENS / f"{name}.json"
     if os.environ.get("SLICEWORKS_RECORD") == "1":
         path.write_bytes(orjson.dumps(seen, option=orjson.OPT_INDENT_2) + b"\n")
@@ -96,9 +96,9 @@ def test_existing_network_is_not_created() -> None:
 
 def test_existing_account_needs_no_bootstrap() -> None:
     text = BARE.replace("{bucket: my-automation}", "{bucket: my-automation, create: false, serviceAccount: robot-one}")
-    found = compile_stages(environment(text))
-    assert [stage.name for stage in found] == ["1-base", "2-cluster"]
-    assert found[0].variables["bootstrap"] == {"service_account": "robot-one@my-project.iam.gserviceaccount.com"}
+    result = compile_stages(environment(text))
+    assert [stage.name for stage in result] == ["1-base", "2-cluster"]
+    assert result[0].variables["bootstrap"] == {"service_account": "robot-one@my-project.iam.gserviceaccount.com"}
 
 
 def test_services_and_roles_follow_from_the_document() -> None:
@@ -140,8 +140,8 @@ def test_unknown_type_is_an_error_with_the_closest() -> None:
 def test_invalid_environment_is_an_error(line: str, says: str) -> None:
     text = BARE.replace("  zones: [us-central2-b]\n", "") if line.startswith("  zones") else BARE
     [document] = load_all(text + line, "environment.yaml")
-    found = [str(problem) for problem in documents.check(document)[1]]
-    assert any(says in each for each in found), found
+    result = [str(problem) for problem in documents.check(document)[1]]
+    assert any(says in item for item in result), result
 
 
 def test_pods_of_all_pools_fit_their_range() -> None:

@@ -82,7 +82,7 @@ def inject_fault(sliceworks: Commands, file: Path, fault: str) -> None:
 def test_environment_after_a_rejection_matches_the_document(sliceworks: Commands, file: str) -> None:
     drift = sliceworks("env", "show", "--drift", "--twin", "-f", file, "-o", "json")
     assert drift.returncode == 0, drift.stderr
-    listed = {each["stage"]: each["resources"] for each in orjson.loads(drift.stdout)}
+    listed = {item["stage"]: item["resources"] for item in orjson.loads(drift.stdout)}
     assert SLICE in listed["2-cluster"]
     assert "ClusterQueue slices" in listed["cluster"]
 

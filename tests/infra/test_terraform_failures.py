@@ -72,9 +72,9 @@ def test_already_exists_error_may_be_our_own_resource() -> None:
     ],
 )
 def test_known_errors_have_hints(trouble: str, hint: str) -> None:
-    found = terraform.find_hint(trouble, "stages/2-cluster")
-    assert hint in found
-    assert bool(found) == bool(hint)
+    result = terraform.find_hint(trouble, "stages/2-cluster")
+    assert hint in result
+    assert bool(result) == bool(hint)
 
 
 def test_failed_stage_has_a_hint_and_the_next_apply_resumes(file: str, capsys: pytest.CaptureFixture[str]) -> None:

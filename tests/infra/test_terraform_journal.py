@@ -77,8 +77,8 @@ def test_importable_kinds_are_supported_by_the_provider() -> None:
         "some-thing",
     )
     for kind in IMPORT_IDS:
-        found = import_id(kind, values)
-        assert any(match_template(template, found) for template in RESOURCES[kind].imports), kind
+        result = import_id(kind, values)
+        assert any(match_template(template, result) for template in RESOURCES[kind].imports), kind
 
 
 def test_unknown_values_have_no_import_id() -> None:

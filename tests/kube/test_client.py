@@ -58,9 +58,9 @@ def test_client_sends_requests_to_the_right_paths() -> None:
 def test_status_response_raises_the_matching_error() -> None:
     async def main() -> None:
         client = Client(Scripted(NotFound('pods "a" not found', details={"name": "a", "kind": "pods"})))
-        with pytest.raises(NotFound, match='pods "a" not found') as found:
+        with pytest.raises(NotFound, match='pods "a" not found') as result:
             await client.get(POD, "a")
-        assert found.value.details == {"name": "a", "kind": "pods"}
+        assert result.value.details == {"name": "a", "kind": "pods"}
 
     clock.run(main(), virtual=True)
 
@@ -74,10 +74,10 @@ def test_status_response_raises_the_matching_error() -> None:
     ],
 )
 def test_error_response_without_status_raises_by_code(response: Response, message: str) -> None:
-    with pytest.raises(ApiError) as found:
+    with pytest.raises(ApiError) as result:
         clock.run(Client(Scripted(response)).get(POD, "a"), virtual=True)
-    assert str(found.value) == message
-    assert found.value.code == response.status
+    assert str(result.value) == message
+    assert result.value.code == response.status
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]"])
@@ -87,11 +87,11 @@ def test_response_must_be_a_json_object(body: bytes) -> None:
 
 
 def test_warnings_are_passed_to_the_callback() -> None:
-    heard: list[str] = []
+    received: list[str] = []
     header = '299 - "unknown field \\"spec.x\\"", 299 - "v1beta1 is deprecated, use v1"'
-    client = Client(Scripted(answer({}, headers={"warning": header})), on_warning=heard.append)
+    client = Client(Scripted(answer({}, headers={"warning": header})), on_warning=received.append)
     clock.run(client.get(POD, "a"), virtual=True)
-    assert heard == ['unknown field "spec.x"', "v1beta1 is deprecated, use v1"]
+    assert received == ['unknown field "spec.x"', "v1beta1 is deprecated, use v1"]
 
 
 def test_retry_after_is_obeyed() -> None:
@@ -151,17 +151,17 @@ def test_using_changes_the_retry_policy() -> None:
 
 
 def test_list_sets_api_version_and_kind_of_items() -> None:
-    found = clock.run(Client(Scripted(listed(pod("a"), version="9", more="t"))).list(POD, limit=1), virtual=True)
-    assert (found.items[0]["apiVersion"], found.items[0]["kind"]) == ("v1", "Pod")
-    assert (found.resource_version, found.continue_token) == ("9", "t")
+    result = clock.run(Client(Scripted(listed(pod("a"), version="9", more="t"))).list(POD, limit=1), virtual=True)
+    assert (result.items[0]["apiVersion"], result.items[0]["kind"]) == ("v1", "Pod")
+    assert (result.resource_version, result.continue_token) == ("9", "t")
 
 
 def test_list_all_reads_chunks() -> None:
     async def main() -> None:
         transport = Scripted(listed(pod("a"), version="9", more="t"), listed(pod("b"), version="9"))
-        found = await Client(transport).list_all(POD, chunk=1, resource_version="5", labels="x")
-        assert [item["metadata"]["name"] for item in found.items] == ["a", "b"]
-        assert (found.resource_version, found.continue_token) == ("9", "")
+        result = await Client(transport).list_all(POD, chunk=1, resource_version="5", labels="x")
+        assert [item["metadata"]["name"] for item in result.items] == ["a", "b"]
+        assert (result.resource_version, result.continue_token) == ("9", "")
         assert [dict(request.query) for request in transport.requests] == [
             {"limit": "1", "resourceVersion": "5", "labelSelector": "x"},
             {"limit": "1", "continue": "t", "labelSelector": "x"},
@@ -174,8 +174,8 @@ def test_list_with_expired_token_is_read_again_in_one_request() -> None:
     async def main() -> None:
         anew = listed(pod("a"), pod("c"), version="12")
         transport = Scripted(listed(pod("a"), more="t"), Expired("too old"), anew)
-        found = await Client(transport).list_all(POD, chunk=1)
-        assert [item["metadata"]["name"] for item in found.items] == ["a", "c"]
+        result = await Client(transport).list_all(POD, chunk=1)
+        assert [item["metadata"]["name"] for item in result.items] == ["a", "c"]
         assert transport.requests[-1].query == (("limit", "0"),)
 
         transport = Scripted(listed(pod("a"), more="t"), Expired("too old"), anew)

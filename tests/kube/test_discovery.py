@@ -135,8 +135,8 @@ def test_legacy_endpoints_give_the_same_resources(handler: Any) -> None:
     ],
 )
 def test_find_accepts_the_names_of_kubectl(name: str, api_version: str, plural: str) -> None:
-    found = clock.run(Client(Scripted(handler=aggregated)).discovery.find(name), virtual=True)
-    assert (found.api_version, found.plural) == (api_version, plural)
+    result = clock.run(Client(Scripted(handler=aggregated)).discovery.find(name), virtual=True)
+    assert (result.api_version, result.plural) == (api_version, plural)
 
 
 def test_missing_kind_refreshes_the_cache() -> None:

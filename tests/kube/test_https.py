@@ -121,13 +121,13 @@ def test_requests_share_a_connection(pair: KeyPair, tmp_path: Path) -> None:
 
 def test_headers_are_lower_case_and_joined(pair: KeyPair, tmp_path: Path) -> None:
     async def main() -> None:
-        heard: list[str] = []
+        received: list[str] = []
         async with running(pair, tmp_path) as server:
             raw = b'HTTP/1.1 200 OK\r\nWarning: 299 - "one"\r\nWarning: 299 - "two"\r\nContent-Length: 2\r\n\r\n{}'
             server.answers = [raw]
-            async with Client(HttpsTransport(Connection(server.url, ca=pair.certificate)), on_warning=heard.append) as client:
+            async with Client(HttpsTransport(Connection(server.url, ca=pair.certificate)), on_warning=received.append) as client:
                 await client.get(POD, "a")
-        assert heard == ["one", "two"]
+        assert received == ["one", "two"]
 
     asyncio.run(main())
 
@@ -217,7 +217,7 @@ def test_new_certificate_does_not_break_concurrent_requests(pair: KeyPair, tmp_p
             assert [head.split()[1] for head in server.heads] == ["/another", "/api/v1/namespaces/default/pods/a"]
 
     others: list[Callable[[], Awaitable[object]]] = []
-    first, second = (Certificate(each.certificate, each.key) for each in (self_signed("robot"), self_signed("robot")))
+    first, second = (Certificate(item.certificate, item.key) for item in (self_signed("robot"), self_signed("robot")))
     asyncio.run(main())
 
 

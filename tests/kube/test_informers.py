@@ -61,11 +61,11 @@ def request_log(transport: Scripted) -> list[str]:
 
 def test_informer_lists_then_watches() -> None:
     async def main() -> None:
-        feed, heard = Feed(), list[str]()
+        feed, received = Feed(), list[str]()
         transport, factory = informers(listed(pod("a", "1"), pod("b", "2"), version="5"), stream(feed))
         async with factory:
             pods = factory.open(POD, "d", labels="x=y")
-            pods.add_handler(lambda delta: heard.append(told(delta)))
+            pods.add_handler(lambda delta: received.append(told(delta)))
             assert not pods.synced
             await pods.wait_synced()
             feed.put("ADDED", pod("c", "6"))
@@ -74,7 +74,7 @@ def test_informer_lists_then_watches() -> None:
             feed.put("DELETED", pod("b", "9"))
             feed.put("DELETED", pod("unknown", "10"))
             await settle()
-            assert heard == ["added a 1", "added b 2", "added c 6", "updated a 1>7", "deleted b 2>9"]
+            assert received == ["added a 1", "added b 2", "added c 6", "updated a 1>7", "deleted b 2>9"]
             assert pods.store.keys() == [Key("d", "a"), Key("d", "c")]
             kept = pods.store.get("a", "d")
             assert kept is not None
@@ -119,7 +119,7 @@ def test_watch_without_end_times_out() -> None:
 def test_expired_version_is_listed_again_at_once() -> None:
     async def main() -> None:
         expired = line("ERROR", Expired("too old resource version").status())
-        first, second, heard = Feed(line("MODIFIED", pod("a", "6")), expired), Feed(), list[str]()
+        first, second, received = Feed(line("MODIFIED", pod("a", "6")), expired), Feed(), list[str]()
         transport, factory = informers(
             listed(pod("a", "1"), pod("b", "2"), pod("same", "3"), pod("again", "4", uid="old"), version="5"),
             stream(first),
@@ -127,10 +127,10 @@ def test_expired_version_is_listed_again_at_once() -> None:
             stream(second),
         )
         async with factory:
-            factory.open(POD).add_handler(lambda delta: heard.append(told(delta)))
+            factory.open(POD).add_handler(lambda delta: received.append(told(delta)))
             await settle()
             assert clock.loop_time() == 0
-            assert heard[4:] == [
+            assert received[4:] == [
                 "updated a 1>6",
                 "updated a 6>20",
                 "added c 21",
@@ -249,14 +249,14 @@ def test_failing_handler_does_not_affect_others(caplog: pytest.LogCaptureFixture
         def fail(delta: Delta) -> None:
             raise ValueError(delta.kind)
 
-        feed, heard = Feed(line("ADDED", pod("a"))), list[str]()
+        feed, received = Feed(line("ADDED", pod("a"))), list[str]()
         _, factory = informers(listed(), stream(feed))
         async with factory:
             pods = factory.open(POD)
             pods.add_handler(fail)
-            pods.add_handler(lambda delta: heard.append(delta.kind))
+            pods.add_handler(lambda delta: received.append(delta.kind))
             await settle()
-            assert heard == ["added"]
+            assert received == ["added"]
 
     run(main())
     assert "event handler failed: added d/a" in caplog.text
@@ -291,16 +291,16 @@ def test_informers_of_one_selection_share_a_cache() -> None:
 
 def test_resync_delivers_all_objects_again() -> None:
     async def main() -> None:
-        heard: list[str] = []
+        received: list[str] = []
         _, factory = informers(listed(pod("a"), pod("b")), stream(Feed()))
         async with factory:
             pods = factory.open(POD)
-            pods.add_handler(lambda delta: heard.append(told(delta)), resync=30)
+            pods.add_handler(lambda delta: received.append(told(delta)), resync=30)
             await clock.sleep(65)
-            assert heard == ["added a 1", "added b 1"] + ["updated a 1>1", "updated b 1>1"] * 2
+            assert received == ["added a 1", "added b 1"] + ["updated a 1>1", "updated b 1>1"] * 2
             pods.close()
             await clock.sleep(100)
-            assert len(heard) == 6
+            assert len(received) == 6
 
     run(main())
 

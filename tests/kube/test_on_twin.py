@@ -63,10 +63,10 @@ async def stop(task: asyncio.Task[Any]) -> None:
 
 def test_informer_survives_a_broken_watch_and_an_expired_version() -> None:
     async def use(cluster: Cluster, client: Client) -> None:
-        heard: list[str] = []
+        received: list[str] = []
 
         def hear(delta: Delta) -> None:
-            heard.append(f"{delta.kind}{'' if delta.final else '?'} {delta.object['metadata']['name']}")
+            received.append(f"{delta.kind}{'' if delta.final else '?'} {delta.object['metadata']['name']}")
 
         await client.create(config_map("goes"))
         await clock.sleep(1)  # the cluster has config maps of its own to make
@@ -75,12 +75,12 @@ def test_informer_survives_a_broken_watch_and_an_expired_version() -> None:
             maps = informers.open(CONFIG_MAP, "default")
             await maps.wait_synced()
             maps.add_handler(hear)
-            del heard[:]
+            del received[:]
             cluster.store.close_watches()
             await client.delete(CONFIG_MAP, "goes")
             await client.create(config_map("comes"))
             await clock.sleep(60)
-            assert heard == ["deleted goes", "added comes"]
+            assert received == ["deleted goes", "added comes"]
             line.down = True
             cluster.store.close_watches()
             await settle()
@@ -88,13 +88,13 @@ def test_informer_survives_a_broken_watch_and_an_expired_version() -> None:
             await client.create(config_map("later"))
             cluster.store.compact()
             await clock.sleep(60)
-            assert len(heard) == 2
+            assert len(received) == 2
             line.down = False
             await clock.sleep(60)
-            assert heard[2:] == ["added later", "deleted? comes"]
+            assert received[2:] == ["added later", "deleted? comes"]
             await client.delete(CONFIG_MAP, "later")
             await settle()
-            assert heard[4:] == ["deleted later"]
+            assert received[4:] == ["deleted later"]
 
     on_twin(use)
 
@@ -107,9 +107,9 @@ def test_watching_for_a_day_needs_one_list() -> None:
                 await clock.sleep(3600)
                 await client.apply(config_map("a", hour=str(hour)))
             await settle()
-            found = maps.store.get("a", "default")
-            assert found is not None
-            assert found["data"] == {"hour": "23"}
+            result = maps.store.get("a", "default")
+            assert result is not None
+            assert result["data"] == {"hour": "23"}
 
     on_twin(use)
 
@@ -144,13 +144,13 @@ def test_controller_converges() -> None:
             maps = informers.open(CONFIG_MAP, "default")
 
             async def reconcile(key: Key) -> Done | Pending:
-                found = maps.store.get(key.name, key.namespace)
-                if found is None or found["data"].get("state") != "new":
+                result = maps.store.get(key.name, key.namespace)
+                if result is None or result["data"].get("state") != "new":
                     return Done()
                 if clock.loop_time() < 300:
                     return Pending("too early", requeue_after=60)
                 await client.patch(CONFIG_MAP, key.name, {"data": {"state": "ready"}})
-                events.record(found, "Ready", "it is ready")
+                events.record(result, "Ready", "it is ready")
                 return Done()
 
             controller = Controller("readier", reconcile, workers=2)
@@ -178,7 +178,7 @@ def test_runs_with_one_seed_are_equal() -> None:
                 await clock.sleep(clock.rng().random() * 100)
             await LeaderElection(client, "lock", "default").run(settle)
         everything = [await client.list(kind) for kind in (CONFIG_MAP, EVENT, LEASE, NAMESPACE)]
-        return orjson.dumps([reported, [found.items for found in everything]])
+        return orjson.dumps([reported, [result.items for result in everything]])
 
     first = on_twin(use, seed=1)
     assert first == on_twin(use, seed=1)

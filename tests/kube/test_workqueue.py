@@ -203,4 +203,4 @@ def test_worker_survives_a_failing_error_handler(caplog: pytest.LogCaptureFixtur
     assert clock.run(main(), virtual=True) == [("bad", 0), ("good", 1), ("bad", 1), ("bad", 2)]
     reported = [record.exc_text or "" for record in caplog.records]
     assert len(reported) == 2
-    assert all("it fails" in each and "unexpected" in each for each in reported)
+    assert all("it fails" in item and "unexpected" in item for item in reported)

@@ -32,8 +32,8 @@ class Pod:
     def __init__(self, folder: Path, **told: Any) -> None:
         self.golden, self.port, self.report = RecordingServer(tokens=1, reports=False), free_port(), told
         self.config, self.data, self.here = (folder / name for name in ("config", "data", "here"))
-        for each in (self.config, self.data, self.here):
-            each.mkdir()
+        for item in (self.config, self.data, self.here):
+            item.mkdir()
 
     def keeper(self) -> WorkerAgent:
         request = {"stages": [{"constant": 10, "for": "60s"}], "tokens": {"tokenizer": "elsewhere.json"}}
@@ -57,8 +57,8 @@ class Pod:
             async with self.golden:
                 kept = self.keeper()
                 task = asyncio.create_task(kept.run(0, ""))
-                found = await work(kept)
-                return await task, found
+                result = await work(kept)
+                return await task, result
 
         return clock.run(main())
 
@@ -82,7 +82,7 @@ def test_terminating_pod_serves_all_rows(tmp_path: Path) -> None:
     assert (code, collector.lost, listener.is_complete(0)) == (0, "", False)
     rows, _ = read_records(pod.here / "worker-0.rows")
     assert len(rows) == len(pod.golden.seen) < 100
-    assert [each.text for each in request_log.read_texts(pod.here / "worker-0.texts")] == ["word "] * len(rows)
+    assert [item.text for item in request_log.read_texts(pod.here / "worker-0.texts")] == ["word "] * len(rows)
 
 
 def test_stop_before_the_first_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

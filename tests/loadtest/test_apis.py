@@ -35,14 +35,14 @@ def send_requests(url: str, folder: Path, **fields: Any) -> list[tuple[RequestRe
     """Send four requests; returns their records."""
     given = {"prompts": {"texts": ["one two three"]}, "options": {"maxTokens": 3}, "stages": [{"constant": 20, "for": "200ms"}]}
     plan = load_plan.create(spec(target={"url": url}, **{**given, **fields}), folder)
-    found: list[tuple[RequestRecord, str]] = []
+    result: list[tuple[RequestRecord, str]] = []
 
     def record_response(record: RequestRecord, answer: ResponseReader) -> None:
-        found.append((record, answer.text))
+        result.append((record, answer.text))
 
     with RecordWriter(folder, "worker-0", 0) as writer:
         Worker(plan, writer, RunClock(time_ns() + 50_000_000), on_finished=record_response).run()
-    return found
+    return result
 
 
 @pytest.mark.parametrize(
@@ -59,9 +59,9 @@ def send_requests(url: str, folder: Path, **fields: Any) -> list[tuple[RequestRe
     ],
 )
 def test_text_apis(echo: str, tmp_path: Path, api: str, stream: bool, chunks: int) -> None:
-    found = send_requests(echo, tmp_path, api=api, stream=stream)
-    assert len(found) == 4
-    for record, text in found:
+    result = send_requests(echo, tmp_path, api=api, stream=stream)
+    assert len(result) == 4
+    for record, text in result:
         assert (record.failure, record.status, " ".join(text.split())) == (Failure.NONE, 200, "one two three")
         assert len(record.chunks or ()) == chunks
         # Twenty milliseconds, by a timer with a resolution of one.
@@ -71,9 +71,9 @@ def test_text_apis(echo: str, tmp_path: Path, api: str, stream: bool, chunks: in
 
 
 def test_tensor_apis(echo: str, tmp_path: Path) -> None:
-    found = send_requests(echo, tmp_path, api="oip-infer", infer=TENSORS)
-    assert [(record.failure, record.status) for record, _ in found] == [(Failure.NONE, 200)] * 4
-    assert all(record.first_token != NEVER for record, _ in found)
+    result = send_requests(echo, tmp_path, api="oip-infer", infer=TENSORS)
+    assert [(record.failure, record.status) for record, _ in result] == [(Failure.NONE, 200)] * 4
+    assert all(record.first_token != NEVER for record, _ in result)
 
 
 def test_plain_requests(echo: str, tmp_path: Path) -> None:

@@ -66,9 +66,9 @@ def test_true_offset_is_within_the_uncertainty(monkeypatch: pytest.MonkeyPatch, 
     delays = [(50 * MILLISECOND, 4 * MILLISECOND), best, (9 * MILLISECOND, 30 * MILLISECOND)] * 4
     network = SimulatedNetwork(skew, delays)
     pacer.serve_time(network.master, lambda: network.true)
-    found = TimeClient(network.sender, network.now).query()
-    assert found.uncertain == sum(best) // 2
-    assert abs(found.offset - -skew) <= found.uncertain
+    result = TimeClient(network.sender, network.now).query()
+    assert result.uncertain == sum(best) // 2
+    assert abs(result.offset - -skew) <= result.uncertain
 
 
 def test_asymmetric_delay_is_within_the_uncertainty(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,8 +76,8 @@ def test_asymmetric_delay_is_within_the_uncertainty(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pacer, "_READING_INTERVAL", 0)
     network = SimulatedNetwork(0, [(10 * MILLISECOND, 0)] * 12)
     pacer.serve_time(network.master, lambda: network.true)
-    found = TimeClient(network.sender, network.now).query()
-    assert abs(found.offset) == found.uncertain == 5 * MILLISECOND
+    result = TimeClient(network.sender, network.now).query()
+    assert abs(result.offset) == result.uncertain == 5 * MILLISECOND
 
 
 def test_missing_response_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +106,12 @@ def test_offset_from_samples() -> None:
 
 
 def test_worst_worker_offset_is_reported(tmp_path: Path) -> None:
-    found = (
+    result = (
         ClockSkew()
         .include({"apart": -2_000_000_000, "uncertain": 300_000})
         .include({"apart": 5, "uncertain": 100, "drift": 4_000_000})
     )
-    assert found == ClockSkew(2, 2.0, 0.0003, 0.004)
+    assert result == ClockSkew(2, 2.0, 0.0003, 0.004)
     run, _ = concluded(tmp_path)
     assert "clocks" not in dict(formatter.facts(run))
     run["clocks"] = {"senders": 2, "apart": 2.0, "uncertain": 0.0003, "drift": 0.004}

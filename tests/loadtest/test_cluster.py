@@ -115,9 +115,9 @@ def test_unwritable_rows_end_the_test(tmp_path: Path) -> None:
     collector, listener = Collector(0, pod.send, pod.is_gone, tmp_path / "nowhere"), None
 
     async def main() -> Listener:
-        heard = Listener(spec().stop)
-        await collector.collect(heard)
-        return heard
+        received = Listener(spec().stop)
+        await collector.collect(received)
+        return received
 
     listener = clock.run(main(), virtual=True)
     assert collector.lost == "cannot write its log: No such file or directory"
@@ -125,11 +125,11 @@ def test_unwritable_rows_end_the_test(tmp_path: Path) -> None:
 
 
 def test_failed_stop_request_is_retried(tmp_path: Path) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def ask(pod: Object, method: str, path: str) -> bytes:
-        heard.append(f"{method} {path}")
-        if len(heard) < 3:
+        received.append(f"{method} {path}")
+        if len(received) < 3:
             raise Unreachable("connection lost")
         return b""
 
@@ -141,7 +141,7 @@ def test_failed_stop_request_is_retried(tmp_path: Path) -> None:
         await run._stop_workers()
 
     clock.run(main(), virtual=True)
-    assert heard == ["POST /stop"] * 3
+    assert received == ["POST /stop"] * 3
 
 
 def pod(**status: Any) -> Object:

@@ -26,7 +26,7 @@ def matching_records() -> Sides:
     for number, at in enumerate(SCHEDULE.tolist()):
         sent = tuple(at + 100.002 + 0.05 + 0.02 * chunk for chunk in range(5))
         server.append(ServerRecord(number, at + 100.002, sent))
-        chunks = tuple(each - at - 100.0 + 0.0005 for each in sent)
+        chunks = tuple(item - at - 100.0 + 0.0005 for item in sent)
         client.append(ClientRecord(number, chunks[0], chunks, 5))
     return client, server
 
@@ -41,17 +41,17 @@ def lost(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
 
 def too_early(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
     """The first token has the time of the headers."""
-    return [replace(each, first=0.004) for each in client], server
+    return [replace(item, first=0.004) for item in client], server
 
 
 def too_late(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
     """The client was busy and read its socket late."""
-    return [replace(each, first=each.first + 0.3) for each in client], server
+    return [replace(item, first=item.first + 0.3) for item in client], server
 
 
 def gathered(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
     """A proxy buffered all chunks and sent them at the end."""
-    return [replace(each, chunks=(each.chunks[-1],) * 5) for each in client], server
+    return [replace(item, chunks=(item.chunks[-1],) * 5) for item in client], server
 
 
 def miscounted(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
@@ -61,20 +61,20 @@ def miscounted(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
 def behind(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
     """The sender falls behind: a tenth of the rate is missing."""
     return client, [
-        replace(each, came=100 + (each.came - 100) * 1.1, chunks=_moved(each, (each.came - 100) * 0.1)) for each in server
+        replace(item, came=100 + (item.came - 100) * 1.1, chunks=_moved(item, (item.came - 100) * 0.1)) for item in server
     ]
 
 
 def quantised(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
     """A loop that runs once a second sends in bursts."""
-    waits = [float(np.ceil(each.came)) - each.came for each in server]
+    waits = [float(np.ceil(item.came)) - item.came for item in server]
     return client, [
-        replace(each, came=each.came + wait, chunks=_moved(each, wait)) for each, wait in zip(server, waits, strict=True)
+        replace(item, came=item.came + wait, chunks=_moved(item, wait)) for item, wait in zip(server, waits, strict=True)
     ]
 
 
 def _moved(server: ServerRecord, by: float) -> tuple[float, ...]:
-    return tuple(each + float(by) for each in server.chunks)
+    return tuple(item + float(by) for item in server.chunks)
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def _moved(server: ServerRecord, by: float) -> tuple[float, ...]:
     ],
 )
 def test_each_check_can_fail(tamper: Callable[[list[ClientRecord], list[ServerRecord]], Sides], check: set[str]) -> None:
-    found = disagreements(*tamper(*matching_records()), SCHEDULE)
-    assert check <= found
-    assert found <= check | {"rate", "dispersion"}
+    result = disagreements(*tamper(*matching_records()), SCHEDULE)
+    assert check <= result
+    assert result <= check | {"rate", "dispersion"}
 
 
 def test_dispersion_distinguishes_processes() -> None:

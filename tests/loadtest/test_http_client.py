@@ -39,23 +39,23 @@ class Server:
         while (request := self._read(connection)) is not None:
             script = self.scripts[min(len(self.requests), len(self.scripts) - 1)]
             self.requests.append(request)
-            for each in script:
-                if each == "end":
+            for item in script:
+                if item == "end":
                     return
-                if isinstance(each, float):
-                    gevent.sleep(each)
+                if isinstance(item, float):
+                    gevent.sleep(item)
                 else:
-                    connection.sendall(each)
+                    connection.sendall(item)
 
     @staticmethod
     def _read(connection: Any) -> bytes | None:
-        found = b""
-        while b"\r\n\r\n" not in found:
+        result = b""
+        while b"\r\n\r\n" not in result:
             data = connection.recv(65536)
             if not data:
                 return None
-            found += data
-        head, _, rest = found.partition(b"\r\n\r\n")
+            result += data
+        head, _, rest = result.partition(b"\r\n\r\n")
         size, body = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0]), bytearray(rest)
         while len(body) < size:
             data = connection.recv(65536)
@@ -78,14 +78,14 @@ class Client:
         self.ends = 0
 
     def send(self, body: bytes = b"") -> RequestRecord:
-        record, came = RequestRecord(0, perf_counter_ns(), 0), Event()
+        record, received = RequestRecord(0, perf_counter_ns(), 0), Event()
 
         def ended(_: ResponseReader) -> None:
             self.ends += 1
-            came.set()
+            received.set()
 
         self.wire.send(b"POST /x HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body), RawReader(record), ended)
-        assert came.wait(20)
+        assert received.wait(20)
         gevent.sleep(0.005)
         return record
 
@@ -95,8 +95,8 @@ def to_close() -> Iterator[list[Any]]:
     """Objects to close at the end."""
     things: list[Any] = []
     yield things
-    for each in reversed(things):
-        each.wire.close() if isinstance(each, Client) else each.stop()
+    for item in reversed(things):
+        item.wire.close() if isinstance(item, Client) else item.stop()
 
 
 def both(to_close: list[Any], *scripts: list[Any], **fields: Any) -> tuple[Server, Client]:
@@ -110,9 +110,9 @@ def test_connection_is_reused_and_times_are_ordered(to_close: list[Any]) -> None
     server, client = both(to_close, [OK])
     records = [client.send() for _ in range(3)]
     assert server.connections == 1
-    for each in records:
-        assert (each.status, each.failure, each.bytes_in) == (200, Failure.NONE, len(OK))
-        assert each.intended <= each.sent < each.first_byte <= each.ended
+    for item in records:
+        assert (item.status, item.failure, item.bytes_in) == (200, Failure.NONE, len(OK))
+        assert item.intended <= item.sent < item.first_byte <= item.ended
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_due_requests_are_sent_before_reads(to_close: list[Any]) -> None:
     seen: list[int] = []
     record = RequestRecord(0, 0, 0)
     client.wire._first = lambda _: seen.append(record.status)
-    came = Event()
-    client.wire.send(b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", RawReader(record), lambda _: came.set())
-    assert came.wait(20)
+    received = Event()
+    client.wire.send(b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", RawReader(record), lambda _: received.set())
+    assert received.wait(20)
     assert seen == [0]
     assert record.status == 200
 

@@ -20,18 +20,18 @@ def planned(*stages: dict[str, Any], seed: int = 1, trace: Any = None) -> Schedu
 
 
 def test_constant_rate_is_even() -> None:
-    found = planned({"constant": 4, "for": "2s"})
-    assert found.due_times.tolist() == [SECOND // 4 * n for n in range(8)]
-    assert found.duration == 2
+    result = planned({"constant": 4, "for": "2s"})
+    assert result.due_times.tolist() == [SECOND // 4 * n for n in range(8)]
+    assert result.duration == 2
 
 
 def test_poisson_has_its_mean_and_its_dispersion() -> None:
-    found = planned({"poisson": 500, "for": "100s"})
-    counts = np.bincount(found.due_times // SECOND, minlength=100)
+    result = planned({"poisson": 500, "for": "100s"})
+    counts = np.bincount(result.due_times // SECOND, minlength=100)
     assert abs(counts.mean() - 500) < 4 * (500 / 100) ** 0.5
     # The variance of Poisson counts is their mean; that of even ones would be 0.
     assert 0.6 < counts.var() / counts.mean() < 1.5
-    gaps = np.diff(found.due_times) / SECOND
+    gaps = np.diff(result.due_times) / SECOND
     assert abs(np.median(gaps) - np.log(2) / 500) < 0.05 / 500
 
 
@@ -51,20 +51,20 @@ def test_decreasing_ramp_ends_in_time() -> None:
 
 
 def test_stages_and_steps_follow_each_other() -> None:
-    found = planned({"constant": 10, "for": "1s"}, {"steps": {"rates": [5, 20], "arrivals": "constant"}, "for": "2s"})
-    assert [(phase.name, phase.begins, phase.ends) for phase in found.phases] == [
+    result = planned({"constant": 10, "for": "1s"}, {"steps": {"rates": [5, 20], "arrivals": "constant"}, "for": "2s"})
+    assert [(phase.name, phase.begins, phase.ends) for phase in result.phases] == [
         ("constant 10/s", 0, 1),
         ("step 5/s", 1, 3),
         ("step 20/s", 3, 5),
     ]
-    assert np.bincount(found.of_phase).tolist() == [10, 10, 40]
-    assert found.due_times[10] == SECOND
+    assert np.bincount(result.of_phase).tolist() == [10, 10, 40]
+    assert result.due_times[10] == SECOND
 
 
 def test_replay_keeps_the_gaps_at_its_speed() -> None:
-    found = planned({"replay": 2}, trace=np.asarray([5.0, 6.0, 6.5, 9.0]))
-    assert (found.due_times / SECOND).tolist() == [0, 0.5, 0.75, 2]
-    assert found.duration == pytest.approx(2 * 4 / 3)
+    result = planned({"replay": 2}, trace=np.asarray([5.0, 6.0, 6.5, 9.0]))
+    assert (result.due_times / SECOND).tolist() == [0, 0.5, 0.75, 2]
+    assert result.duration == pytest.approx(2 * 4 / 3)
     assert len(planned({"replay": 1, "for": "1200ms"}, trace=np.asarray([5.0, 6.0, 6.5])).due_times) == 2
 
 
@@ -82,29 +82,29 @@ STAGES = st.one_of(
     at_once=st.booleans(),
 )
 def test_every_request_is_due_inside_its_phase(stages: list[dict[str, Any]], trace: list[float], at_once: bool) -> None:
-    found = planned(*stages, trace=np.zeros(3) if at_once else np.sort(np.asarray(trace)))
-    for phase in found.phases:
-        due_times = found.due_times[found.of_phase == phase.number] / SECOND
-        counted = np.searchsorted(found.due_times / SECOND, [phase.begins, phase.ends])
+    result = planned(*stages, trace=np.zeros(3) if at_once else np.sort(np.asarray(trace)))
+    for phase in result.phases:
+        due_times = result.due_times[result.of_phase == phase.number] / SECOND
+        counted = np.searchsorted(result.due_times / SECOND, [phase.begins, phase.ends])
         assert counted[1] - counted[0] == len(due_times)
         assert phase.ends > phase.begins
 
 
 def test_users_have_no_arrival_times() -> None:
-    found = planned({"users": 7, "for": "3s"})
-    assert len(found.due_times) == 0
-    assert sum(found.users(found.phases[0], worker, 3) for worker in range(3)) == 7
+    result = planned({"users": 7, "for": "3s"})
+    assert len(result.due_times) == 0
+    assert sum(result.users(result.phases[0], worker, 3) for worker in range(3)) == 7
 
 
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 9), rate=st.floats(0.1, 300))
 def test_each_request_belongs_to_one_worker(seed: int, workers: int, rate: float) -> None:
-    found = planned({"poisson": rate, "for": "3s"}, seed=seed)
-    shares = np.concatenate([found.share(worker, workers) for worker in range(workers)])
-    assert sorted(shares.tolist()) == list(range(len(found.due_times)))
-    assert np.all(np.diff(found.due_times) >= 0)
-    assert not len(found.due_times) or 0 <= found.due_times[0] <= found.due_times[-1] < 3 * SECOND
+    result = planned({"poisson": rate, "for": "3s"}, seed=seed)
+    shares = np.concatenate([result.share(worker, workers) for worker in range(workers)])
+    assert sorted(shares.tolist()) == list(range(len(result.due_times)))
+    assert np.all(np.diff(result.due_times) >= 0)
+    assert not len(result.due_times) or 0 <= result.due_times[0] <= result.due_times[-1] < 3 * SECOND
     again = planned({"poisson": rate, "for": "3s"}, seed=seed)
-    assert np.array_equal(again.due_times, found.due_times)
+    assert np.array_equal(again.due_times, result.due_times)
 
 
 def test_absurd_rates_are_rejected() -> None:

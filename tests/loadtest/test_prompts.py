@@ -32,21 +32,21 @@ def test_prompts_from_a_file(tmp_path: Path) -> None:
 
 def test_shuffle_is_reproducible(tmp_path: Path) -> None:
     (tmp_path / "p.jsonl").write_text("\n".join(f'"{n}"' for n in range(50)))
-    first = [each.text for each in loaded(tmp_path, 3, file="p.jsonl", order="shuffled").all]
-    assert first == [each.text for each in loaded(tmp_path, 3, file="p.jsonl", order="shuffled").all]
+    first = [item.text for item in loaded(tmp_path, 3, file="p.jsonl", order="shuffled").all]
+    assert first == [item.text for item in loaded(tmp_path, 3, file="p.jsonl", order="shuffled").all]
     assert first != sorted(first, key=int)
     assert sorted(first, key=int) == [str(n) for n in range(50)]
 
 
 def test_synthetic_prompts_have_the_requested_length(tmp_path: Path) -> None:
     expected = {"input": {"mean": 40, "stddev": 10, "min": 20, "max": 60}, "output": {"mean": 8}, "count": 300}
-    found = loaded(tmp_path, synthetic={**expected, "prefix": {"tokens": 10, "groups": 2}}).all
-    sizes = [len(each.text.split()) for each in found]
+    result = loaded(tmp_path, synthetic={**expected, "prefix": {"tokens": 10, "groups": 2}}).all
+    sizes = [len(item.text.split()) for item in result]
     assert min(sizes) >= 20
     assert max(sizes) <= 60
     assert abs(np.mean(sizes) - 40) < 3
-    assert {each.max_tokens for each in found} == {8}
-    assert len({" ".join(each.text.split()[:10]) for each in found}) == 2
+    assert {item.max_tokens for item in result} == {8}
+    assert len({" ".join(item.text.split()[:10]) for item in result}) == 2
 
 
 def test_length_distributions() -> None:
@@ -62,10 +62,10 @@ def test_trace_has_times_and_lengths(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(
         '{"timestamp": 1000, "input_length": 12, "output_length": 5}\n{"timestamp": 1500, "prompt": "x"}\n'
     )
-    found = loaded(tmp_path, trace="t.jsonl")
-    assert found.due_times is not None
-    assert found.due_times.tolist() == [1, 1.5]
-    assert (len(found.all[0].text.split()), found.all[0].max_tokens) == (12, 5)
+    result = loaded(tmp_path, trace="t.jsonl")
+    assert result.due_times is not None
+    assert result.due_times.tolist() == [1, 1.5]
+    assert (len(result.all[0].text.split()), result.all[0].max_tokens) == (12, 5)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def concluded(folder: Path, *, name: str = "test", stopped: str = "", **fields: 
 def test_result_round_trip(tmp_path: Path) -> None:
     run, _ = concluded(tmp_path, slo=["errors < 10%", "e2e p99 < 1ms"])
     assert results.load(tmp_path) == orjson.loads(orjson.dumps(run))
-    assert [each["met"] for each in run["objectives"]] == [True, False]
+    assert [item["met"] for item in run["objectives"]] == [True, False]
     assert (run["valid"], run["met"], run["tags"]) == (True, False, {"a": "b"})
     assert [phase["requests"] for phase in run["phases"]] == [20, 20]
 
@@ -52,8 +52,8 @@ def test_html_is_self_contained(tmp_path: Path) -> None:
     page = renderer.render_html(run, tmp_path, plan.schedule.due_times / 1e9, 3.0, 0.0)
     assert not re.search(r'(src|href)="', page)
     charts = orjson.loads(re.search(r"const data = (.*);\n", page)[1].replace("<\\/", "</"))  # type: ignore[index]
-    titles = {each["title"]: each for each in charts}
-    rates = {each["name"]: each for each in titles["Requests per second"]["series"]}
+    titles = {item["title"]: item for item in charts}
+    rates = {item["name"]: item for item in titles["Requests per second"]["series"]}
     assert np.isclose(np.mean(rates["scheduled"]["y"][:8]), 10)
     assert np.allclose(rates["scheduled"]["y"], rates["sent"]["y"])
     assert sum(rates["failed"]["y"]) > 0

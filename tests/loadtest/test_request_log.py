@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def chunks(*milliseconds: int, intended: float = 0.0) -> request_log.RequestRecord:
-    found = record(int(intended * 1000), intended)
-    for each in milliseconds:
-        found.chunk(found.sent + each * 1_000_000)
-    return found
+    result = record(int(intended * 1000), intended)
+    for item in milliseconds:
+        result.chunk(result.sent + item * 1_000_000)
+    return result
 
 
 def test_rows_round_trip(tmp_path: Path) -> None:
@@ -28,12 +28,12 @@ def test_rows_round_trip(tmp_path: Path) -> None:
         writer.add(chunks(100, 120, 150))
         writer.add(failed(9, 1.0, Failure.STATUS, 503))
         writer.add(chunks(5))
-    found, received = request_log.read_records(tmp_path / "w.rows")
-    assert found["worker"].tolist() == [3, 3, 3]
-    assert found["status"].tolist() == [200, 503, 200]
-    assert found["first_token"].tolist()[1] == request_log.NEVER
+    result, received = request_log.read_records(tmp_path / "w.rows")
+    assert result["worker"].tolist() == [3, 3, 3]
+    assert result["status"].tolist() == [200, 503, 200]
+    assert result["first_token"].tolist()[1] == request_log.NEVER
     assert [
-        received[first : first + count].tolist() for first, count in zip(found["chunks_from"], found["chunks"], strict=True)
+        received[first : first + count].tolist() for first, count in zip(result["chunks_from"], result["chunks"], strict=True)
     ] == [
         [100_000, 120_000, 150_000],
         [],
@@ -61,8 +61,8 @@ def test_rows_without_chunks_are_dropped(tmp_path: Path) -> None:
             writer.add(chunks(1, 2, intended=float(number)))
     file = tmp_path / "w.chunks"
     file.write_bytes(file.read_bytes()[:-10])
-    found, _ = request_log.read_records(tmp_path / "w.rows")
-    assert found["number"].tolist() == [0, 1000, 2000]
+    result, _ = request_log.read_records(tmp_path / "w.rows")
+    assert result["number"].tolist() == [0, 1000, 2000]
 
 
 def test_full_disk_keeps_unwritten_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_many_rows_keep_their_chunks(tmp_path: Path) -> None:
             writer.add(chunks(*range(number % 7), intended=number / 10))
     merged = request_table.merge_records(tmp_path)
     assert merged.requests == 3_000
-    found = (
+    result = (
         duckdb.connect()
         .execute(
             f"SELECT r.number, count(p.chunk), coalesce(max(p.received), 0) FROM '{tmp_path / request_table.REQUESTS_FILE}' r "
@@ -129,6 +129,6 @@ def test_many_rows_keep_their_chunks(tmp_path: Path) -> None:
         )
         .fetchall()
     )
-    counts = np.asarray([count for _, count, _ in found])
+    counts = np.asarray([count for _, count, _ in result])
     assert counts.tolist() == [number % 7 for number in range(3_000)]
-    assert [round(last * 1000) for _, _, last in found] == [max(number % 7 - 1, 0) for number in range(3_000)]
+    assert [round(last * 1000) for _, _, last in result] == [max(number % 7 - 1, 0) for number in range(3_000)]

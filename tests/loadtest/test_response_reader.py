@@ -51,14 +51,14 @@ def test_streams_in_any_chunks(name: str, data: st.DataObject) -> None:
     kind, body, text, tokens = STREAMS[name]
     cuts = sorted(data.draw(st.sets(st.integers(1, len(body) - 1), max_size=12)))
     chunks = [body[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True)]
-    found = read(kind, *chunks)
-    assert found.record.failure is Failure.NONE
-    assert (found.text, found.record.tokens_out, len(found.record.chunks or ())) == (text, tokens, 2)
+    result = read(kind, *chunks)
+    assert result.record.failure is Failure.NONE
+    assert (result.text, result.record.tokens_out, len(result.record.chunks or ())) == (text, tokens, 2)
 
 
 def test_first_token_is_the_first_with_content() -> None:
-    found = read(response_reader.OpenAIStreamReader, _DELTA % b"", _DELTA % b"now", b"data: [DONE]\n\n")
-    assert found.record.first_token == 2_000_000
+    result = read(response_reader.OpenAIStreamReader, _DELTA % b"", _DELTA % b"now", b"data: [DONE]\n\n")
+    assert result.record.first_token == 2_000_000
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_malformed_responses_are_failures(kind: Kind, body: bytes, failure: Fail
     ],
 )
 def test_unstreamed_responses(kind: Kind, body: bytes, text: str) -> None:
-    found = read(kind, body[:9], body[9:])
-    assert (found.text, found.record.failure) == (text, Failure.NONE)
-    assert found.record.first_token == 2_000_000
+    result = read(kind, body[:9], body[9:])
+    assert (result.text, result.record.failure) == (text, Failure.NONE)
+    assert result.record.first_token == 2_000_000
 
 
 @pytest.mark.parametrize(

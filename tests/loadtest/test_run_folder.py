@@ -32,7 +32,7 @@ def interrupted_run(folder: Path, count: int = 10) -> ExitStack:
 
 
 def remaining_files(folder: Path) -> set[str]:
-    return {each.name for each in folder.iterdir()}
+    return {item.name for item in folder.iterdir()}
 
 
 def conclude(folder: Path) -> dict[str, Any]:
@@ -62,9 +62,9 @@ def test_full_disk_keeps_the_rows(tmp_path: Path, full: str) -> None:
     assert caught.value.hint == f"free disk space, then run `sliceworks load recover {folder}`"
     assert run_folder.list_unfinished(tmp_path) == [folder]
     unblock(folder / full)
-    found = run_folder.recover(folder)
-    assert (found["valid"], found["problems"]) == (False, [f"ended early: {run_folder.INTERRUPTED_NOTE}"])
-    assert (found["name"], found["tags"], found["summary"]["succeeded"]) == ("test", {"build": "7"}, 10)
+    result = run_folder.recover(folder)
+    assert (result["valid"], result["problems"]) == (False, [f"ended early: {run_folder.INTERRUPTED_NOTE}"])
+    assert (result["name"], result["tags"], result["summary"]["succeeded"]) == ("test", {"build": "7"}, 10)
     assert remaining_files(folder) == {"run.json", "requests.parquet", "chunks.parquet"}
     assert orjson.loads((folder / "run.json").read_bytes())["summary"]["requests"] == 10
     assert run_folder.list_unfinished(tmp_path) == []

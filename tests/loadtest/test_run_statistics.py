@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def summary(
     folder: Path, records: Iterable[RequestRecord], seconds: float, *, begins: float = 0.0, objectives: tuple[str, ...] = ()
 ) -> Summary:
-    found = list(records)
-    due_times = np.asarray([each.intended / 1e9 for each in found if each.number < USER_REQUESTS_FROM])
-    return summarize(written(folder, found), Window(begins, seconds, due_times), tuple(map(parse_objective, objectives)))
+    result = list(records)
+    due_times = np.asarray([item.intended / 1e9 for item in result if item.number < USER_REQUESTS_FROM])
+    return summarize(written(folder, result), Window(begins, seconds, due_times), tuple(map(parse_objective, objectives)))
 
 
 @pytest.mark.parametrize(
@@ -53,12 +53,12 @@ def test_counted_sample_equals_value_sample() -> None:
 
 
 def test_latencies_count_from_the_scheduled_time(tmp_path: Path) -> None:
-    found = summary(tmp_path, [record(n, n / 10, sent=0.3, first=0.1, ends=0.5) for n in range(10)], 1.0)
-    assert found.latencies["e2e"].percentiles[50] == pytest.approx(0.8)
-    assert found.latencies["service"].percentiles[50] == pytest.approx(0.5)
-    assert found.latencies["ttft"].percentiles[99] == pytest.approx(0.4)
-    assert found.latencies["ttft service"].percentiles[99] == pytest.approx(0.1)
-    assert found.latencies["delay"].mean == pytest.approx(0.3)
+    result = summary(tmp_path, [record(n, n / 10, sent=0.3, first=0.1, ends=0.5) for n in range(10)], 1.0)
+    assert result.latencies["e2e"].percentiles[50] == pytest.approx(0.8)
+    assert result.latencies["service"].percentiles[50] == pytest.approx(0.5)
+    assert result.latencies["ttft"].percentiles[99] == pytest.approx(0.4)
+    assert result.latencies["ttft service"].percentiles[99] == pytest.approx(0.1)
+    assert result.latencies["delay"].mean == pytest.approx(0.3)
 
 
 def test_inter_chunk_time_and_time_per_token(tmp_path: Path) -> None:
@@ -68,14 +68,14 @@ def test_inter_chunk_time_and_time_per_token(tmp_path: Path) -> None:
     two = record(1, 0.5, first=0.1, ends=0.4, tokens_out=7)
     for moment in (100, 400):
         two.chunk(two.sent + moment * 1_000_000)
-    found = summary(tmp_path, [one, two, record(2, 0.9)], 1.0)
-    assert found.latencies["itl"].count == 3
-    assert found.latencies["itl"].mean == pytest.approx((0.1 + 0.3 + 0.3) / 3)
-    assert found.latencies["tpot"].count == 2
-    assert found.latencies["tpot"].min == pytest.approx(0.3 / 6)
-    assert found.latencies["tpot"].max == pytest.approx(0.4 / 2)
+    result = summary(tmp_path, [one, two, record(2, 0.9)], 1.0)
+    assert result.latencies["itl"].count == 3
+    assert result.latencies["itl"].mean == pytest.approx((0.1 + 0.3 + 0.3) / 3)
+    assert result.latencies["tpot"].count == 2
+    assert result.latencies["tpot"].min == pytest.approx(0.3 / 6)
+    assert result.latencies["tpot"].max == pytest.approx(0.4 / 2)
     # Seven that the server reported, and three chunks of a stream without a report.
-    assert found.tokens_out == 10
+    assert result.tokens_out == 10
 
 
 def test_failures_are_counted_without_latency(tmp_path: Path) -> None:
@@ -86,33 +86,33 @@ def test_failures_are_counted_without_latency(tmp_path: Path) -> None:
         failed(8, 0.8, Failure.STATUS, 429),
         failed(9, 0.9, Failure.CLOSED),
     ]
-    found = summary(tmp_path, records, 1.0)
-    assert (found.requests, found.succeeded) == (10, 6)
-    assert found.error_rate == pytest.approx(0.4)
-    assert found.failures == {"status 503": 2, "closed": 1, "status 429": 1}
-    assert found.latencies["e2e"].count == 6
+    result = summary(tmp_path, records, 1.0)
+    assert (result.requests, result.succeeded) == (10, 6)
+    assert result.error_rate == pytest.approx(0.4)
+    assert result.failures == {"status 503": 2, "closed": 1, "status 429": 1}
+    assert result.latencies["e2e"].count == 6
 
 
 def test_unsent_requests_are_not_delivered(tmp_path: Path) -> None:
     sent = [record(n, n / 10) for n in range(7)]
     written(tmp_path, sent)
-    found = summarize(tmp_path, Window(0.0, 1.0, np.arange(10) / 10))
-    assert (found.delivery.scheduled, found.delivery.sent) == (10, 7)
-    assert found.delivery.share == pytest.approx(0.7)
-    assert found.delivery.scheduled_rate == pytest.approx(10)
-    assert found.delivery.sent_rate == pytest.approx(7)
+    result = summarize(tmp_path, Window(0.0, 1.0, np.arange(10) / 10))
+    assert (result.delivery.scheduled, result.delivery.sent) == (10, 7)
+    assert result.delivery.share == pytest.approx(0.7)
+    assert result.delivery.scheduled_rate == pytest.approx(10)
+    assert result.delivery.sent_rate == pytest.approx(7)
 
 
 def test_users_have_no_target_rate(tmp_path: Path) -> None:
-    found = summary(tmp_path, [record(USER_REQUESTS_FROM + n, n / 10) for n in range(10)], 1.0)
-    assert (found.delivery.scheduled, found.delivery.share) == (10, 1.0)
+    result = summary(tmp_path, [record(USER_REQUESTS_FROM + n, n / 10) for n in range(10)], 1.0)
+    assert (result.delivery.scheduled, result.delivery.share) == (10, 1.0)
 
 
 def test_warm_up_is_excluded(tmp_path: Path) -> None:
-    found = summary(tmp_path, [record(n, n / 10, ends=9.0 if n < 5 else 0.2) for n in range(10)], 1.0, begins=0.5)
-    assert (found.requests, found.seconds) == (5, 0.5)
-    assert found.latencies["e2e"].max == pytest.approx(0.2)
-    assert found.delivery.scheduled == 5
+    result = summary(tmp_path, [record(n, n / 10, ends=9.0 if n < 5 else 0.2) for n in range(10)], 1.0, begins=0.5)
+    assert (result.requests, result.seconds) == (5, 0.5)
+    assert result.latencies["e2e"].max == pytest.approx(0.2)
+    assert result.delivery.scheduled == 5
 
 
 def test_goodput_meets_all_objectives(tmp_path: Path) -> None:
@@ -123,17 +123,17 @@ def test_goodput_meets_all_objectives(tmp_path: Path) -> None:
         record(3, 0.3, sent=0.4, first=0.1, ends=0.2),
         failed(4, 0.4, Failure.CLOSED),
     ]
-    found = summary(tmp_path, records, 1.0, objectives=("ttft p99 < 300ms", "e2e p95 < 1s", "errors < 1%"))
-    assert found.good == 1
+    result = summary(tmp_path, records, 1.0, objectives=("ttft p99 < 300ms", "e2e p95 < 1s", "errors < 1%"))
+    assert result.good == 1
 
 
 def test_goodput_is_part_of_throughput(tmp_path: Path) -> None:
     """Sent before and completed in the window; completed in the window; sent in the window and completed too late."""
     records = [record(0, 0.4, first=0.1, ends=0.2), record(1, 0.6, first=0.1, ends=0.2), record(2, 0.9, first=0.05, ends=0.2)]
-    found = summary(tmp_path, records, 1.0, begins=0.5, objectives=("e2e p95 < 1s",))
-    assert (found.requests, found.completed, found.good) == (2, 2, 2)
-    found = summary(tmp_path, records, 1.0, begins=0.5, objectives=("ttft p95 < 80ms",))
-    assert (found.completed, found.good) == (2, 0)
+    result = summary(tmp_path, records, 1.0, begins=0.5, objectives=("e2e p95 < 1s",))
+    assert (result.requests, result.completed, result.good) == (2, 2, 2)
+    result = summary(tmp_path, records, 1.0, begins=0.5, objectives=("ttft p95 < 80ms",))
+    assert (result.completed, result.good) == (2, 0)
 
 
 def test_stall_matches_theory(tmp_path: Path) -> None:
@@ -144,10 +144,10 @@ def test_stall_matches_theory(tmp_path: Path) -> None:
         record(n, float(at), first=float(wait) + 0.01, ends=float(wait) + 0.02)
         for n, (at, wait) in enumerate(zip(due_times, held, strict=True))
     ]
-    found = summary(tmp_path, records, 20.0).latencies["e2e"]
-    assert found.percentiles[50] == pytest.approx(0.02)
-    assert found.percentiles[99] == pytest.approx(0.02 + 2 * 0.9, abs=0.02)
-    assert found.max == pytest.approx(2.02, abs=0.011)
+    result = summary(tmp_path, records, 20.0).latencies["e2e"]
+    assert result.percentiles[50] == pytest.approx(0.02)
+    assert result.percentiles[99] == pytest.approx(0.02 + 2 * 0.9, abs=0.02)
+    assert result.max == pytest.approx(2.02, abs=0.011)
     # The same server for one closed-loop user: one slow request of a thousand, which p99 does not show.
     user = [record(USER_REQUESTS_FROM + n, n * 0.02, ends=2.02 if n == 500 else 0.02) for n in range(900)]
     (tmp_path / "naive").mkdir()
@@ -190,10 +190,10 @@ def test_independent_intervals_would_be_too_small() -> None:
 
 def test_a_percentile_with_too_little_beyond_it_has_no_interval() -> None:
     due_times = np.linspace(0, 10, 1_000, endpoint=False)
-    found = compute_distribution(due_times, np.random.default_rng(1).exponential(1, 1_000), Window(0, 10, due_times))
-    assert set(found.confidence) == {50.0, 90.0, 95.0}
-    for percentile, (low, high) in found.confidence.items():
-        assert low <= found.percentiles[percentile] <= high
+    result = compute_distribution(due_times, np.random.default_rng(1).exponential(1, 1_000), Window(0, 10, due_times))
+    assert set(result.confidence) == {50.0, 90.0, 95.0}
+    for percentile, (low, high) in result.confidence.items():
+        assert low <= result.percentiles[percentile] <= high
 
 
 def test_a_load_that_changes_has_no_interval() -> None:
@@ -204,10 +204,10 @@ def test_a_load_that_changes_has_no_interval() -> None:
 def test_throughput_of_a_slow_server_is_below_the_target(tmp_path: Path) -> None:
     """At 10 requests per second for 10 s, it answers 5 per second: half of the responses arrive after the last request."""
     records = [record(n, n / 10, first=n / 10 + 0.1, ends=n / 10 + 0.1, tokens_out=4) for n in range(100)]
-    found = summary(tmp_path, records, 10.0)
-    assert (found.requests, found.succeeded) == (100, 100)
-    assert found.per_second(found.completed) == pytest.approx(5, abs=0.2)
-    assert found.per_second(found.tokens_received) == pytest.approx(20, abs=1)
+    result = summary(tmp_path, records, 10.0)
+    assert (result.requests, result.succeeded) == (100, 100)
+    assert result.per_second(result.completed) == pytest.approx(5, abs=0.2)
+    assert result.per_second(result.tokens_received) == pytest.approx(20, abs=1)
 
 
 def test_tokens_count_when_they_arrive(tmp_path: Path) -> None:
@@ -217,22 +217,22 @@ def test_tokens_count_when_they_arrive(tmp_path: Path) -> None:
 
 
 def test_late_worker_misses_the_target_rate(tmp_path: Path) -> None:
-    found = summary(tmp_path, [record(n, n / 10, sent=n / 10) for n in range(100)], 10.0).delivery
-    assert found.scheduled_rate == pytest.approx(10)
-    assert found.share == 1.0
-    assert found.sent_rate == pytest.approx(5, abs=0.2)
+    result = summary(tmp_path, [record(n, n / 10, sent=n / 10) for n in range(100)], 10.0).delivery
+    assert result.scheduled_rate == pytest.approx(10)
+    assert result.share == 1.0
+    assert result.sent_rate == pytest.approx(5, abs=0.2)
 
 
 def test_failures_do_not_improve_latency(tmp_path: Path) -> None:
     """Two of a hundred time out: the p99 of completed requests is fine, that of all is not."""
     records = [record(n, n / 100) for n in range(98)] + [failed(98 + n, 0.98, Failure.TOTAL_TIMEOUT) for n in range(2)]
     texts = ("e2e p99 < 1s", "e2e p95 < 1s", "e2e mean < 1s", "e2e mean < 100ms")
-    found = summary(tmp_path, records, 1.0, objectives=texts)
-    assert found.latencies["e2e"].percentiles[99] < 1
-    first, second, *means = (evaluate_objective(parse_objective(text), found) for text in texts)
+    result = summary(tmp_path, records, 1.0, objectives=texts)
+    assert result.latencies["e2e"].percentiles[99] < 1
+    first, second, *means = (evaluate_objective(parse_objective(text), result) for text in texts)
     assert (first.met, first.value, first.reason) == (False, None, "2.00% of all requests failed")
     assert second.met
-    assert [each.met for each in means] == [True, False]
+    assert [item.met for item in means] == [True, False]
 
 
 def test_empty_response_is_not_goodput(tmp_path: Path) -> None:
@@ -256,12 +256,12 @@ def test_buffered_chunks_are_reported(tmp_path: Path, step: int, share: float) -
     one = record(0, 0.0, first=0.01 * step, ends=1.0)
     for chunk in range(100):
         one.chunk(one.sent + (chunk // step + 1) * step * 10_000_000)
-    found = summary(tmp_path, [one], 1.0)
-    assert found.coalesced == pytest.approx(share, abs=0.02)
-    assert found.latencies["tpot"].mean == pytest.approx(0.01, rel=0.05)
-    assert (found.latencies["itl"].percentiles[50] == 0) is (step > 1)
+    result = summary(tmp_path, [one], 1.0)
+    assert result.coalesced == pytest.approx(share, abs=0.02)
+    assert result.latencies["tpot"].mean == pytest.approx(0.01, rel=0.05)
+    assert (result.latencies["itl"].percentiles[50] == 0) is (step > 1)
 
 
 def test_summary_without_rows(tmp_path: Path) -> None:
-    found = summary(tmp_path, [], 1.0)
-    assert (found.requests, found.error_rate, found.latencies, found.delivery.share) == (0, 0.0, {}, 1.0)
+    result = summary(tmp_path, [], 1.0)
+    assert (result.requests, result.error_rate, result.latencies, result.delivery.share) == (0, 0.0, {}, 1.0)

@@ -77,7 +77,7 @@ def test_client_and_server_records_agree(tmp_path: Path) -> None:
         "SELECT number, first_token - sent, list(received ORDER BY chunk), any_value(tokens_out) "
         "FROM requests JOIN chunks USING (request) GROUP BY ALL"
     )
-    known = [ServerRecord(each.number, each.came, tuple(each.chunks)) for each in done.golden.seen.values()]
+    known = [ServerRecord(item.number, item.came, tuple(item.chunks)) for item in done.golden.seen.values()]
     reported = [ClientRecord(number, first, tuple(received), tokens) for number, first, received, tokens in rows]
     assert disagreements(reported, known, done.plan.schedule.due_times / 1e9) == set()
 
@@ -85,7 +85,7 @@ def test_client_and_server_records_agree(tmp_path: Path) -> None:
 def test_workers_divide_requests_exactly(tmp_path: Path) -> None:
     done = run(tmp_path, RecordingServer(tokens=1), stages=[{"constant": 40, "for": "1s"}], workers={"count": 3})
     assert done.result["problems"] == []
-    assert sorted(each.number for each in done.golden.seen.values()) == list(range(40))
+    assert sorted(item.number for item in done.golden.seen.values()) == list(range(40))
     assert done.query("SELECT worker, count(*) FROM requests GROUP BY ALL ORDER BY ALL") == [(0, 14), (1, 13), (2, 13)]
     clocks = done.result["clocks"]
     assert clocks["senders"] == 3
@@ -116,7 +116,7 @@ def test_worker_with_skewed_clock_starts_with_the_others(tmp_path: Path, monkeyp
     assert done.result["problems"] == []
     assert done.result["clocks"]["apart"] == pytest.approx(3, abs=0.5)
     assert done.result["clocks"]["uncertain"] < 0.5
-    late = [each.came - done.plan.schedule.due_times[each.number] / 1e9 for each in done.golden.seen.values()]
+    late = [item.came - done.plan.schedule.due_times[item.number] / 1e9 for item in done.golden.seen.values()]
     assert max(late) - min(late) < 1.5
 
 
@@ -126,7 +126,7 @@ def test_users_wait_for_responses(tmp_path: Path) -> None:
     assert done.golden.most_at_once == 4
     turns = dict(done.query("SELECT turn, count(*) FROM requests GROUP BY ALL"))
     assert turns[0] >= turns[1] >= turns[2] > 0
-    longest = max(len(each.body["messages"]) for each in done.golden.seen.values())
+    longest = max(len(item.body["messages"]) for item in done.golden.seen.values())
     assert longest == 5
 
 
@@ -142,8 +142,8 @@ def test_errors_are_classified(tmp_path: Path) -> None:
     golden = RecordingServer(tokens=3, behave={0: "503", 1: "cut", 2: "garbled", 3: "reported", 4: "html", 5: "slow"})
     stages, times = [{"constant": 10, "for": "1s"}], {"idle": "1s"}
     done = run(tmp_path, golden, stages=stages, times=times, stop={"errors": 1.0})
-    found = dict(done.query("SELECT number, failure FROM requests ORDER BY number"))
-    assert [found[number] for number in range(7)] == ["status", "closed", "garbled", "reported", "closed", "idle-timeout", None]
+    result = dict(done.query("SELECT number, failure FROM requests ORDER BY number"))
+    assert [result[number] for number in range(7)] == ["status", "closed", "garbled", "reported", "closed", "idle-timeout", None]
     assert done.result["summary"]["failures"]["status 503"] == 1
 
 
@@ -270,6 +270,6 @@ def test_key_is_sent_and_never_shown(tmp_path: Path, monkeypatch: pytest.MonkeyP
             results.write_results("test", plan, outcome, tmp_path, {})
 
     clock.run(main())
-    assert {each.headers["authorization"] for each in golden.seen.values()} == {"Bearer very-secret-word"}
+    assert {item.headers["authorization"] for item in golden.seen.values()} == {"Bearer very-secret-word"}
     for file in tmp_path.rglob("*"):
         assert not file.is_file() or b"very-secret" not in file.read_bytes(), file

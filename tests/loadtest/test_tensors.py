@@ -19,9 +19,9 @@ def test_every_datatype_is_generated(datatype: str) -> None:
     kinds = {"FP": float, "BO": bool, "BY": str}
     [created] = api.fill_tensors(tensor(datatype), 1)["inputs"]
     assert len(created["data"]) == 6
-    assert {type(each) for each in created["data"]} == {kinds.get(datatype[:2], int)}
+    assert {type(item) for item in created["data"]} == {kinds.get(datatype[:2], int)}
     if datatype.endswith("INT8"):
-        assert all(0 <= each <= 127 for each in created["data"]) or datatype == "UINT8"
+        assert all(0 <= item <= 127 for item in created["data"]) or datatype == "UINT8"
 
 
 def test_values_depend_on_the_seed() -> None:

@@ -113,12 +113,12 @@ def test_run_without_reported_tokens(tmp_path: Path, tokenizer: Path) -> None:
             with run_folder.open_run(folder, what):
                 return run_folder.finalize(folder, plan, await LocalRunner(plan, folder, tmp_path).run())
 
-    found = clock.run(main())
+    result = clock.run(main())
     assert set(counted(folder, "chunks, tokens_out")) == {(4, 8)}
-    assert found["summary"]["tokensOut"] == 80
-    assert dict(formatter.facts(found))["tokens"] == "10 responses counted with the tokenizer"
+    assert result["summary"]["tokensOut"] == 80
+    assert dict(formatter.facts(result))["tokens"] == "10 responses counted with the tokenizer"
     assert not list(folder.glob("*.texts"))
-    left = b"".join(each.read_bytes() for each in folder.iterdir())
+    left = b"".join(item.read_bytes() for item in folder.iterdir())
     assert b"two words" not in left
 
 
@@ -133,14 +133,14 @@ def test_texts_are_kept_and_published_on_request(tmp_path: Path) -> None:
             plan = load_plan.create(expected, tmp_path)
             what = run_folder.RunManifest("test", {}, str(tmp_path), golden.url, expected.model_dump(by_alias=True))
             with run_folder.open_run(folder, what):
-                found = run_folder.finalize(folder, plan, await LocalRunner(plan, folder, tmp_path).run())
+                result = run_folder.finalize(folder, plan, await LocalRunner(plan, folder, tmp_path).run())
         assert folder / request_texts.TEXTS_FILE in run_folder.result_files(folder)
-        return list(bigquery_export.records(folder, {**found, "started": 0.0}))
+        return list(bigquery_export.records(folder, {**result, "started": 0.0}))
 
     kept = clock.run(main())
-    assert {each["response"] for each in kept} == {"two words " * 4}
-    assert all(each["request"] for each in kept)
-    assert [each["request_name"] for each in kept] == [str(number) for number in range(len(kept))]
+    assert {item["response"] for item in kept} == {"two words " * 4}
+    assert all(item["request"] for item in kept)
+    assert [item["request_name"] for item in kept] == [str(number) for number in range(len(kept))]
 
 
 def test_conversation_keeps_the_text_of_each_turn(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_conversation_keeps_the_text_of_each_turn(tmp_path: Path) -> None:
         writer.add(failed(6, 2.0, Failure.CONNECT))
     request_table.merge_records(tmp_path)
     run = {"started": 0.0, "spec": {}}
-    assert not [each for each in bigquery_export.records(tmp_path, run) if "request" in each or "response" in each]
+    assert not [item for item in bigquery_export.records(tmp_path, run) if "request" in item or "response" in item]
     request_texts.write_texts(tmp_path, Prompts((Prompt("one two"),)))
-    found = [(each["request"], each.get("response")) for each in bigquery_export.records(tmp_path, run)]
-    assert found == [("one two", "answer 0"), (CONTINUE_PROMPT, "answer 1"), ("one two", None)]
+    result = [(item["request"], item.get("response")) for item in bigquery_export.records(tmp_path, run)]
+    assert result == [("one two", "answer 0"), (CONTINUE_PROMPT, "answer 1"), ("one two", None)]
     assert len(list(bigquery_export.records(tmp_path, run, 2))) == 1

@@ -183,13 +183,13 @@ class Load:
     def identities(self, job: str = "first") -> dict[str, Any]:
         """What must not be recreated: instance, objects, CRDs, pods, nodes and the names of the node pools."""
         paths = (INSTANCE, CHILD, "/apis/kro.run/v1alpha1/resourcegraphdefinitions/crate")
-        found = {path: self.api.get(path).ok().json["metadata"]["uid"] for path in paths}
+        result = {path: self.api.get(path).ok().json["metadata"]["uid"] for path in paths}
         pods = self.running(job)
-        found |= {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
+        result |= {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in pods}
         for node in sorted({pod["spec"]["nodeName"] for pod in pods}):
-            found[node] = self.api.get(f"/api/v1/nodes/{node}").ok().json["metadata"]["uid"]
+            result[node] = self.api.get(f"/api/v1/nodes/{node}").ok().json["metadata"]["uid"]
         status = self.api.get(f"{GROUP}/namespaces/default/jobsets/{job}").ok().json.get("status") or {}
-        return {**found, "restarts": status.get("restarts", 0), "ended": status.get("terminalState", "")}
+        return {**result, "restarts": status.get("restarts", 0), "ended": status.get("terminalState", "")}
 
     def pools(self) -> set[str]:
         return {pool["name"] for pool in self._call_cloud("GET", "/nodePools").get("nodePools", ())}

@@ -17,8 +17,8 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
 
 def jobs(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(file.read_text())["jobs"]
-    return found
+    result: dict[str, Any] = yaml.safe_load(file.read_text())["jobs"]
+    return result
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)
@@ -33,7 +33,7 @@ def test_workflow_may_only_read_by_default(file: Path) -> None:
 def test_actions_are_pinned_by_commit(file: Path) -> None:
     uses = re.findall(r"uses: (.*)", file.read_text())
     assert uses
-    assert [each for each in uses if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\d.]+", each)] == []
+    assert [item for item in uses if not re.fullmatch(r"[\w.-]+/[\w.-]+@[0-9a-f]{40} # v[\d.]+", item)] == []
 
 
 @pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.name)

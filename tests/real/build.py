@@ -47,13 +47,13 @@ def build(program: Program) -> Path:
 def module_folder(program: Program, module: str) -> Path:
     """The folder of a Go module that `program` requires; manifests such as CRDs are read from it."""
     where = ("list", "-m", "-f", "{{.Dir}}", module)
-    found = _ask_go(program, *where).stdout.strip()
-    if not found:  # only a downloaded module is listed
+    result = _ask_go(program, *where).stdout.strip()
+    if not result:  # only a downloaded module is listed
         _ask_go(program, "mod", "download", module)
-        found = (done := _ask_go(program, *where)).stdout.strip()
-        if not found:
+        result = (done := _ask_go(program, *where)).stdout.strip()
+        if not result:
             raise CannotBuild(f"go does not know the folder of {module}: {done.stderr.strip()}")
-    return Path(found)
+    return Path(result)
 
 
 def _ask_go(program: Program, *words: str) -> subprocess.CompletedProcess[str]:
@@ -84,7 +84,7 @@ def go_environment() -> dict[str, str]:
 
 
 def _digest(program: Program) -> str:
-    own = sorted(each.name for each in program.folder.glob("*.go"))  # a program of the tests
+    own = sorted(item.name for item in program.folder.glob("*.go"))  # a program of the tests
     parts = [(program.folder / name).read_bytes() for name in ("go.mod", "go.sum", *own)]
     parts.append(f"{program.package} {program.ldflags}".encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]

@@ -28,10 +28,10 @@ _KINDS = {"Gateway", "HTTPRoute", "VirtualService", "DestinationRule", "PodMonit
 def serving() -> tuple[Object, ...]:
     """The CRDs of routes and monitoring that model services use."""
     return tuple(
-        each
+        item
         for module, file in _FILES
-        for each in yaml.load_all((_folder(module) / file).read_text(), yaml.CSafeLoader)
-        if each and each["spec"]["names"]["kind"] in _KINDS
+        for item in yaml.load_all((_folder(module) / file).read_text(), yaml.CSafeLoader)
+        if item and item["spec"]["names"]["kind"] in _KINDS
     )
 
 

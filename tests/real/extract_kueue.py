@@ -33,13 +33,13 @@ KINDS = (
 def main() -> int:
     """Write the file."""
     folder = module_folder(PROGRAMS["kueue"], MODULE) / "config/components/crd/bases"
-    found = []
+    result = []
     for kind in KINDS:
         definition = extract(folder / f"kueue.x-k8s.io_{kind}.yaml")
         for version in definition["spec"]["versions"]:
             version["storage"] = version["name"] == "v1beta2"
-        found.append(definition)
-    TARGET.write_bytes(gzip.compress(orjson.dumps(found), mtime=0))
+        result.append(definition)
+    TARGET.write_bytes(gzip.compress(orjson.dumps(result), mtime=0))
     return 0
 
 

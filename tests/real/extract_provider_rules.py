@@ -37,7 +37,7 @@ Object = dict[str, Any]
 def package(resource: str) -> str:
     """The package of a resource; empty if it is not extracted."""
     name = resource.removeprefix("google_")
-    return SERVICES[max(found, key=len)] if (found := [prefix for prefix in SERVICES if name.startswith(prefix)]) else ""
+    return SERVICES[max(result, key=len)] if (result := [prefix for prefix in SERVICES if name.startswith(prefix)]) else ""
 
 
 def has(block: Object, path: str) -> bool:
@@ -52,7 +52,7 @@ def has(block: Object, path: str) -> bool:
 def member_rules(block: Object) -> Object:
     """A member of a policy is never changed."""
     attributes = [
-        name for name, each in block["attributes"].items() if "required" in each["use"] or name in ("project", "location")
+        name for name, item in block["attributes"].items() if "required" in item["use"] or name in ("project", "location")
     ]
     condition = block.get("blocks", {}).get("condition", {})
     inside = [f"condition.{name}" for name in condition.get("attributes", {})]
@@ -61,18 +61,18 @@ def member_rules(block: Object) -> Object:
 
 def fitted(rules: Object, block: Object) -> Object:
     """Rules without paths that the schema does not have, and without empty parts."""
-    found: Object = {"force_new": [path for path in rules.get("force_new") or () if has(block, path)]}
+    result: Object = {"force_new": [path for path in rules.get("force_new") or () if has(block, path)]}
     for key in ("conflicts", "required_with"):
         pairs = {
             path: [other for other in others if other != path and has(block, other)]
             for path, others in (rules.get(key) or {}).items()
         }
-        found[key] = {path: others for path, others in pairs.items() if others and has(block, path)}
+        result[key] = {path: others for path, others in pairs.items() if others and has(block, path)}
     for key in ("exactly_one_of", "at_least_one_of"):
         groups = [[path for path in group if has(block, path)] for group in rules.get(key) or ()]
-        found[key] = [group for group in groups if len(group) > 1]
-    found["values"] = {path: values for path, values in (rules.get("values") or {}).items() if has(block, path)}
-    return {key: value for key, value in found.items() if value}
+        result[key] = [group for group in groups if len(group) > 1]
+    result["values"] = {path: values for path, values in (rules.get("values") or {}).items() if has(block, path)}
+    return {key: value for key, value in result.items() if value}
 
 
 def main(checkout: str) -> int:

@@ -131,9 +131,9 @@ def collect(server: Server, go: dict[str, dict[str, str]]) -> dict[str, Any]:
     roots = {META + name for name in ALWAYS}
     for group, version in GROUP_VERSIONS:
         document = server.get("/openapi/v3/" + base_path(group, version))
-        found = {name: reduced(node) for name, node in document["components"]["schemas"].items()}
-        components |= {name: node for name, node in found.items() if name not in components}
-        for name, node in found.items():
+        result = {name: reduced(node) for name, node in document["components"]["schemas"].items()}
+        components |= {name: node for name, node in result.items() if name not in components}
+        for name, node in result.items():
             kinds = node.get("x-kubernetes-group-version-kind", [])
             if served_kinds(kinds) and "ComponentStatus" not in name:
                 roots.add(name)

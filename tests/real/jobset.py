@@ -109,7 +109,7 @@ class JobSetManager:
         wrong = {"replicatedJobs": [job], "successPolicy": {"operator": "All", "targetReplicatedJobs": ["other"]}}
         kind = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet"}
         home, dry = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets", {"dryRun": "All"}
-        taken, refused = (self._api.post(home, {**kind, **each}, dry) for each in (body, {**body, "spec": wrong}))
+        taken, refused = (self._api.post(home, {**kind, **item}, dry) for item in (body, {**body, "spec": wrong}))
         return taken.status == 201 and "startupPolicy" in taken.json["spec"] and "admission webhook" in refused.text
 
 

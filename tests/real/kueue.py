@@ -105,8 +105,10 @@ class KueueManager:
         eventually(self._served, what="Kueue's kinds are served")
 
     def _served(self) -> bool:
-        found = self._api.get("/apis/kueue.x-k8s.io/v1beta2")
-        return found.status == 200 and {"workloads", "clusterqueues", "cohorts"} <= {one["name"] for one in found.json["resources"]}
+        result = self._api.get("/apis/kueue.x-k8s.io/v1beta2")
+        return result.status == 200 and {"workloads", "clusterqueues", "cohorts"} <= {
+            one["name"] for one in result.json["resources"]
+        }
 
     def _register_webhooks(self) -> None:
         documents = yaml.load_all((self._module / "config/components/webhook/manifests.yaml").read_text(), yaml.CSafeLoader)

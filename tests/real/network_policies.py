@@ -49,7 +49,7 @@ class Call:
     def described(self) -> Object:
         known = self.target.ports
         number = known[self.port] if isinstance(self.port, str) else self.port
-        name = next((each for each, its in known.items() if its == number), "")
+        name = next((item for item, its in known.items() if its == number), "")
         ends = {"from": self.source.described(), "to": self.target.described()}
         return {**ends, "port": number, "portName": name, "protocol": self.protocol}
 
@@ -57,11 +57,11 @@ class Call:
 def allowed_calls(policies: Iterable[Object], calls: Iterable[Call]) -> dict[Call, bool]:
     """The allowed calls; every namespace has the label that Kubernetes sets."""
     unique_calls = list(dict.fromkeys(calls))
-    names = {each for call in unique_calls for each in (call.source.namespace, call.target.namespace) if each}
-    world = {
+    names = {item for call in unique_calls for item in (call.source.namespace, call.target.namespace) if item}
+    scenario = {
         "policies": list(policies),
         "namespaces": {name: {"kubernetes.io/metadata.name": name} for name in names},
         "calls": [call.described() for call in unique_calls],
     }
-    done = subprocess.run([build(JUDGE)], input=orjson.dumps(world), stdout=subprocess.PIPE, check=True, timeout=60)
+    done = subprocess.run([build(JUDGE)], input=orjson.dumps(scenario), stdout=subprocess.PIPE, check=True, timeout=60)
     return dict(zip(unique_calls, orjson.loads(done.stdout), strict=True))

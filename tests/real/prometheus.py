@@ -11,8 +11,8 @@ from tests.real.build import CannotBuild, cache_folder, locked
 
 def program(name: str = "promtool") -> Path:
     """The path of `promtool` or `prometheus`."""
-    if found := shutil.which(name):
-        return Path(found)
+    if result := shutil.which(name):
+        return Path(result)
     folder = cache_folder() / "prometheus"
     target = folder / "usr" / "bin" / name
     if not target.exists():

@@ -103,9 +103,9 @@ def _ask_one(server: Server, name: str, case: Object) -> Object:
     _, old, _ = server.ask("POST", path, instance(name, case, "old"))
     new = instance(name, case)
     new["metadata"] = {"name": name.lower(), "resourceVersion": old["metadata"]["resourceVersion"]}
-    found = answer(*server.ask("PUT", f"{path}/{name.lower()}{options}", new))
+    result = answer(*server.ask("PUT", f"{path}/{name.lower()}{options}", new))
     server.ask("DELETE", f"{path}/{name.lower()}")
-    return found
+    return result
 
 
 def ask_definitions(server: Server) -> Object:

@@ -37,5 +37,5 @@ def test_existing_certificate_is_kept_and_incomplete_one_replaced(tmp_path: Path
     assert (shared / "tls.crt").read_bytes() == first.serving.read_bytes()
     (shared / "tls.key").write_bytes(b"")
     lay_certificate(second, shared)
-    found = [(shared / name).read_bytes() for name in ("tls.crt", "tls.key")]
-    assert found == [second.serving.read_bytes(), second.serving_key.read_bytes()]
+    result = [(shared / name).read_bytes() for name in ("tls.crt", "tls.key")]
+    assert result == [second.serving.read_bytes(), second.serving_key.read_bytes()]

@@ -81,12 +81,12 @@ class Triton:
 def python() -> Path:
     """The interpreter of the environment with Triton and its clients, created on first use."""
     folder = cache_folder() / f"triton-{PACKAGES[0].partition('==')[2]}-{sys.version_info[0]}.{sys.version_info[1]}"
-    found = folder / "bin" / "python"
+    result = folder / "bin" / "python"
     if not (folder / "ready").exists():
         with locked(folder):
             if not (folder / "ready").exists():
                 _install(folder)
-    return found
+    return result
 
 
 def _install(folder: Path) -> None:

@@ -23,12 +23,12 @@ refusal: Any = import_module("tritonclient.utils").InferenceServerException
 
 def tensors(module: Any) -> list[Any]:
     """Two tensors to add."""
-    found = []
+    result = []
     for name in ("A", "B"):
         tensor = module.InferInput(name, [3], "FP32")
         tensor.set_data_from_numpy(np.array([1, 2, 3], dtype=np.float32))
-        found.append(tensor)
-    return found
+        result.append(tensor)
+    return result
 
 
 def use_http(address: str, headers: dict[str, str] | None) -> None:
@@ -43,14 +43,14 @@ def use_http(address: str, headers: dict[str, str] | None) -> None:
     result = client.infer("add", tensors(over_http), headers=headers)
     assert result.as_numpy("SUM").tolist() == [2, 4, 6]
     waiting = [client.async_infer("add", tensors(over_http), headers=headers) for _ in range(10)]
-    assert all(each.get_result().as_numpy("SUM").tolist() == [2, 4, 6] for each in waiting)
+    assert all(item.get_result().as_numpy("SUM").tolist() == [2, 4, 6] for item in waiting)
     # The client modifies its arguments, here to compress everything.
     own, gzip = dict(headers or {}), {"request_compression_algorithm": "gzip", "response_compression_algorithm": "gzip"}
     squeezed = client.infer("add", tensors(over_http), headers=own, **gzip)
     assert squeezed.as_numpy("SUM").tolist() == [2, 4, 6]
     plain = [over_http.InferRequestedOutput("SUM", binary_data=False)]
     assert client.infer("add", tensors(over_http), outputs=plain, headers=headers).as_numpy("SUM").tolist() == [2, 4, 6]
-    assert "add" in {each["name"] for each in client.get_model_repository_index(headers=headers)}
+    assert "add" in {item["name"] for item in client.get_model_repository_index(headers=headers)}
     assert client.get_inference_statistics("add", headers=headers)["model_stats"][0]["name"] == "add"
     refused(lambda: client.infer("nothing", tensors(over_http), headers=headers))
     refused(lambda: client.infer("add", tensors(over_http)[:1], headers=headers))
@@ -67,7 +67,7 @@ def use_grpc(address: str, headers: dict[str, str] | None) -> None:
     result = client.infer("add", tensors(over_grpc), headers=headers)
     assert result.as_numpy("SUM").tolist() == [2, 4, 6]
     assert client.get_model_config("add", headers=headers).config.backend == "python"
-    assert "add" in {each.name for each in client.get_model_repository_index(headers=headers).models}
+    assert "add" in {item.name for item in client.get_model_repository_index(headers=headers).models}
     assert client.get_inference_statistics("add", headers=headers).model_stats[0].name == "add"
     answers: queue.Queue[Any] = queue.Queue()
     for _ in range(10):
@@ -85,13 +85,13 @@ def speak(client: Any, headers: dict[str, str] | None) -> list[bytes]:
     text = over_grpc.InferInput("text_input", [1], "BYTES")
     text.set_data_from_numpy(np.array([b"one two three"], dtype=object))
     client.async_stream_infer("speak", [text])
-    found: list[bytes] = []
-    while len(found) < 3:
+    actual: list[bytes] = []
+    while len(actual) < 3:
         result = output.get(timeout=90)
         assert not isinstance(result, Exception), result
-        found.append(result.as_numpy("text_output")[0])
+        actual.append(result.as_numpy("text_output")[0])
     client.stop_stream()
-    return found
+    return actual
 
 
 def refused(act: Callable[[], Any]) -> None:

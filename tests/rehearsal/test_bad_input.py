@@ -60,7 +60,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def errors_of(folder: Path) -> list[str]:
-    return [each.message.removeprefix(f"{folder}/") for each in validate_folder(folder)]
+    return [item.message.removeprefix(f"{folder}/") for item in validate_folder(folder)]
 
 
 def change(file: Path, old: str, new: str) -> None:
@@ -103,7 +103,7 @@ def test_unknown_references_are_errors(folder: Path) -> None:
     change(folder / "20-day.yaml", "name: train-1", "name: trian-1")
     change(folder / "20-day.yaml", "job: train-2", "job: train-3")
     (folder / "30-more.yaml").write_text("apiVersion: apps/v1\nkind: Deploymnt\nmetadata: {name: b}\n")
-    assert [(each.message.removeprefix(f"{folder}/"), each.hint) for each in validate_folder(folder)] == [
+    assert [(item.message.removeprefix(f"{folder}/"), item.hint) for item in validate_folder(folder)] == [
         ("20-day.yaml:7: job train-3 not found in namespace training", "did you mean training/train-2?"),
         ("20-day.yaml:9: job trian-1 not found in namespace training", "did you mean training/train-1?"),
         ("30-more.yaml:2: unknown kind Deploymnt in apps/v1", "did you mean Deployment?"),
@@ -127,7 +127,7 @@ def test_files_of_a_scenario_are_checked_first(folder: Path) -> None:
     assert errors_of(folder)[0] == "20-day.yaml:6: jobs/trian.yaml not found"
     change(folder / "20-day.yaml", "jobs/trian.yaml", "jobs/train.yaml")
     change(folder / "jobs/train.yaml", "v5litepod-16", "v5litepod-17")
-    assert [each.partition(": ")[0] for each in errors_of(folder)] == ["jobs/train.yaml:6"]
+    assert [item.partition(": ")[0] for item in errors_of(folder)] == ["jobs/train.yaml:6"]
 
 
 def test_files_of_invalid_scenario_are_checked(folder: Path) -> None:
@@ -135,17 +135,17 @@ def test_files_of_invalid_scenario_are_checked(folder: Path) -> None:
     more = "  - {at: 3m, apply: {file: jobs/later.yaml}}\n  - {at: 3m, trace: {file: 1}}\n  - 7\n"
     change(folder / "20-day.yaml", "  expect:", f"{more}  expect:")
     change(folder / "jobs/train.yaml", "queue: tpus", "queues: tpus")
-    found = errors_of(folder)
+    result = errors_of(folder)
     day, job = "20-day.yaml", "jobs/train.yaml"
-    assert [each.split(": ")[0] for each in found] == [f"{day}:6", f"{day}:8", f"{day}:9", f"{day}:10", f"{job}:4", f"{job}:5"]
-    assert "20-day.yaml:8: jobs/later.yaml not found" in found
-    assert any("unknown field spec.queues" in each for each in found)
+    assert [item.split(": ")[0] for item in result] == [f"{day}:6", f"{day}:8", f"{day}:9", f"{day}:10", f"{job}:4", f"{job}:5"]
+    assert "20-day.yaml:8: jobs/later.yaml not found" in result
+    assert any("unknown field spec.queues" in item for item in result)
 
 
 @pytest.mark.parametrize("spec", ["[]", "{events: {submit: {file: jobs/train.yaml}}}", "{events: [{submit: [file]}]}", "7"])
 def test_malformed_scenario_is_an_error(folder: Path, spec: str) -> None:
     (folder / "20-day.yaml").write_text(SCENARIO.partition("spec:")[0] + f"spec: {spec}\n")
-    assert {each.split(":")[0] for each in errors_of(folder)} == {"20-day.yaml"}
+    assert {item.split(":")[0] for item in errors_of(folder)} == {"20-day.yaml"}
 
 
 def test_kinds_of_crd_documents_are_known(folder: Path) -> None:

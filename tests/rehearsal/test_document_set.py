@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def test_folder_without_expectations_is_a_basic_run(tmp_path: Path) -> None:
-    found = load(small_platforms.write(tmp_path / "a", expect=""))
-    assert not found.needs_simulation
-    assert found.environment is None
-    assert {each.data["kind"] for each in found.objects} >= {"Node", "ClusterQueue"}
+    result = load(small_platforms.write(tmp_path / "a", expect=""))
+    assert not result.needs_simulation
+    assert result.environment is None
+    assert {item.data["kind"] for item in result.objects} >= {"Node", "ClusterQueue"}
 
 
 def test_expectations_terraform_and_load_tests_need_a_simulation(tmp_path: Path) -> None:
     assert load(small_platforms.write(tmp_path / "a")).needs_simulation
     assert load(small_platforms.write(tmp_path / "b", expect="", load=True)).needs_simulation
-    found = load(small_platforms.write(tmp_path / "c", expect="", terraform=True, service=True))
-    assert found.needs_simulation
-    assert found.environment is not None
-    assert [each.data["metadata"]["name"] for each in found.services] == ["parrot"]
-    assert found.objects == ()
+    result = load(small_platforms.write(tmp_path / "c", expect="", terraform=True, service=True))
+    assert result.needs_simulation
+    assert result.environment is not None
+    assert [item.data["metadata"]["name"] for item in result.services] == ["parrot"]
+    assert result.objects == ()
 
 
 def test_terraform_needs_one_environment(tmp_path: Path) -> None:
@@ -66,12 +66,12 @@ def test_load_test_targets_gateway_of_folder(tmp_path: Path) -> None:
 def test_load_test_targets_model_service_of_folder(tmp_path: Path) -> None:
     folder = small_platforms.write(tmp_path / "a", service=True)
     test = small_platforms.LOAD.partition("---")[2].replace("  model: parrot\n", "").replace("  api: openai-chat\n", "")
-    found = _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {name: parrot}"))
-    [aimed] = resolve_load_tests(found.load_tests, found.services)
+    result = _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {name: parrot}"))
+    [aimed] = resolve_load_tests(result.load_tests, result.services)
     assert (aimed.spec.model, aimed.spec.api) == ("parrot", "openai-chat")
-    assert [model["name"] for model in resolve_gateway(found.gateways, [aimed])["spec"]["models"]] == ["parrot"]
-    found = _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {file: model.yaml}"))
-    assert [each.spec.model for each in resolve_load_tests(found.load_tests, ())] == ["parrot"]
+    assert [model["name"] for model in resolve_gateway(result.gateways, [aimed])["spec"]["models"]] == ["parrot"]
+    result = _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {file: model.yaml}"))
+    assert [item.spec.model for item in resolve_load_tests(result.load_tests, ())] == ["parrot"]
     with pytest.raises(InvalidDocument, match="ModelService raven not found in this folder"):
         _load(folder, test.replace("url: http://127.0.0.1:1", "modelService: {name: raven}"))
 

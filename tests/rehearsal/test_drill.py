@@ -79,9 +79,9 @@ def rehearsed(folder: Path, drill: float | None, seed: int = 0) -> Rehearsal:
 
 def ends(done: Rehearsal) -> dict[str, str]:
     """The final state of every document, and the last status of every job."""
-    found = {outcome.document.name: f"{outcome.result} {outcome.state}" for outcome in done.outcomes}
-    found |= {moment.subject: moment.note for moment in done.timeline if moment.kind in {"JobSet", "Job"} and moment.note}
-    return found | {happening.description: happening.refused for happening in done.event_results}
+    result = {outcome.document.name: f"{outcome.result} {outcome.state}" for outcome in done.outcomes}
+    result |= {moment.subject: moment.note for moment in done.timeline if moment.kind in {"JobSet", "Job"} and moment.note}
+    return result | {happening.description: happening.refused for happening in done.event_results}
 
 
 def test_busy_run_ends_as_without_the_drill(busy: Path) -> None:

@@ -21,8 +21,8 @@ def _expect(**wanted: Any) -> Expectation:
 
 
 def _found(day: RunRecord, **wanted: Any) -> tuple[bool, str]:
-    found = check(_expect(**wanted), day)
-    return found.passed, found.actual
+    result = check(_expect(**wanted), day)
+    return result.passed, result.actual
 
 
 def _job(name: str, **more: Any) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def compute_forecast(state: State, *, assume: float | None = None, seed: int = 0
 
 
 def by_name(found: Forecast) -> dict[str, JobForecast]:
-    return {each.job.name: each for each in found.expectations}
+    return {item.job.name: item for item in found.expectations}
 
 
 def medians(found: JobForecast) -> tuple[float, float]:
@@ -41,11 +41,11 @@ def test_job_starts_when_the_job_ahead_ends() -> None:
     state.job("a-100", started=-300)
     state.job("a-101", came=-200)
     state.job("a-102", came=-100)
-    found = by_name(compute_forecast(state))
-    assert medians(found["a-100"]) == pytest.approx((-300, 300), abs=1)
-    assert medians(found["a-101"]) == pytest.approx((300, 900), abs=1)
-    assert medians(found["a-102"]) == pytest.approx((900, 1500), abs=1)
-    assert found["a-101"].source == "40 runs called a-… of this size"
+    result = by_name(compute_forecast(state))
+    assert medians(result["a-100"]) == pytest.approx((-300, 300), abs=1)
+    assert medians(result["a-101"]) == pytest.approx((300, 900), abs=1)
+    assert medians(result["a-102"]) == pytest.approx((900, 1500), abs=1)
+    assert result["a-101"].source == "40 runs called a-… of this size"
 
 
 def test_priority_order_and_backfill() -> None:
@@ -55,10 +55,10 @@ def test_priority_order_and_backfill() -> None:
     state.job("a-100", 16, came=-300)
     state.job("a-101", 16, came=-200, priority=100)
     state.job("b-100", 4, came=-100)
-    found = by_name(compute_forecast(state))
-    assert medians(found["a-101"])[0] == 0
-    assert medians(found["a-100"])[0] == pytest.approx(600, abs=1)
-    assert medians(found["b-100"])[0] == pytest.approx(1200, abs=1)
+    result = by_name(compute_forecast(state))
+    assert medians(result["a-101"])[0] == 0
+    assert medians(result["a-100"])[0] == pytest.approx(600, abs=1)
+    assert medians(result["b-100"])[0] == pytest.approx(1200, abs=1)
 
 
 def test_preempted_job_restarts_or_resumes() -> None:
@@ -69,10 +69,10 @@ def test_preempted_job_restarts_or_resumes() -> None:
         state.past("a", *[1000.0] * 40)
         state.job("a-100", started=-900, keeps=keeps)
         state.job("a-101", priority=100)
-        found = by_name(compute_forecast(state))
-        assert medians(found["a-101"]) == pytest.approx((0, 1000), abs=1)
-        assert found["a-100"].preempted == 1
-        ends[keeps] = medians(found["a-100"])[1]
+        result = by_name(compute_forecast(state))
+        assert medians(result["a-101"]) == pytest.approx((0, 1000), abs=1)
+        assert result["a-100"].preempted == 1
+        ends[keeps] = medians(result["a-100"])[1]
     assert ends[False] == pytest.approx(2000, abs=1)
     assert ends[True] == pytest.approx(1100, abs=1)
 
@@ -96,20 +96,20 @@ def test_run_longer_than_history_continues() -> None:
     state = State(16)
     state.past("a", 100, 110, 120, 130)
     state.job("a-9", started=-500)
-    found = by_name(compute_forecast(state))["a-9"].ends
-    assert found is not None
-    assert 0 < found.low < found.median < found.high < 5000
+    result = by_name(compute_forecast(state))["a-9"].ends
+    assert result is not None
+    assert 0 < result.low < result.median < result.high < 5000
 
 
 def test_unknown_run_time_has_no_forecast() -> None:
     state = State(16)
     state.job("mystery", started=-60)
     state.job("mine", estimate=600)
-    found = compute_forecast(state)
-    assert (by_name(found)["mine"].verdict, by_name(found)["mine"].starts) == ("unknown", None)
-    assert by_name(found)["mine"].reason == "the run time of mystery is unknown"
-    assert by_name(found)["mystery"].ends is None
-    assert any("The run time of 1 of 2 jobs is unknown (mystery)" in each for each in found.assumptions)
+    result = compute_forecast(state)
+    assert (by_name(result)["mine"].verdict, by_name(result)["mine"].starts) == ("unknown", None)
+    assert by_name(result)["mine"].reason == "the run time of mystery is unknown"
+    assert by_name(result)["mystery"].ends is None
+    assert any("The run time of 1 of 2 jobs is unknown (mystery)" in item for item in result.assumptions)
     assumed = by_name(compute_forecast(state, assume=900))["mine"]
     assert assumed.starts is not None
     assert assumed.starts.median == pytest.approx(840, rel=0.3)
@@ -135,9 +135,9 @@ def test_inadmissible_jobs_have_a_reason() -> None:
     ):
         state.job(name, chips, queue=queue, estimate=60)
     state.job("inactive", 4, estimate=60)["spec"]["active"] = False
-    found = by_name(compute_forecast(state))
-    assert {each.verdict for each in found.values()} == {"never"}
-    assert {name: each.reason for name, each in found.items()} == {
+    result = by_name(compute_forecast(state))
+    assert {item.verdict for item in result.values()} == {"never"}
+    assert {name: item.reason for name, item in result.items()} == {
         "big": f"it requests 32 {CHIPS}, ClusterQueue all provides at most 16 per flavor",
         "stopped": "ClusterQueue stopped: Can't admit new workloads: is stopped.",
         "lost": "queue 'no-such-queue' not found in namespace team",
@@ -152,8 +152,8 @@ def test_strict_queue_is_blocked_by_inadmissible_head() -> None:
     state = State(16, queueingStrategy="StrictFIFO")
     state.job("big", 32, came=-600, estimate=60)
     state.job("small", 4, came=-300, estimate=60)
-    found = by_name(compute_forecast(state))["small"]
-    assert (found.verdict, found.reason) == (
+    result = by_name(compute_forecast(state))["small"]
+    assert (result.verdict, result.reason) == (
         "never",
         "ClusterQueue all is StrictFIFO, and its head big cannot start",
     )
@@ -164,7 +164,7 @@ def test_forecast_depends_on_the_seed() -> None:
     for number in range(6):
         state.job(f"job-{number}", 16, came=-100 + number, estimate=600)
     first, again, other = (compute_forecast(state, seed=seed).expectations for seed in (3, 3, 4))
-    assert [each.ends for each in first] == [each.ends for each in again] != [each.ends for each in other]
+    assert [item.ends for item in first] == [item.ends for item in again] != [item.ends for item in other]
 
 
 def test_requeued_job_waits_for_its_backoff() -> None:
@@ -182,9 +182,9 @@ def test_time_from_admission_to_ready_follows_history() -> None:
         started = datetime.fromisoformat(workload["status"]["conditions"][0]["lastTransitionTime"])
         workload["status"]["conditions"].append(condition("PodsReady", (started - NOON).total_seconds() + 90, "PodsReady"))
     state.job("a-100")
-    found = compute_forecast(state)
-    assert medians(by_name(found)["a-100"]) == pytest.approx((90, 600), abs=1)
-    assert any("are ready 90s after admission, as before" in each for each in found.assumptions)
+    result = compute_forecast(state)
+    assert medians(by_name(result)["a-100"]) == pytest.approx((90, 600), abs=1)
+    assert any("are ready 90s after admission, as before" in item for item in result.assumptions)
 
 
 @pytest.mark.parametrize(
@@ -245,11 +245,11 @@ def test_ended_reservation_evicts_its_jobs(tmp_path: Path) -> None:
     outlook = Forecaster(state.snapshot())
     jobs = list(outlook.jobs.values())
     changed = whatif.read(tmp_path / "if.yaml", outlook)
-    found = by_name(outlook.forecast(jobs, events=changed.events, runs=20))
-    assert found["a-100"].preempted == 1
-    assert medians(found["a-101"])[0] == 0
+    result = by_name(outlook.forecast(jobs, events=changed.events, runs=20))
+    assert result["a-100"].preempted == 1
+    assert medians(result["a-101"])[0] == 0
     # It waits until the other one ends, and restarts.
-    assert medians(found["a-100"])[1] == pytest.approx(12_000, abs=10)
+    assert medians(result["a-100"])[1] == pytest.approx(12_000, abs=10)
 
 
 @pytest.mark.parametrize(

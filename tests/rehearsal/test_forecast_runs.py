@@ -70,8 +70,8 @@ def test_skipped_attempts_change_nothing(seed: int, monkeypatch: pytest.MonkeyPa
 def test_arrivals_follow_history() -> None:
     state = State(16)
     for number in range(60):
-        came = -(number % 3) * DAY - 3600 - number
-        state.job(f"past-{number}", 4, came=came, started=came + 1, ended=came + 601)
+        received = -(number % 3) * DAY - 3600 - number
+        state.job(f"past-{number}", 4, came=received, started=received + 1, ended=received + 601)
     state.job("waits", 16, came=-3.5 * DAY, estimate=60)
     outlook = Forecaster(state.snapshot())
     assert [len(day) for day in outlook.arrivals.days] == [20, 20, 20]

@@ -55,9 +55,9 @@ class Team:
         return sorted(item["metadata"]["name"] for item in await self.all(kind))
 
     async def one(self, kind: str) -> Object:
-        found = await self.all(kind)
-        assert len(found) == 1, [item["metadata"]["name"] for item in found]
-        return found[0]
+        result = await self.all(kind)
+        assert len(result) == 1, [item["metadata"]["name"] for item in result]
+        return result[0]
 
     async def identities(self) -> dict[str, str]:
         """The Google service account of each ServiceAccount."""

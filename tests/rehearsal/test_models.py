@@ -24,26 +24,26 @@ def day(tmp_path: Path, environment: str, *models: str) -> Path:
 
 def states(folder: Path, seconds: float) -> dict[str, str]:
     done = rehearse(loader.load(folder), seconds=seconds)
-    assert [each.reason for each in done.refused] == []
-    return {each.document.name: each.state for each in done.outcomes}
+    assert [item.reason for item in done.refused] == []
+    return {item.document.name: item.state for item in done.outcomes}
 
 
 def test_services_run_on_machines_of_their_environment(tmp_path: Path) -> None:
-    found = states(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"), 1800)
-    ready = {name for name, state in found.items() if name.startswith("Deployment/") and state == "1/1 ready"}
+    result = states(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"), 1800)
+    ready = {name for name, state in result.items() if name.startswith("Deployment/") and state == "1/1 ready"}
     assert {"Deployment/llama2-7b", "Deployment/llama2-7b-admin"} <= ready
-    assert found["Deployment/gateway"] == "2/2 ready"
-    assert found["HorizontalPodAutoscaler/gateway"] == "2 of 2 to 5, FailedGetResourceMetric"
+    assert result["Deployment/gateway"] == "2/2 ready"
+    assert result["HorizontalPodAutoscaler/gateway"] == "2 of 2 to 5, FailedGetResourceMetric"
     assert "Deployment/llama2-13b" not in ready  # the environment has no slice of one chip
-    assert [state for name, state in found.items() if name.startswith("Job/llama2-7b-")] == ["Complete", "Complete"]
+    assert [state for name, state in result.items() if name.startswith("Job/llama2-7b-")] == ["Complete", "Complete"]
 
 
 def test_shared_gateway_is_written_once(tmp_path: Path) -> None:
     written = loader.load(day(tmp_path, "saxml", "llama2-7b-saxml", "llama2-13b-saxml"))
-    [gateway] = [each for each in written if each.name == "ConfigMap/gateway"]
+    [gateway] = [item for item in written if item.name == "ConfigMap/gateway"]
     assert "name: llama2-7b\n" in gateway.data["data"]["gateway.yaml"]
     assert "name: llama2-13b\n" in gateway.data["data"]["gateway.yaml"]
-    names = [each.name for each in written]
+    names = [item.name for item in written]
     assert len(names) == len(set(names))
 
 

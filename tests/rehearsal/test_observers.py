@@ -77,9 +77,9 @@ def test_preemption_recovers_when_the_job_runs_again() -> None:
         JobEvent(20.0, "running", "research/other"),
         JobEvent(30.0, "running", "vision/slow"),
     ]
-    [found] = find_incidents([], turns, [], [])
-    assert (found.kind, found.subject, found.at, found.recovered_at) == ("preemption", "job vision/slow", 10.0, 30.0)
-    assert found.responses[-1] == IncidentResponse(30.0, "ran again")
+    [result] = find_incidents([], turns, [], [])
+    assert (result.kind, result.subject, result.at, result.recovered_at) == ("preemption", "job vision/slow", 10.0, 30.0)
+    assert result.responses[-1] == IncidentResponse(30.0, "ran again")
 
 
 def test_stockout_recovers_with_the_next_slice_of_the_same_job() -> None:
@@ -87,19 +87,19 @@ def test_stockout_recovers_with_the_next_slice_of_the_same_job() -> None:
     running = (Span("provisioning", 110.0, 150.0), Span("running", 150.0, 900.0))
     others = SliceRecord("b", "v5e", "2x2", 1, 4, "us-west4-b", "spot", 105.0, job="other/job", spans=running)
     own = SliceRecord("a", "v5e", "2x2", 1, 4, "us-west4-b", "on-demand", 110.0, job="vision/slow", spans=running)
-    [found] = find_incidents([], [], [failure], [others, own])
-    assert (found.kind, found.recovered_at) == ("stockout", 150.0)
-    assert [each.what for each in found.responses] == [
+    [result] = find_incidents([], [], [failure], [others, own])
+    assert (result.kind, result.recovered_at) == ("stockout", 150.0)
+    assert [item.what for item in result.responses] == [
         "requested on-demand machines in us-west4-b",
         "the slice is ready in us-west4-b",
     ]
-    assert found.what == "us-west4-a is out of spot machines with v5e"
+    assert result.what == "us-west4-a is out of spot machines with v5e"
 
 
 def test_stockout_without_a_later_slice_is_not_recovered() -> None:
     failure = ProvisioningFailure(100.0, "pool-a", "", "us-west4-a", "on-demand", "v5e", "INTERNAL")
-    [found] = find_incidents([], [], [failure], [])
-    assert (found.kind, found.recovered_at, found.responses) == ("cloud", None, ())
+    [result] = find_incidents([], [], [failure], [])
+    assert (result.kind, result.recovered_at, result.responses) == ("cloud", None, ())
 
 
 def test_disruption_recovers_when_all_affected_jobs_run_again() -> None:
@@ -109,11 +109,11 @@ def test_disruption_recovers_when_all_affected_jobs_run_again() -> None:
         JobEvent(60.0, "restarted", "a/one", "1"),
         JobEvent(70.0, "running", "a/one"),
     ]
-    [found] = find_incidents([disruption], turns, [], [])
-    assert found.recovered_at is None
-    [found] = find_incidents([disruption], [*turns, JobEvent(90.0, "ended", "b/two", "succeeded")], [], [])
-    assert found.recovered_at == 90.0
-    assert [each.what for each in found.responses] == [
+    [result] = find_incidents([disruption], turns, [], [])
+    assert result.recovered_at is None
+    [result] = find_incidents([disruption], [*turns, JobEvent(90.0, "ended", "b/two", "succeeded")], [], [])
+    assert result.recovered_at == 90.0
+    assert [item.what for item in result.responses] == [
         "restarted a/one (restart 1)",
         "a/one ran again",
         "b/two succeeded",
@@ -124,19 +124,19 @@ def test_disruption_recovers_when_all_affected_jobs_run_again() -> None:
 def test_job_that_failed_after_a_disruption_has_not_recovered(kind: str) -> None:
     disruption = Disruption(50.0, kind, "host-0 is under maintenance", ("a/one", "b/two"))
     turns = [JobEvent(60.0, "running", "a/one"), JobEvent(70.0, "ended", "b/two", "failed")]
-    [found] = find_incidents([disruption], turns, [], [])
-    assert (found.recovered_at, [each.what for each in found.responses]) == (None, ["a/one ran again", "b/two failed"])
+    [result] = find_incidents([disruption], turns, [], [])
+    assert (result.recovered_at, [item.what for item in result.responses]) == (None, ["a/one ran again", "b/two failed"])
 
 
 def test_job_that_failed_after_a_preemption_or_stockout_has_not_recovered() -> None:
     turns = [JobEvent(50.0, "preempted", "a/one"), JobEvent(150.0, "ended", "a/one", "failed")]
-    [found] = find_incidents([], turns, [], [])
-    assert (found.recovered_at, found.responses[-1].what) == (None, "failed")
+    [result] = find_incidents([], turns, [], [])
+    assert (result.recovered_at, result.responses[-1].what) == (None, "failed")
     failure = ProvisioningFailure(100.0, "pool-a", "a/one", "us-west4-a", "spot", "v5e", "GCE_STOCKOUT")
-    [found] = find_incidents([], turns[1:], [failure], [])
-    assert (found.recovered_at, found.responses[-1].what) == (None, "a/one failed")
+    [result] = find_incidents([], turns[1:], [failure], [])
+    assert (result.recovered_at, result.responses[-1].what) == (None, "a/one failed")
 
 
 def test_disruption_of_idle_machines() -> None:
-    [found] = find_incidents([Disruption(5.0, "maintenance", "host-1 is under maintenance", ())], [], [], [])
-    assert (found.subject, found.recovered_at) == ("idle machines", None)
+    [result] = find_incidents([Disruption(5.0, "maintenance", "host-1 is under maintenance", ())], [], [], [])
+    assert (result.subject, result.recovered_at) == ("idle machines", None)

@@ -48,8 +48,8 @@ class Page(HTMLParser):
     def data(self) -> dict[str, Any]:
         """The data of the chart script."""
         line = next(line for line in self.scripts.splitlines() if line.startswith("const data = "))
-        found: dict[str, Any] = orjson.loads(line.removeprefix("const data = ").removesuffix(";"))
-        return found
+        result: dict[str, Any] = orjson.loads(line.removeprefix("const data = ").removesuffix(";"))
+        return result
 
 
 def test_page_contains_the_whole_run() -> None:
@@ -80,7 +80,7 @@ def test_page_lists_leftovers() -> None:
 def test_page_loads_nothing_from_the_network() -> None:
     page = Page(render(eventful_run()))
     addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in {"src", "href"}]
-    assert [each for each in addresses if each and ("//" in each or each.startswith("/"))] == []
+    assert [item for item in addresses if item and ("//" in item or item.startswith("/"))] == []
     assert "import " not in page.scripts
     assert "fetch(" not in page.scripts
 
@@ -90,8 +90,8 @@ def test_page_escapes_names() -> None:
     first = replace(day.jobs[0], name=HOSTILE, team=HOSTILE, queue=HOSTILE, spans=(replace(day.jobs[0].spans[0], note=HOSTILE),))
     wrong = Incident(5, HOSTILE, "crash", HOSTILE)
     step = StepRecord("x", HOSTILE, 0, 5, "done", HOSTILE, (CheckResult(HOSTILE, HOSTILE, True, HOSTILE),))
-    costs = tuple(replace(each, team=HOSTILE, pool=HOSTILE) for each in day.costs)
-    runs = tuple(replace(each, name=HOSTILE, report=HOSTILE) for each in day.measured.load_runs)
+    costs = tuple(replace(item, team=HOSTILE, pool=HOSTILE) for item in day.costs)
+    runs = tuple(replace(item, name=HOSTILE, report=HOSTILE) for item in day.measured.load_runs)
     measured = replace(day.measured, load_runs=runs)
     hostile = replace(day, name=HOSTILE, jobs=(first,), incidents=(wrong,), steps=(step,), costs=costs, measured=measured)
     source = render(hostile)
@@ -115,19 +115,19 @@ def test_chart_data_shows_preemptions_and_restarts() -> None:
 
 
 def test_chips_by_team_and_by_type_sum_up_to_the_same() -> None:
-    found = chip_usage(eventful_run())
+    result = chip_usage(eventful_run())
     by_team, by_type = (
-        [sum(column[index] for column in found["by"][name]["values"]) for index in range(len(found["at"]))]
+        [sum(column[index] for column in result["by"][name]["values"]) for index in range(len(result["at"]))]
         for name in ("team", "type")
     )
     assert by_team == by_type
     assert max(by_team) == 296
-    assert all(used <= there for used, there in zip(by_team, found["capacity"], strict=True))
-    assert found["at"] == sorted(set(found["at"]))
+    assert all(used <= there for used, there in zip(by_team, result["capacity"], strict=True))
+    assert result["at"] == sorted(set(result["at"]))
 
 
 def test_waits_exclude_suspension_by_the_owner() -> None:
-    waits = {each.team: each for each in figures.waits(eventful_run())}
+    waits = {item.team: item for item in figures.waits(eventful_run())}
     assert waits["serving"].seconds == (0.0, 100.0)
     assert waits["language"].quantile(0.5) == 1900
     assert waits["language"].quantile(1) == 7500

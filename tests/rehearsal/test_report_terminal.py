@@ -64,7 +64,7 @@ def test_summary_shows_drill_outages() -> None:
     deaths = (Outage("kueue", 60.0, 5.0, True), Outage("nodes", 90.0, 0.0, False), Outage("kueue", 95.0, 0.0, True))
     day = replace(eventful_run(), outages=deaths)
     assert "Drill: 3 programs killed, 2 of them during a request\n" in render_summary(day, 80)
-    (group,) = [each for each in build_chart_data(day)["groups"] if each["name"] == "Drill outages"]
+    (group,) = [item for item in build_chart_data(day)["groups"] if item["name"] == "Drill outages"]
     assert [(row["name"], len(row["spans"])) for row in group["rows"]] == [("kueue", 2), ("nodes", 1)]
     assert group["rows"][1]["spans"] == [("killed", 90.0, 91.0, "killed while idle")]
 
@@ -83,7 +83,7 @@ def test_finish_writes_the_page_and_returns_the_exit_code(
     assert out == SUMMARY
     assert err == f"Report: {file}\n"
     assert file.read_text().startswith("<!doctype html>")
-    assert [each.name for each in tmp_path.iterdir()] == ["day.html"]
+    assert [item.name for item in tmp_path.iterdir()] == ["day.html"]
     assert rehearse.report_result(replace(eventful_run(), steps=()), file, summary=False) == 0
     assert capsys.readouterr().out == ""
 

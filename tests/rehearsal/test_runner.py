@@ -63,7 +63,7 @@ def test_fixed_machines_are_slices(small: RunRecord) -> None:
 
 
 def test_record_has_incidents_with_responses(small: RunRecord) -> None:
-    assert [(each.kind, each.recovered_at is not None) for each in small.incidents] == [("preemption", True), ("crash", True)]
+    assert [(item.kind, item.recovered_at is not None) for item in small.incidents] == [("preemption", True), ("crash", True)]
 
 
 def test_the_same_seed_gives_the_same_record(small: RunRecord, tmp_path: Path) -> None:

@@ -157,13 +157,13 @@ def test_running_twin_advances_and_accepts_a_scenario(tmp_path: Path, capsys: py
 async def _clock_reports(kubeconfig: Path) -> list[tuple[float | None, bool]]:
     """The reported clock of a twin while it is paused, changed and resumed."""
     async with open_client(kubeconfig) as client:
-        found = [await twin_clock.get(client), stopped := await twin_clock.update(client, paused=True)]
+        result = [await twin_clock.get(client), stopped := await twin_clock.update(client, paused=True)]
         slower = await twin_clock.update(client, speed=50)
         assert slower.now == stopped.now
         with pytest.raises(BadRequest, match="expected a body such as"):
             await twin_clock.update(client, speed=-1)
-        found += [slower, await twin_clock.update(client, paused=False)]
-        return [(each.speed, each.paused) for each in found]
+        result += [slower, await twin_clock.update(client, paused=False)]
+        return [(item.speed, item.paused) for item in result]
 
 
 @pytest.mark.usefixtures("own_home")

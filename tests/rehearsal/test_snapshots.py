@@ -38,11 +38,11 @@ def test_snapshot_round_trip(tmp_path: Path) -> None:
     state.job("a", started=-60, estimate=600)
     state.job("b", estimate=600)
     state.snapshot().save(tmp_path / "queues.json")
-    found = snapshot.load(tmp_path / "queues.json")
-    assert found.taken == NOON
-    ours, theirs = (Forecaster(each) for each in (state.snapshot(), found))
-    ends = [each.forecast(list(each.jobs.values()), runs=20).expectations for each in (ours, theirs)]
-    assert [each.ends for each in ends[0]] == [each.ends for each in ends[1]]
+    result = snapshot.load(tmp_path / "queues.json")
+    assert result.taken == NOON
+    ours, theirs = (Forecaster(item) for item in (state.snapshot(), result))
+    ends = [item.forecast(list(item.jobs.values()), runs=20).expectations for item in (ours, theirs)]
+    assert [item.ends for item in ends[0]] == [item.ends for item in ends[1]]
 
 
 def test_snapshot_of_a_cluster_has_no_secrets(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_snapshot_of_a_cluster_has_no_secrets(tmp_path: Path) -> None:
             await clock.sleep(5)
             return await snapshot.take(client)
 
-    found = clock.run(main(), virtual=True, seed=1)
-    found.save(tmp_path / "queues.json")
+    result = clock.run(main(), virtual=True, seed=1)
+    result.save(tmp_path / "queues.json")
     assert b"secret" not in (tmp_path / "queues.json").read_bytes()
     [job] = Forecaster(snapshot.load(tmp_path / "queues.json")).jobs.values()
     assert (job.name, job.state, job.estimate, job.resumes) == ("first", "running", 600, True)

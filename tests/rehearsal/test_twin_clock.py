@@ -54,8 +54,8 @@ def create_config_map(kubeconfig: Path) -> datetime:
         async with open_client(kubeconfig) as client:
             obj: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}}
             await client.create(obj)
-            found = await client.get(CONFIG_MAP, "a", "default")
-            return datetime.fromisoformat(found["metadata"]["creationTimestamp"])
+            result = await client.get(CONFIG_MAP, "a", "default")
+            return datetime.fromisoformat(result["metadata"]["creationTimestamp"])
 
     return clock.run(create())
 

@@ -95,7 +95,7 @@ def test_settings_are_stored_and_invalid_ones_ignored() -> None:
     home.remember(twin_home.Settings(steered=True))
     assert home.settings() == twin_home.Settings(steered=True)
     ways = (twin_home.Settings(), twin_home.Settings(speed=2.0), twin_home.Settings(steered=True))
-    assert [each.has_own_clock for each in ways] == [False, True, True]
+    assert [item.has_own_clock for item in ways] == [False, True, True]
     for rubbish in ("{", "[]", '{"port": "x"}'):
         Path(home.directory / "twin.json").write_text(rubbish)
         assert home.settings() == twin_home.Settings()

@@ -34,8 +34,8 @@ pytestmark = pytest.mark.usefixtures("own_home")
 def status(capsys: pytest.CaptureFixture[str], name: str = "default") -> dict[str, Any]:
     capsys.readouterr()
     assert main.run(["twin", "status", "--name", name, "-o", "json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)[0]
-    return found
+    result: dict[str, Any] = json.loads(capsys.readouterr().out)[0]
+    return result
 
 
 def test_start_prints_usage_and_is_idempotent(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -168,8 +168,10 @@ def test_reset_prompts_and_deletes_data(capsys: pytest.CaptureFixture[str], monk
     before = status(capsys)
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     assert main.run(["twin", "reset"]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("error: stdin is not a terminal; pass --yes to confirm\nhint: to be confirmed: Delete everything in ")
+    reported = capsys.readouterr().err
+    assert reported.startswith(
+        "error: stdin is not a terminal; pass --yes to confirm\nhint: to be confirmed: Delete everything in "
+    )
     token = Path(before["kubeconfig"]).read_text()
     assert main.run(["twin", "reset", "-y"]) == 0
     after = status(capsys)

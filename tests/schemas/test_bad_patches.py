@@ -74,16 +74,16 @@ def pod() -> Object:
         {"name": "a", "image": "i", "env": [{"name": "A", "value": "1"}], "resources": {}},
         {"name": "b", "resources": {}},
     ]
-    found: Object = {
+    result: Object = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p", "labels": {"a": "b"}, "finalizers": ["a", "b"]},
         "spec": {"containers": containers, "volumes": [{"name": "a", "emptyDir": {}}]},
         "status": {},
     }
-    updater.update(None, found, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
-    found["metadata"]["uid"] = "u"
-    return found
+    updater.update(None, result, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")
+    result["metadata"]["uid"] = "u"
+    return result
 
 
 POD = pod()
@@ -125,7 +125,7 @@ def test_applied_objects(body: Object) -> None:
 
 
 @given(anything)
-def test_owners_sent_by_a_client(entries: Any) -> None:
+def test_managed_fields_sent_by_a_client(entries: Any) -> None:
     def attempt() -> Object:
         new = {**POD, "metadata": {**POD["metadata"], "managedFields": entries}}
         updater.update(POD, new, SCHEMA, manager="m", api_version="v1", now="2026-01-01T00:00:00Z")

@@ -29,14 +29,14 @@ def read(name: str, unknown: list[str]) -> Any:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_wrong_type_is_told_in_the_servers_words(name: str) -> None:
-    with pytest.raises(TypeMismatch) as found:
+def test_type_error_equals_the_servers_message(name: str) -> None:
+    with pytest.raises(TypeMismatch) as result:
         read(name, [])
-    assert ANSWERS[name]["message"].endswith(f": {found.value}")
+    assert ANSWERS[name]["message"].endswith(f": {result.value}")
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_an_object_is_written_back_as_the_server_writes_it(name: str) -> None:
+def test_object_is_encoded_as_by_the_server(name: str) -> None:
     unknown: list[str] = []
     value = read(name, unknown)
     expected = ANSWERS[name]["object"]
@@ -45,5 +45,5 @@ def test_an_object_is_written_back_as_the_server_writes_it(name: str) -> None:
     assert [f'unknown field "{path}"' for path in unknown] == ANSWERS[name]["warnings"]
 
 
-def test_every_case_is_either_refused_while_reading_or_accepted() -> None:
+def test_every_case_is_rejected_by_the_decoder_or_accepted() -> None:
     assert sorted(REFUSED + ACCEPTED) == sorted(CASES)

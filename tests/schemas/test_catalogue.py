@@ -38,14 +38,14 @@ def resource(plural: str, group: str = "") -> Any:
     return next(item for item in builtin_scheme().resources if (item.group, item.plural) == (group, plural))
 
 
-def test_groups_come_in_the_servers_order_with_the_preferred_version_first() -> None:
+def test_groups_and_versions_have_the_servers_order() -> None:
     groups = {group.name: group.versions for group in builtin_scheme().groups}
     assert next(iter(groups)) == ""
     assert groups["autoscaling"] == ("v2", "v1")
     assert "resource.k8s.io" not in groups
 
 
-def test_a_resource_says_what_discovery_says() -> None:
+def test_resource_matches_discovery() -> None:
     pods = resource("pods")
     assert (pods.kind, pods.singular, pods.short_names, pods.categories, pods.namespaced) == ("Pod", "pod", ("po",), ("all",), True)
     assert "deletecollection" in pods.verbs
@@ -61,18 +61,18 @@ def test_a_resource_says_what_discovery_says() -> None:
         ("pods", "", "status", ("", "v1", "Pod")),
     ],
 )
-def test_a_subresource_has_its_own_kind(plural: str, group: str, name: str, kind: tuple[str, str, str]) -> None:
+def test_subresource_has_its_own_kind(plural: str, group: str, name: str, kind: tuple[str, str, str]) -> None:
     part = next(item for item in resource(plural, group).subresources if item.name == name)
     assert (part.group, part.version, part.kind) == kind
     assert builtin_scheme().schema(*kind).properties["metadata"].name.endswith("ObjectMeta")
 
 
-def test_every_kind_that_is_served_has_a_schema() -> None:
+def test_every_served_kind_has_a_schema() -> None:
     for item in builtin_scheme().resources:
         assert builtin_scheme().schema(item.group, item.version, item.kind).type == "object"
 
 
-def test_a_schema_carries_how_lists_and_structs_merge() -> None:
+def test_schema_has_list_and_struct_types() -> None:
     spec = builtin_scheme().component("io.k8s.api.core.v1.PodSpec")
     containers = spec.properties["containers"]
     assert (containers.list_type, containers.list_map_keys, containers.patch_merge_key) == ("map", ("name",), "name")
@@ -84,13 +84,13 @@ def test_a_schema_carries_how_lists_and_structs_merge() -> None:
     assert spec.properties["hostname"].default is MISSING
 
 
-def test_components_are_shared_and_may_be_recursive() -> None:
+def test_components_are_shared_and_can_be_recursive() -> None:
     props = builtin_scheme().component("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps")
     assert props.properties["not"] is props
     assert builtin_scheme().schema("", "v1", "Pod").properties["spec"] is builtin_scheme().component("io.k8s.api.core.v1.PodSpec")
 
 
-def test_an_unknown_kind_is_a_key_error() -> None:
+def test_unknown_kind_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         builtin_scheme().schema("", "v1", "Nothing")
     with pytest.raises(KeyError):
@@ -99,7 +99,7 @@ def test_an_unknown_kind_is_a_key_error() -> None:
         builtin_document("nowhere.dev", "v1")
 
 
-def test_every_reference_in_a_document_leads_somewhere() -> None:
+def test_every_reference_in_a_document_resolves() -> None:
     for group in builtin_scheme().groups:
         for version in group.versions:
             document = orjson.loads(builtin_document(group.name, version))
@@ -115,7 +115,7 @@ def _references(node: Any) -> set[str]:
     return own.union(*(_references(value) for value in node.values()))
 
 
-def test_clients_find_the_parameters_they_look_for() -> None:
+def test_operations_declare_the_query_parameters() -> None:
     document = orjson.loads(builtin_document("apps", "v1"))
     patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert {item["name"] for item in patch["parameters"]} == {"dryRun", "fieldManager", "fieldValidation", "force"}
@@ -123,7 +123,7 @@ def test_clients_find_the_parameters_they_look_for() -> None:
     assert "application/strategic-merge-patch+json" in patch["requestBody"]["content"]
 
 
-def test_a_definition_has_a_document_of_its_own() -> None:
+def test_crd_has_its_own_document() -> None:
     document = orjson.loads(custom_document("example.com", "v1", [DEFINITION]))
     schemas = document["components"]["schemas"]
     kind = {"group": "example.com", "kind": "Thing", "version": "v1"}

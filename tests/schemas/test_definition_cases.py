@@ -31,12 +31,12 @@ def test_answers_as_the_real_server(name: str) -> None:
     definition = orjson.loads(orjson.dumps(changed_definition(CASES[name] or {})))
     decode(SCHEMA, definition, [])
     set_defaults(SCHEMA, definition)
-    found = crd.definition_errors(definition)
+    result = crd.definition_errors(definition)
     expected = ANSWERS[name]
     causes = {shown(name, cause["field"], cause["reason"], cause["message"]) for cause in expected.get("causes", ())}
     # The form of metadata.name is checked for all kinds alike, elsewhere.
     causes = {cause for cause in causes if "RFC 1123" not in cause[2] or cause[0] != "metadata.name"}
-    assert {shown(name, error.path, error.reason, error.body) for error in found} == causes
+    assert {shown(name, error.path, error.reason, error.body) for error in result} == causes
     if not causes:
         assert {key: definition["spec"].get(key) for key in expected["spec"]} == expected["spec"]
     assert crd.definition_warnings(definition) == expected.get("warnings", [])

@@ -27,19 +27,19 @@ def fields_of(members: Paths) -> Fields:
 
 
 def members_of(fields: Fields, prefix: tuple[str, ...] = ()) -> Paths:
-    found: set[tuple[str, ...]] = set()
+    result: set[tuple[str, ...]] = set()
     for name, below in fields.items():
         if name == ".":
-            found.add(prefix)
+            result.add(prefix)
         elif not below:
-            found.add((*prefix, name))
+            result.add((*prefix, name))
         else:
-            found |= members_of(below, (*prefix, name))
-    return frozenset(found)
+            result |= members_of(below, (*prefix, name))
+    return frozenset(result)
 
 
 @given(paths)
-def test_a_set_holds_what_was_put_in(members: Paths) -> None:
+def test_set_contains_the_added_paths(members: Paths) -> None:
     fields = fields_of(members)
     assert members_of(fields) == members
     assert all(fieldpath.contains(fields, path) for path in members)
@@ -48,7 +48,7 @@ def test_a_set_holds_what_was_put_in(members: Paths) -> None:
 
 
 @given(paths, paths)
-def test_union_difference_and_intersection_are_those_of_sets(left: Paths, right: Paths) -> None:
+def test_union_difference_and_intersection_equal_those_of_sets(left: Paths, right: Paths) -> None:
     one, two = fields_of(left), fields_of(right)
     assert members_of(fieldpath.union(one, two)) == left | right
     assert members_of(fieldpath.difference(one, two)) == left - right
@@ -58,24 +58,24 @@ def test_union_difference_and_intersection_are_those_of_sets(left: Paths, right:
 
 
 @given(paths, paths)
-def test_without_takes_what_is_below_along(left: Paths, right: Paths) -> None:
+def test_difference_removes_nested_paths(left: Paths, right: Paths) -> None:
     rest = frozenset(path for path in left if not any(path[: len(other)] == other for other in right))
     assert members_of(fieldpath.recursive_difference(fields_of(left), fields_of(right))) == rest
 
 
 @given(paths)
-def test_leaves_have_nothing_below(members: Paths) -> None:
+def test_leaves_have_no_children(members: Paths) -> None:
     leaves = frozenset(path for path in members if not any(other != path and other[: len(path)] == path for other in members))
     assert members_of(fieldpath.leaves(fields_of(members))) == leaves
 
 
 @given(paths, paths)
-def test_sets_stay_in_order(left: Paths, right: Paths) -> None:
+def test_sets_stay_sorted(left: Paths, right: Paths) -> None:
     both = fieldpath.union(fields_of(left), fields_of(right))
     assert list(both) == list(fieldpath.sort_level(both))
 
 
-def test_the_order_is_that_of_kubernetes() -> None:
+def test_order_equals_that_of_kubernetes() -> None:
     shuffled = [
         "i:2",
         "v:true",
@@ -99,7 +99,7 @@ def test_the_order_is_that_of_kubernetes() -> None:
     ]
 
 
-def test_paths_are_written_as_people_read_them() -> None:
+def test_paths_are_formatted() -> None:
     fields: Fields = {
         "f:spec": {
             "f:ports": {".": {}, 'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:name": {}}},
@@ -121,11 +121,11 @@ def test_paths_are_written_as_people_read_them() -> None:
 @pytest.mark.parametrize(
     "broken", [1, {"a": {}}, {"f:a": 1}, {"k:x": {}}, {"k:1": {}}, {"i:x": {}}, {"v:": {}}, {"f": {}}, {"f:a": {"x": {}}}]
 )
-def test_what_is_no_set_is_refused(broken: Any) -> None:
+def test_invalid_set_is_rejected(broken: Any) -> None:
     with pytest.raises(ValueError, match=r".*"):
         fieldpath.parse(broken)
 
 
-def test_a_set_from_outside_is_brought_into_order() -> None:
-    found = {"f:b": {".": {}}, "x:later": {"y": 1}, "f:a": {"f:z": {}, ".": {}}}
-    assert list(fieldpath.parse(found).items()) == [("f:a", {".": {}, "f:z": {}}), ("f:b", {})]
+def test_unsorted_set_is_sorted() -> None:
+    result = {"f:b": {".": {}}, "x:later": {"y": 1}, "f:a": {"f:z": {}, ".": {}}}
+    assert list(fieldpath.parse(result).items()) == [("f:a", {".": {}, "f:z": {}}), ("f:b", {})]

@@ -27,7 +27,7 @@ def generated(schema: Schema | None, chance: random.Random, depth: int = 0) -> A
     return {"string": "text", "integer": 3, "boolean": True}.get(schema.type or "", chance.choice(SCALARS))
 
 
-def test_built_in_kinds_are_read_or_refused() -> None:
+def test_builtin_kinds_are_decoded_or_rejected() -> None:
     chance = random.Random(7)
     read = 0
     for resource in builtin_scheme().resources:
@@ -41,7 +41,7 @@ def test_built_in_kinds_are_read_or_refused() -> None:
     assert read > 100
 
 
-def test_custom_resources_are_pruned_and_judged() -> None:
+def test_custom_resources_are_pruned_and_validated() -> None:
     chance = random.Random(11)
     node = builtin_scheme().node("io.k8s.api.core.v1.PodSpec")
     schema = build(_inlined(node, 0))

@@ -50,17 +50,17 @@ _OBJECT = {
         (".a.", [_OBJECT["a"]]),
     ],
 )
-def test_paths_find(path: str, found: list[Any]) -> None:
+def test_paths_select(path: str, found: list[Any]) -> None:
     assert JsonPath(path).find(_OBJECT) == found
 
 
 @pytest.mark.parametrize("path", [".a[", ".a[x]", ".a[]", ".list[?(@.n==x)]", ".a b", ".{", ".a[?(@.x==)]"])
-def test_what_is_no_path_is_refused(path: str) -> None:
+def test_invalid_path_is_rejected(path: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         JsonPath(path)
 
 
 @pytest.mark.parametrize("path", [".list[7].n", ".a[0]", ".a[?(@.x==1)]"])
-def test_items_that_are_not_there_are_an_error(path: str) -> None:
+def test_missing_item_is_an_error(path: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         JsonPath(path).find(_OBJECT)

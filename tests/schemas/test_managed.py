@@ -42,7 +42,7 @@ def owners(found: Object) -> dict[str, Any]:
     return {entry["manager"]: entry["fieldsV1"] for entry in found["metadata"].get("managedFields", [])}
 
 
-def test_a_list_that_became_one_unit_is_owned_as_one() -> None:
+def test_list_that_became_atomic_has_one_owner() -> None:
     live = created(widget(parts=[{"name": "a", "size": 1}]), widget_schema(**KEYED))
     assert owners(live) == {
         "alice": {"f:spec": {".": {}, "f:parts": {".": {}, 'k:{"name":"a"}': {".": {}, "f:name": {}, "f:size": {}}}}}
@@ -52,13 +52,13 @@ def test_a_list_that_became_one_unit_is_owned_as_one() -> None:
     assert owners(new) == {"alice": {"f:spec": {".": {}, "f:parts": {}}}, "bob": {"f:spec": {"f:any": {}}}}
 
 
-def test_items_that_cannot_be_told_apart_have_no_owners() -> None:
-    found = widget(parts=[{"size": 1}])
-    updater.update(None, found, widget_schema(**KEYED), manager="alice", api_version="x.dev/v1", now=NOON)
-    assert "managedFields" not in found["metadata"]
+def test_duplicate_items_have_no_owners() -> None:
+    result = widget(parts=[{"size": 1}])
+    updater.update(None, result, widget_schema(**KEYED), manager="alice", api_version="x.dev/v1", now=NOON)
+    assert "managedFields" not in result["metadata"]
 
 
-def test_twins_are_owned_as_one_until_they_are_one_again() -> None:
+def test_duplicate_items_share_an_owner_until_they_are_unique() -> None:
     schema = widget_schema(**KEYED)
     live = created(widget(parts=[{"name": "a", "size": 1}, {"name": "a", "size": 2}]), schema)
     assert owners(live)["alice"]["f:spec"]["f:parts"] == {".": {}, 'k:{"name":"a"}': {}}
@@ -95,7 +95,7 @@ def build_version(field: str) -> Schema:
     return build({"type": "object", "properties": {"spec": {"type": "object", "properties": {field: {"type": "integer"}}}}})
 
 
-def test_an_update_that_was_taken_back_keeps_the_times() -> None:
+def test_reverted_update_keeps_the_times() -> None:
     live = created(widget(any=1), widget_schema())
     entry = live["metadata"]["managedFields"][0]
     new = {**live, "metadata": {**live["metadata"], "managedFields": [{**entry, "time": LATER}]}}
@@ -106,7 +106,7 @@ def test_an_update_that_was_taken_back_keeps_the_times() -> None:
     assert changed["metadata"]["managedFields"][0]["time"] == LATER
 
 
-def test_a_write_leaves_the_live_object_alone() -> None:
+def test_write_does_not_change_the_live_object() -> None:
     live = created(widget(any=1), widget_schema())
     new = {**live, "spec": {"any": 2}}
     updater.update(live, new, widget_schema(), manager="bob", api_version="x.dev/v1", now=LATER)
@@ -114,17 +114,17 @@ def test_a_write_leaves_the_live_object_alone() -> None:
     assert owners(new) == {"alice": {"f:spec": {}}, "bob": {"f:spec": {"f:any": {}}}}
 
 
-def test_a_manager_without_a_name_is_unknown() -> None:
-    found = widget(any=1)
-    updater.update(None, found, widget_schema(), manager="", api_version="x.dev/v1", now=NOON)
-    assert list(owners(found)) == ["unknown"]
+def test_manager_without_a_name_is_unknown() -> None:
+    result = widget(any=1)
+    updater.update(None, result, widget_schema(), manager="", api_version="x.dev/v1", now=NOON)
+    assert list(owners(result)) == ["unknown"]
 
 
-def test_an_applier_that_names_nothing_owns_nothing() -> None:
+def test_apply_without_fields_owns_no_fields() -> None:
     schema = builtin_scheme().schema("", "v1", "ConfigMap")
     applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
-    found = updater.apply(None, applied, schema, manager="a", api_version="v1", now=NOON, kind="ConfigMap")
-    assert found == applied
+    result = updater.apply(None, applied, schema, manager="a", api_version="v1", now=NOON, kind="ConfigMap")
+    assert result == applied
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_an_applier_that_names_nothing_owns_nothing() -> None:
         ("", "", ""),
     ],
 )
-def test_the_manager_is_the_given_name_or_the_agent(given: str, agent: str, name: str) -> None:
+def test_manager_is_the_field_manager_or_the_user_agent(given: str, agent: str, name: str) -> None:
     assert manager_name(given, agent) == name
 
 
-def test_names_that_cannot_be_managers() -> None:
+def test_invalid_manager_names() -> None:
     assert manager_errors("kubectl-client-side-apply") == []
     assert [str(error) for error in manager_errors("x" * 129)] == ["fieldManager: Too long: may not be more than 128 bytes"]
     assert [error.detail for error in manager_errors("é\x01")] == ["invalid character U+0001 (at position 2)"]

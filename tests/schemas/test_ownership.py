@@ -41,15 +41,15 @@ def schema_of(resource: str) -> Schema:
 
 
 def cases() -> list[Any]:
-    found = []
+    result = []
     for sequence in sequences():
         for index, step in enumerate(sequence["steps"]):
-            found.append(pytest.param(sequence, index, id=f"{sequence['name']} {index}: {verb(step)} by {step['as']}"))
-    return found
+            result.append(pytest.param(sequence, index, id=f"{sequence['name']} {index}: {verb(step)} by {step['as']}"))
+    return result
 
 
 @pytest.mark.parametrize(("sequence", "index"), cases())
-def test_owners_are_those_a_real_server_names(sequence: Object, index: int) -> None:
+def test_owners_match_the_real_server(sequence: Object, index: int) -> None:
     step, answer = sequence["steps"][index], observed()[sequence["name"]][index]
     live = live_before(observed()[sequence["name"]][:index])
     if answer["code"] == 422 and verb(step) != "apply":

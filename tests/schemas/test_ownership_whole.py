@@ -18,17 +18,17 @@ Object = dict[str, Any]
 
 
 def cases() -> list[Any]:
-    found = []
+    result = []
     for number, sequence in enumerate(sequences()):
         for index, step in enumerate(sequence["steps"]):
             answer = observed()[sequence["name"]][index]
             if answer["code"] < 300 and verb(step) != "apply" and step.get("subresource") != "scale":
-                found.append(pytest.param(number, index, id=f"{sequence['name']} {index}: {verb(step)} by {step['as']}"))
-    return found
+                result.append(pytest.param(number, index, id=f"{sequence['name']} {index}: {verb(step)} by {step['as']}"))
+    return result
 
 
 @pytest.mark.parametrize(("number", "index"), cases())
-def test_a_write_ends_with_the_owners_of_a_real_server(number: int, index: int) -> None:
+def test_managed_fields_match_the_real_server(number: int, index: int) -> None:
     sequence = sequences()[number]
     step, answer = sequence["steps"][index], observed()[sequence["name"]][index]
     schema = schema_of(sequence["of"])

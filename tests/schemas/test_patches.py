@@ -28,8 +28,8 @@ SORTED = orjson.OPT_SORT_KEYS
 
 @functools.cache
 def observed() -> list[Object]:
-    found: list[Object] = orjson.loads(OBSERVED.read_bytes())
-    return found
+    result: list[Object] = orjson.loads(OBSERVED.read_bytes())
+    return result
 
 
 def patched(case: Object, before: Object) -> Any:
@@ -45,7 +45,7 @@ def _id(case: Object) -> str:
 
 
 @pytest.mark.parametrize("case", cases(), ids=_id)
-def test_a_patch_gives_what_a_real_server_gives(case: Object) -> None:
+def test_patch_result_matches_the_real_server(case: Object) -> None:
     answer = observed()[case["number"]]
     before = answer["before"]
     frozen = orjson.dumps([before, case["patch"]])
@@ -66,16 +66,16 @@ def _code(answer: Object) -> int:
     return 400 if answer["code"] == 500 else int(answer["code"])
 
 
-def _read(found: Object, schema: Schema) -> Object:
+def _read(result: Object, schema: Schema) -> Object:
     """The patched object as the server reads it, without what the recording left out."""
-    found = orjson.loads(orjson.dumps(found))
-    new: Object = decode(schema, found, []) if schema.name else prune(schema, found, [])
+    result = orjson.loads(orjson.dumps(result))
+    new: Object = decode(schema, result, []) if schema.name else prune(schema, result, [])
     set_defaults(schema, new)
     new.pop("status", None)
     return new
 
 
-def test_a_json_patch_has_at_most_ten_thousand_operations() -> None:
+def test_json_patch_operations_are_limited() -> None:
     with pytest.raises(RequestEntityTooLarge, match="maximum operations in a JSON patch is 10000, got 10001"):
         json_patch({}, [{"op": "test", "path": "/a"}] * (MAX_OPERATIONS + 1))
     assert json_patch({"a": 1}, [{"op": "test", "path": "/a", "value": 1}] * MAX_OPERATIONS) == {"a": 1}
@@ -89,7 +89,7 @@ def test_copies_in_a_json_patch_are_limited() -> None:
         json_patch(doc, copies)
 
 
-def test_copies_into_copies_end_somewhere() -> None:
+def test_nested_copies_are_limited() -> None:
     operations = [{"op": "copy", "from": "", "path": "/a"}]
     with pytest.raises(Invalid):
         json_patch({"a": 1}, operations)
@@ -98,7 +98,7 @@ def test_copies_into_copies_end_somewhere() -> None:
         json_patch({"a": {"a": {}}}, deeper)
 
 
-def test_copies_do_not_share() -> None:
+def test_copies_are_independent() -> None:
     doc = {"a": {"b": [1]}}
     operations: list[Object] = [
         {"op": "add", "path": "/a/c", "value": {"d": 1}},
@@ -111,34 +111,34 @@ def test_copies_do_not_share() -> None:
     assert doc == {"a": {"b": [1]}}
 
 
-def test_a_replaced_root_may_be_anything_but_a_scalar() -> None:
+def test_replaced_root_cannot_be_a_scalar() -> None:
     assert json_patch({"a": 1}, [{"op": "replace", "path": "", "value": [1]}]) == [1]
     with pytest.raises(Invalid):
         json_patch({"a": 1}, [{"op": "replace", "path": ""}])
     assert json_patch({"a": 1}, [{"op": "test", "path": "", "value": {"a": 1}}]) == {"a": 1}
 
 
-def test_what_stands_before_the_first_slash_does_not_count() -> None:
+def test_text_before_the_first_slash_is_ignored() -> None:
     assert json_patch({"a": 1}, [{"op": "add", "path": "b/a", "value": 2}]) == {"a": 2}
 
 
-def test_no_operations_change_nothing() -> None:
+def test_empty_patch_changes_nothing() -> None:
     assert json_patch({"a": 1}, None) == {"a": 1}
 
 
-def test_unknown_fields_of_operations_are_named() -> None:
+def test_unknown_fields_of_operations_are_reported() -> None:
     operations = [{"op": "add", "path": "/a", "valu": 1}, 1, {"op": "test", "x": 1, "y": 2}]
     assert unknown_fields(operations) == [f'json patch unknown field "{path}"' for path in ("[0].valu", "[2].x", "[2].y")]
     assert unknown_fields({"op": "add"}) == []
 
 
-def test_an_object_that_cannot_be_read_any_more_is_refused_as_a_patch() -> None:
+def test_patch_with_an_invalid_result_is_rejected() -> None:
     refusal = undecodable_result("[1]", "json: cannot unmarshal array")
     assert refusal.message == ' "" is invalid: patch: Invalid value: "[1]": json: cannot unmarshal array'
     assert refusal.status()["details"]["causes"][0]["field"] == "patch"
 
 
-def test_a_merge_patch_shares_what_it_does_not_change() -> None:
+def test_merge_patch_shares_unchanged_values() -> None:
     doc = {"a": {"b": 1}, "c": {"d": 1}}
     assert merge_patch(doc, {"a": {"b": 2}})["c"] is doc["c"]
 
@@ -156,7 +156,7 @@ class CountedKey(str):
 
 
 @pytest.mark.parametrize("directive", [{}, {"$patch": "delete"}])
-def test_a_strategic_merge_takes_linear_time(directive: Object) -> None:
+def test_strategic_merge_takes_linear_time(directive: Object) -> None:
     count = 3000
     names = [CountedKey(f"E{number}") for number in range(count)]
     env = [{"name": name, "value": "x"} for name in names]

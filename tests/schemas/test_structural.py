@@ -30,20 +30,20 @@ KEYED: dict[str, Any] = {
 }
 
 
-def test_an_item_that_did_not_change_is_let_through_wherever_it_moved() -> None:
+def test_unchanged_item_is_ratcheted_after_a_move() -> None:
     schema = build(KEYED)
     old = {"list": [{"n": "a", "v": 9}, {"n": "b", "v": 1}]}
     new = {"list": [{"n": "b", "v": 8}, {"n": "a", "v": 9}]}
     assert [error.path for error in validate(schema, new, old=old)] == ["list[0].v"]
 
 
-def test_items_of_a_list_without_keys_are_judged_together() -> None:
+def test_atomic_list_is_ratcheted_as_a_whole() -> None:
     schema = build(KEYED)
     assert [error.path for error in validate(schema, {"plain": [9, 1]}, old={"plain": [9]})] == ["plain[0]"]
     assert validate(schema, {"plain": [9]}, old={"plain": [9]}) == []
 
 
-def test_rules_run_once_and_only_on_sound_objects() -> None:
+def test_rules_run_once_and_on_valid_objects_only() -> None:
     node = {**KEYED, "x-kubernetes-validations": [{"rule": "true"}], "required": ["plain"]}
     schema = build(node)
     calls: list[tuple[Any, Any]] = []
@@ -60,7 +60,7 @@ def test_rules_run_once_and_only_on_sound_objects() -> None:
     assert calls == [({"plain": []}, MISSING)]
 
 
-def test_limits_on_metadata_are_kept_beside_it() -> None:
+def test_metadata_limits_are_stored_separately() -> None:
     limits = {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}}
     versions = [{"name": "v1", "schema": {"openAPIV3Schema": {"type": "object", "properties": limits}}}]
     schema = crds.schema_for_version({"spec": {"versions": versions}}, "v1")
@@ -72,12 +72,12 @@ def test_limits_on_metadata_are_kept_beside_it() -> None:
     assert schema.properties["metadata"].name.endswith("ObjectMeta")
 
 
-def test_a_version_that_is_not_there_is_a_key_error() -> None:
+def test_unknown_version_is_a_key_error() -> None:
     with pytest.raises(KeyError):
         crds.schema_for_version({"spec": {"versions": []}}, "v1")
 
 
-def test_a_default_is_a_fresh_copy_each_time() -> None:
+def test_defaults_are_copied() -> None:
     schema = build({"type": "object", "properties": {"a": {"type": "array", "items": {"type": "string"}, "default": ["x"]}}})
     one: dict[str, Any] = {}
     other: dict[str, Any] = {}
@@ -87,7 +87,7 @@ def test_a_default_is_a_fresh_copy_each_time() -> None:
     assert other == {"a": ["x"]}
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+def test_condition_keeps_its_time_while_its_status_is_unchanged() -> None:
     definition: dict[str, Any] = {"status": {"conditions": None}}
     first = {"type": "Established", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "1"}
     assert crds.set_condition(definition, first)
@@ -96,7 +96,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     assert definition["status"]["conditions"] == [{**first, "status": "False", "lastTransitionTime": "3"}]
 
 
-def test_names_and_scope_of_a_definition_stay() -> None:
+def test_names_and_scope_of_a_crd_are_immutable() -> None:
     def definition(**spec: Any) -> dict[str, Any]:
         root = {"openAPIV3Schema": {"type": "object"}}
         names = {"plural": "as", "kind": "A", "singular": "a", "listKind": "AList"}
@@ -132,7 +132,7 @@ def test_names_and_scope_of_a_definition_stay() -> None:
         ("password", "anything", None),
     ],
 )
-def test_a_format_takes_what_is_good_and_refuses_what_is_not(name: str, good: str, bad: str | None) -> None:
+def test_formats_accept_and_reject(name: str, good: str, bad: str | None) -> None:
     assert formats.normalize(name)
     assert formats.is_valid(name, good)
     assert bad is None or not formats.is_valid(name, bad)
@@ -153,7 +153,7 @@ def test_a_format_takes_what_is_good_and_refuses_what_is_not(name: str, good: st
         (r"^[[&&]$", "&", "a"),
     ],
 )
-def test_patterns_mean_what_they_mean_in_go(pattern: str, good: str, bad: str) -> None:
+def test_patterns_match_as_in_go(pattern: str, good: str, bad: str) -> None:
     assert patterns.compile_pattern(pattern).search(good)
     assert not patterns.compile_pattern(pattern).search(bad)
 
@@ -180,9 +180,9 @@ def test_patterns_mean_what_they_mean_in_go(pattern: str, good: str, bad: str) -
     ],
 )
 def test_invalid_pattern_has_gos_message(pattern: str, problem: str) -> None:
-    with pytest.raises(patterns.PatternError) as found:
+    with pytest.raises(patterns.PatternError) as result:
         patterns.compile_pattern(pattern)
-    assert str(found.value) == f"error parsing regexp: {problem}"
+    assert str(result.value) == f"error parsing regexp: {problem}"
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "^([a-z0-9]+(-[a-z0-9]+)*)+$"])
@@ -194,7 +194,7 @@ def test_patterns_match_in_linear_time(pattern: str) -> None:
     ("value", "text"),
     [(1.0, "1"), (0.5, "0.5"), (1e6, "1e+06"), (123456.0, "123456"), (-2.5e-7, "-2.5e-07"), (1e21, "1e+21"), (3, "3"), (0.0, "0")],
 )
-def test_numbers_are_shown_as_go_shows_them(value: float, text: str) -> None:
+def test_numbers_are_formatted_as_in_go(value: float, text: str) -> None:
     assert go_number(value) == text
 
 

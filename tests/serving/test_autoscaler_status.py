@@ -14,8 +14,8 @@ Object = dict[str, Any]
 
 def autoscaler(name: str, **status: Any) -> Object:
     created = manifests(example("densenet-triton"))
-    found = next(each for each in created if each["kind"] == "HorizontalPodAutoscaler" and each["metadata"]["name"] == name)
-    return {**found, "status": status}
+    result = next(item for item in created if item["kind"] == "HorizontalPodAutoscaler" and item["metadata"]["name"] == name)
+    return {**result, "status": status}
 
 
 def active(status: str, reason: str, message: str = "") -> list[Object]:
@@ -34,20 +34,20 @@ def test_autoscaler_without_controller() -> None:
 def test_metrics_of_autoscaler() -> None:
     conditions = active("True", "ValidMetricFound")
     of_pods = {"type": "Pods", "pods": {"metric": {"name": "…"}, "current": {"averageValue": "8500m"}}}
-    found = autoscaler_status(autoscaler("densenet", conditions=conditions, currentReplicas=2, currentMetrics=[of_pods]))
-    assert (found.replicas, found.state) == ("2 of 1–3", "8500m of 10 nv_inference_pending_request_count")
+    result = autoscaler_status(autoscaler("densenet", conditions=conditions, currentReplicas=2, currentMetrics=[of_pods]))
+    assert (result.replicas, result.state) == ("2 of 1–3", "8500m of 10 nv_inference_pending_request_count")
     of_cpu = {"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": 35, "averageValue": "350m"}}}
-    found = autoscaler_status(autoscaler("gateway", conditions=conditions, currentReplicas=2, currentMetrics=[of_cpu]))
-    assert found.state == "35% of 70% cpu"
+    result = autoscaler_status(autoscaler("gateway", conditions=conditions, currentReplicas=2, currentMetrics=[of_cpu]))
+    assert result.state == "35% of 70% cpu"
 
 
 def test_reason_of_inactive_autoscaler() -> None:
     words = 'unable to fetch metrics from custom metrics API: the server could not find the descriptor for metric "…"'
-    found = autoscaler_status(autoscaler("densenet", conditions=active("False", "FailedGetPodsMetric", words), currentReplicas=1))
-    assert found.state == "failing"
-    assert found.cause
-    assert str(found.cause) == f"horizontalpodautoscaler/densenet: {words}"
-    assert found.cause.hint == "check that a custom metrics adapter is installed and that the servers' metrics are scraped"
+    result = autoscaler_status(autoscaler("densenet", conditions=active("False", "FailedGetPodsMetric", words), currentReplicas=1))
+    assert result.state == "failing"
+    assert result.cause
+    assert str(result.cause) == f"horizontalpodautoscaler/densenet: {words}"
+    assert result.cause.hint == "check that a custom metrics adapter is installed and that the servers' metrics are scraped"
     assert (
         autoscaler_status(autoscaler("densenet", conditions=active("False", "ScalingDisabled"))).state == "disabled: replicas is 0"
     )

@@ -23,12 +23,12 @@ Object = dict[str, Any]
 
 
 def pods(objects: list[Object]) -> list[Object]:
-    return [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("Deployment", "StatefulSet", "Job")]
+    return [item["spec"]["template"]["spec"] for item in objects if item["kind"] in ("Deployment", "StatefulSet", "Job")]
 
 
 def one(objects: list[Object], kind: str, name: str) -> Object:
-    [found] = [each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name)]
-    return found
+    [result] = [item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)]
+    return result
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -65,16 +65,16 @@ def test_pods_are_restricted(name: str) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_servers_have_budgets_and_drain(name: str) -> None:
     created = manifests(example(name))
-    guarded = [each["spec"]["podSelector"]["matchLabels"] for each in created if each["kind"] == "NetworkPolicy"]
-    kept = [each["spec"]["selector"]["matchLabels"] for each in created if each["kind"] == "PodDisruptionBudget"]
-    servers = [each for each in created if each["metadata"]["labels"].get("app.kubernetes.io/component") == "server"]
-    workloads = [each for each in servers if each["kind"] in ("Deployment", "StatefulSet")]
+    guarded = [item["spec"]["podSelector"]["matchLabels"] for item in created if item["kind"] == "NetworkPolicy"]
+    kept = [item["spec"]["selector"]["matchLabels"] for item in created if item["kind"] == "PodDisruptionBudget"]
+    servers = [item for item in created if item["metadata"]["labels"].get("app.kubernetes.io/component") == "server"]
+    workloads = [item for item in servers if item["kind"] in ("Deployment", "StatefulSet")]
     assert workloads
-    for each in workloads:
-        template = each["spec"]["template"]
+    for item in workloads:
+        template = item["spec"]["template"]
         labels = template["metadata"]["labels"].items()
-        assert any(found.items() <= labels for found in guarded)
-        assert any(found.items() <= labels for found in kept)
+        assert any(result.items() <= labels for result in guarded)
+        assert any(result.items() <= labels for result in kept)
         container = template["spec"]["containers"][0]
         assert container["lifecycle"]["preStop"]["sleep"]["seconds"] < template["spec"]["terminationGracePeriodSeconds"]
         assert {"startupProbe", "readinessProbe", "livenessProbe"} <= set(container)
@@ -82,17 +82,17 @@ def test_servers_have_budgets_and_drain(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_no_load_balancer_with_routes(name: str) -> None:
-    for each in manifests(example(name)):
-        assert each["kind"] != "Ingress"
-        assert each["kind"] != "Service" or "type" not in each["spec"]
+    for item in manifests(example(name)):
+        assert item["kind"] != "Ingress"
+        assert item["kind"] != "Service" or "type" not in item["spec"]
 
 
-@pytest.mark.parametrize("name", [each for each in EXAMPLES if example(each).spec.gateway])
+@pytest.mark.parametrize("name", [item for item in EXAMPLES if example(item).spec.gateway])
 def test_gateway_document_is_valid(name: str) -> None:
     configuration = one(manifests(example(name)), "ConfigMap", example(name).spec.gateway.name)  # type: ignore[union-attr]
     [document] = yaml_documents.load_all(configuration["data"]["gateway.yaml"], "gateway.yaml")
     read = Gateway.model_validate(document.data)
-    assert [each.name for each in read.spec.models] == [each.name for each in example(name).spec.models]
+    assert [item.name for item in read.spec.models] == [item.name for item in example(name).spec.models]
 
 
 def test_chips_and_topology_match_the_catalog() -> None:
@@ -101,16 +101,16 @@ def test_chips_and_topology_match_the_catalog() -> None:
     assert {"--platform_chip=tpuv5e", "--platform_topology=2x2", "--sax_cell=/sax/test"} <= set(container["args"])
     assert container["resources"]["limits"]["google.com/tpu"] == "4"
     assert server["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2"
-    assert [each["key"] for each in server["tolerations"]] == ["google.com/tpu"]
+    assert [item["key"] for item in server["tolerations"]] == ["google.com/tpu"]
 
 
 def test_multi_host_slice_is_an_exclusive_stateful_set() -> None:
     created = manifests(example("llama2-70b-saxml"))
     for number in range(2):
-        found = one(created, "StatefulSet", f"llama2-70b-{number}")["spec"]
-        assert (found["replicas"], found["podManagementPolicy"]) == (4, "Parallel")
-        pod = found["template"]["spec"]
-        env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+        result = one(created, "StatefulSet", f"llama2-70b-{number}")["spec"]
+        assert (result["replicas"], result["podManagementPolicy"]) == (4, "Parallel")
+        pod = result["template"]["spec"]
+        env = {item["name"]: item.get("value") for item in pod["containers"][0]["env"]}
         assert env["TPU_WORKER_HOSTNAMES"] == ",".join(f"$(SLICE_NAME)-{host}.llama2-70b-hosts" for host in range(4))
         [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert near["topologyKey"] == "cloud.google.com/gke-nodepool"
@@ -120,7 +120,7 @@ def test_multi_host_slice_is_an_exclusive_stateful_set() -> None:
 
 def test_converter_fails_with_any_step() -> None:
     created = manifests(example("llama2-7b-saxml"))
-    [job] = [each for each in created if each["metadata"]["labels"].get("app.kubernetes.io/component") == "converter"]
+    [job] = [item for item in created if item["metadata"]["labels"].get("app.kubernetes.io/component") == "converter"]
     script = job["spec"]["template"]["spec"]["containers"][0]["command"][2]
     assert script.startswith("set -euo pipefail\n")
     assert "||" not in script.replace('|| { echo "the converter wrote nothing" >&2; exit 1; }', "")
@@ -130,7 +130,7 @@ def test_converter_fails_with_any_step() -> None:
 def test_changed_job_has_a_new_name() -> None:
     def jobs(text: str) -> set[str]:
         changes = changed("gemma-jetstream", "7b-it/2", text)
-        return {each["metadata"]["name"] for each in manifests(changes) if each["kind"] == "Job"}
+        return {item["metadata"]["name"] for item in manifests(changes) if item["kind"] == "Job"}
 
     assert jobs("7b-it/2") == jobs("7b-it/2")
     assert jobs("7b-it/2") != jobs("7b-it/3")
@@ -163,16 +163,16 @@ def test_rolling_update_surges_only_with_spare_machines() -> None:
         ("none", example("qwen-vllm-gpu")),
         ("one", changed("qwen-vllm-gpu", "spec:\n", "spec:\n  surge: true\n")),
     ):
-        found = one(manifests(document), "Deployment", "qwen")["spec"]
+        result = one(manifests(document), "Deployment", "qwen")["spec"]
         expected = {"none": {"maxUnavailable": 1, "maxSurge": 0}, "one": {"maxUnavailable": 0, "maxSurge": 1}}[name]
-        assert found["strategy"]["rollingUpdate"] == expected
-        assert found["progressDeadlineSeconds"] > document.spec.startup_timeout
+        assert result["strategy"]["rollingUpdate"] == expected
+        assert result["progressDeadlineSeconds"] > document.spec.startup_timeout
 
 
 def test_canary_weight() -> None:
     created = manifests(example("densenet-triton-mesh"))
     *_, rule = one(created, "VirtualService", "densenet-mesh")["spec"]["http"]
-    assert {each["destination"]["host"]: each["weight"] for each in rule["route"]} == {
+    assert {item["destination"]["host"]: item["weight"] for item in rule["route"]} == {
         "densenet-mesh-stable": 90,
         "densenet-mesh-canary": 10,
     }
@@ -181,7 +181,7 @@ def test_canary_weight() -> None:
         "densenet-triton-mesh", "canary:\n    weight: 10\n    image: nvcr.io/nvidia/tritonserver:25.09-py3\n  route:", front_text
     )
     [model] = gateway_objects.gateway_document([behind])["spec"]["models"]
-    assert [each["weight"] for each in model["backends"]] == [75.0, 25.0]
+    assert [item["weight"] for item in model["backends"]] == [75.0, 25.0]
     assert (
         one(manifests(behind), "VirtualService", "densenet-mesh")["spec"]["http"][0]["route"][0]["destination"]["host"] == "gateway"
     )
@@ -190,9 +190,9 @@ def test_canary_weight() -> None:
 def test_services_of_a_namespace_share_a_gateway() -> None:
     names = ("llama2-7b-saxml", "llama2-13b-saxml", "llama2-70b-saxml")
     services = [example(name) for name in names]
-    found = gateway_objects.gateway_document(services)["spec"]["models"]
-    assert [each["name"] for each in found] == ["llama2-7b", "llama2-13b", "llama2-70b"]
-    assert found[2]["backends"] == [{"kind": "sax", "url": "/sax/llama70b/llama2-70b"}]
+    result = gateway_objects.gateway_document(services)["spec"]["models"]
+    assert [item["name"] for item in result] == ["llama2-7b", "llama2-13b", "llama2-70b"]
+    assert result[2]["backends"] == [{"kind": "sax", "url": "/sax/llama70b/llama2-70b"}]
     elsewhere = changed("llama2-13b-saxml", "adminBucket: my-project-saxml-admin", "adminBucket: other-bucket")
     with pytest.raises(InvalidDocument, match="different Sax roots"):
         gateway_objects.manifests([services[0], elsewhere])
@@ -215,9 +215,9 @@ def test_shared_gateway_merges_keys_callers_and_routes() -> None:
     last = example("llama3-vllm-tpu")
     created = gateway_objects.manifests([first, last])
     document = gateway_objects.gateway_document([first, last])["spec"]
-    assert [each["name"] for each in document["keys"]] == ["website", "team-a"]
+    assert [item["name"] for item in document["keys"]] == ["website", "team-a"]
     volumes = one(created, "Deployment", "gateway")["spec"]["template"]["spec"]["volumes"]
-    assert {"secret-gateway-keys", "secret-gateway-admin"} <= {each["name"] for each in volumes}
+    assert {"secret-gateway-keys", "secret-gateway-admin"} <= {item["name"] for item in volumes}
     assert "from" not in one(created, "NetworkPolicy", "gateway")["spec"]["ingress"][0]  # the route of the first one leads to it
     alone = one(gateway_objects.manifests([last]), "NetworkPolicy", "gateway")["spec"]["ingress"][0]
     assert alone["from"][0] == {"podSelector": {}}
@@ -227,11 +227,11 @@ def test_grpc_route() -> None:
     mesh, by_api = example("densenet-triton-mesh"), changed("densenet-triton-mesh", "via: istio", "via: gateway-api")
     grpc, http = one(manifests(mesh), "VirtualService", "densenet-mesh")["spec"]["http"]
     assert {"uri": {"exact": "/inference.GRPCInferenceService/ModelInfer"}} in grpc["match"]
-    ports = [[each["destination"]["port"]["number"] for each in rule["route"]] for rule in (grpc, http)]
+    ports = [[item["destination"]["port"]["number"] for item in rule["route"]] for rule in (grpc, http)]
     assert ports == [[8001, 8001], [8000, 8000]]
     first, second = one(manifests(by_api), "HTTPRoute", "densenet-mesh")["spec"]["rules"]
     assert {"path": {"type": "Exact", "value": "/inference.GRPCInferenceService/ModelInfer"}} in first["matches"]
-    assert [[each["port"] for each in rule["backendRefs"]] for rule in (first, second)] == [[8001, 8001], [8000, 8000]]
+    assert [[item["port"] for item in rule["backendRefs"]] for rule in (first, second)] == [[8001, 8001], [8000, 8000]]
 
 
 def test_triton_route_excludes_management_paths() -> None:
@@ -239,7 +239,7 @@ def test_triton_route_excludes_management_paths() -> None:
     rules = one(created, "VirtualService", "densenet-mesh")["spec"]["http"]
     let_in = [next(iter(match["uri"].values())) for rule in rules for match in rule["match"]]
     changing = ("/v2/repository/models/a/unload", "/v2/logging", "/inference.GRPCInferenceService/RepositoryModelUnload")
-    assert not [path for path in changing if any(path.startswith(each) for each in let_in if each != "/v2")]
+    assert not [path for path in changing if any(path.startswith(item) for item in let_in if item != "/v2")]
     behind = changed("densenet-triton-mesh", "  route:", "  gateway: {image: 'g:1'}\n  route:")
     _, all_else = one(manifests(behind), "VirtualService", "densenet-mesh")["spec"]["http"]
     assert "match" not in all_else  # the gateway authenticates itself
@@ -261,19 +261,19 @@ def test_load_balancer_timeouts_and_visibility() -> None:
     of_istio = manifests(changed("densenet-triton-mesh", "via: istio", "via: gateway-api\n    class: istio"))
     annotations = one(of_istio, "Gateway", "densenet-mesh")["spec"]["infrastructure"]["annotations"]
     assert annotations == {"networking.gke.io/load-balancer-type": "Internal"}
-    assert not [each for each in of_istio if each["apiVersion"].startswith("networking.gke.io")]
+    assert not [item for item in of_istio if item["apiVersion"].startswith("networking.gke.io")]
 
 
 def test_document_takes_precedence_over_defaults() -> None:
     text = "vllm: {model: {name: a, source: a/b}}, accelerator: {type: l4-1}, env: {HF_HOME: /data}, args: [--port=9000]"
     [container] = one(manifests(service("vllm", text)), "Deployment", "served")["spec"]["template"]["spec"]["containers"]
-    assert [each["value"] for each in container["env"] if each["name"] == "HF_HOME"] == ["/data"]
+    assert [item["value"] for item in container["env"] if item["name"] == "HF_HOME"] == ["/data"]
     assert container["args"][-1] == "--port=9000"
 
 
 def test_a_plan_has_a_price() -> None:
-    found = plan(example("llama2-70b-saxml"))
-    assert (found.summary, str(found.price)) == ("2 × v5litepod-16", "38.40")
+    result = plan(example("llama2-70b-saxml"))
+    assert (result.summary, str(result.price)) == ("2 × v5litepod-16", "38.40")
     assert plan(example("densenet-triton")).summary == "1–3 × t4-1"
     cpu = plan(service("triton", "triton: {repository: /models, models: [{name: a}]}"))
     assert (cpu.summary, cpu.price) == ("1 × CPU", None)
@@ -283,8 +283,8 @@ def test_cell_with_an_address_has_no_admin_server_and_publishes_with_its_own_too
     models = "models: [{name: llama, class: LLaMA7BFP16TPUv5e, checkpoint: None}]"
     cell = f"saxml: {{adminBucket: unused, root: 'grpc://served:10001', utilCommand: [my, saxutil], shell: false, {models}}}"
     objects = manifests(service("saxml", f"accelerator: {{type: v5litepod-4}}, command: [cell], {cell}"))
-    assert not [each for each in objects if each["metadata"]["name"] == "served-admin"]
-    [job] = [each for each in objects if each["kind"] == "Job"]
+    assert not [item for item in objects if item["metadata"]["name"] == "served-admin"]
+    [job] = [item for item in objects if item["kind"] == "Job"]
     assert "my saxutil publish /sax/test/llama" in job["spec"]["template"]["spec"]["containers"][0]["command"][-1]
     assert "sliceworks.dev/runtime" not in job["spec"]["template"]["metadata"]["annotations"], "runs as a process on a twin"
     with pytest.raises(InvalidDocument, match="or the address grpc://HOST:PORT of an admin server, got 'file:///x'"):

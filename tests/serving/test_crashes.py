@@ -62,9 +62,9 @@ def deploying(service: ModelService) -> Act:
 
 
 async def delete(client: Client, name: str = "one") -> None:
-    found = [each for each in await cluster.list_records(client, NS) if each.service.metadata.name == name]
-    for each in found:
-        await ownership.delete_service(client, each, NS, 600)
+    result = [item for item in await cluster.list_records(client, NS) if item.service.metadata.name == name]
+    for item in result:
+        await ownership.delete_service(client, item, NS, 600)
 
 
 class ServiceHarness:
@@ -81,35 +81,35 @@ class ServiceHarness:
 
     async def document(self) -> Object | None:
         """The recorded document of the service under test."""
-        found = [each for each in await cluster.list_records(self.client, NS) if each.service.metadata.name == "one"]
-        return found[0].document if found else None
+        result = [item for item in await cluster.list_records(self.client, NS) if item.service.metadata.name == "one"]
+        return result[0].document if result else None
 
     async def seen(self, name: str) -> cluster.ServiceDetails:
         return await cluster.describe(self.client, await cluster.get_record(self.client, name, NS), NS)
 
     async def gateway(self, name: str) -> tuple[set[str], set[str]]:
         """The models of a gateway and its owners."""
-        found = await self.client.get(CONFIG_MAP, name, NS)
-        served = {each["name"].removesuffix("-model") for each in yaml.safe_load(found["data"]["gateway.yaml"])["spec"]["models"]}
+        result = await self.client.get(CONFIG_MAP, name, NS)
+        served = {item["name"].removesuffix("-model") for item in yaml.safe_load(result["data"]["gateway.yaml"])["spec"]["models"]}
         running = await self.client.get(DEPLOYMENT, name, NS)
-        return served, {each["name"].removesuffix("-model-service") for each in running["metadata"]["ownerReferences"]}
+        return served, {item["name"].removesuffix("-model-service") for item in running["metadata"]["ownerReferences"]}
 
     async def picture(self) -> Object:
         """All objects of the namespace, without what differs between runs."""
         await clock.sleep(120)
-        found: Object = {}
+        result: Object = {}
         kinds = ("configmaps", "services", "serviceaccounts"), ("deployments",), ("networkpolicies",), ("roles", "rolebindings")
         groups = "/api/v1", "/apis/apps/v1", "/apis/networking.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"
         more = [("/apis/autoscaling/v2", ("horizontalpodautoscalers",)), ("/apis/policy/v1", ("poddisruptionbudgets",))]
         for group, names in [*zip(groups, kinds, strict=True), *more]:
             for kind in names:
                 listed = await self.client.send(Request("GET", f"{group}/namespaces/{NS}/{kind}"))
-                found |= {f"{kind}/{each['metadata']['name']}": _settled(each) for each in listed["items"]}
-        return found
+                result |= {f"{kind}/{item['metadata']['name']}": _settled(item) for item in listed["items"]}
+        return result
 
 
 def _settled(obj: Object) -> Object:
-    owners = sorted(each["name"] for each in obj["metadata"].get("ownerReferences") or ())
+    owners = sorted(item["name"] for item in obj["metadata"].get("ownerReferences") or ())
     spec = {name: value for name, value in (obj.get("spec") or {}).items() if not name.startswith(("clusterIP", "ipF"))}
     return {"labels": obj["metadata"].get("labels"), "owners": owners, "spec": spec, "data": obj.get("data")}
 
@@ -322,13 +322,13 @@ def test_existing_service_account_is_kept() -> None:
         await harness.client.create(account, resource=SERVICE_ACCOUNT)
         for name in ("one", "third"):
             await deploy(harness.client, model(name, f"{identity}, {front}"))
-        found = await harness.client.get(SERVICE_ACCOUNT, "mine", NS)
-        assert found["metadata"]["annotations"]["iam.gke.io/gcp-service-account"] == "a@b.iam.gserviceaccount.com"
+        result = await harness.client.get(SERVICE_ACCOUNT, "mine", NS)
+        assert result["metadata"]["annotations"]["iam.gke.io/gcp-service-account"] == "a@b.iam.gserviceaccount.com"
         await deploy(harness.client, model("one", "replicas: 1"))
         for name in ("one", "third"):
             await delete(harness.client, name)
         await clock.sleep(60)
-        assert (await harness.client.get(SERVICE_ACCOUNT, "mine", NS))["metadata"]["uid"] == found["metadata"]["uid"]
+        assert (await harness.client.get(SERVICE_ACCOUNT, "mine", NS))["metadata"]["uid"] == result["metadata"]["uid"]
 
     run_scenario(scenario)
 
@@ -361,7 +361,7 @@ def test_concurrent_publications_are_merged(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(RecordConflict, match="model service one was changed by another client in the meantime"):
             await change(harness, record, publication.add_model(record, {"name": "second"}), "load", "second")
         after = (await cluster.get_record(harness.client, "one", NS)).service.spec
-        assert [each.name for each in after.models] == ["one-model", "first"]
+        assert [item.name for item in after.models] == ["one-model", "first"]
 
     run_scenario(scenario)
 

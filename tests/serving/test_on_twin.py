@@ -109,7 +109,7 @@ class Platform:
 
     async def routes(self, namespace: str) -> list[Object]:
         kinds = [Resource(group, "v1", kind, f"{kind.lower()}s") for group, kind in ROUTES if kind in ROUTE_KINDS]
-        return [each for kind in kinds for each in (await self.client.list(kind, namespace)).items]
+        return [item for kind in kinds for item in (await self.client.list(kind, namespace)).items]
 
     async def deploy(self, service: ModelService, timeout: float = 3600, *, wait: bool = True) -> rollout.Rollout:
         document = service.model_dump(by_alias=True, exclude_unset=True, mode="json")
@@ -127,7 +127,7 @@ class Platform:
         await ownership.delete_service(self.client, await cluster.get_record(self.client, name, namespace), namespace, 600)
 
     async def names(self, resource: Any, namespace: str) -> set[str]:
-        return {each["metadata"]["name"] for each in (await self.client.list(resource, namespace)).items}
+        return {item["metadata"]["name"] for item in (await self.client.list(resource, namespace)).items}
 
 
 def run_on_platform(scenario: Callable[[Platform], Awaitable[None]], *, secrets: bool = True) -> None:
@@ -153,7 +153,7 @@ def test_example_becomes_ready_and_leaves_nothing_behind(name: str) -> None:
         seen = await platform.seen(service.metadata.name, place)
         assert seen.status.state == "ready"
         assert not seen.causes
-        gateways = [each.name for each in seen.status.workloads if each.component == "gateway"]
+        gateways = [item.name for item in seen.status.workloads if item.component == "gateway"]
         assert gateways == ([front.name] if front else [])
         await platform.delete(service.metadata.name, place)
         await clock.sleep(120)
@@ -173,7 +173,7 @@ def test_multi_host_slice_runs_on_one_pool() -> None:
             pool = pod["spec"]["nodeName"].rpartition("-")[0]
             by_slice.setdefault(pod["metadata"]["labels"]["sliceworks.dev/slice"], set()).add(pool)
         assert len(pods) == 8
-        assert [len(each) for each in by_slice.values()] == [1, 1]
+        assert [len(item) for item in by_slice.values()] == [1, 1]
         assert len(set.union(*by_slice.values())) == 2
 
     run_on_platform(scenario)
@@ -241,9 +241,9 @@ def test_deletion_order() -> None:
 
 
 def test_every_kind_has_a_deletion_order() -> None:
-    created = {records.reference(each) for name in EXAMPLES for each in manifests(example(name))}
+    created = {records.reference(item) for name in EXAMPLES for item in manifests(example(name))}
     unknown = records.Reference("example.com/v1", "Unheard", "a")
-    ordered = [each.kind for each in records.deletion_order({unknown, *created})]
+    ordered = [item.kind for item in records.deletion_order({unknown, *created})]
     assert ordered[-1] == "Unheard"
     assert ordered[-2] == "ServiceAccount"
     assert max(index for index, kind in enumerate(ordered) if kind == "Service") < ordered.index("Deployment")
@@ -254,9 +254,9 @@ def test_second_deploy_changes_nothing() -> None:
     async def scenario(platform: Platform) -> None:
         await platform.deploy(example("gemma-jetstream"))
         started = clock.loop_time()
-        before = {each["metadata"]["uid"] for each in (await platform.client.list(POD, "models")).items}
+        before = {item["metadata"]["uid"] for item in (await platform.client.list(POD, "models")).items}
         await platform.deploy(example("gemma-jetstream"))
-        assert {each["metadata"]["uid"] for each in (await platform.client.list(POD, "models")).items} == before
+        assert {item["metadata"]["uid"] for item in (await platform.client.list(POD, "models")).items} == before
         assert clock.loop_time() - started < 60  # the loader runs twenty minutes, once
 
     run_on_platform(scenario)
@@ -286,9 +286,9 @@ def test_change_waits_for_new_pods() -> None:
             await platform.deploy(elsewhere, timeout=120)
         assert "pod/gateway-" in caught.value.message
         assert caught.value.hint == "check that the node pool nowhere exists and has free capacity"
-        assert any("deployment/gateway 2/2 updating" in each for each in platform.told)
+        assert any("deployment/gateway 2/2 updating" in item for item in platform.told)
         seen = await platform.seen("gemma", "models")
-        words = {each.name: (each.ready, each.desired, each.state) for each in seen.status.workloads}
+        words = {item.name: (item.ready, item.desired, item.state) for item in seen.status.workloads}
         assert (seen.status.state, words["gateway"]) == ("updating", (2, 2, "updating"))
 
     run_on_platform(scenario)
@@ -470,8 +470,8 @@ def test_gateway_drops_a_service_deleted_without_wait() -> None:
             "densenet-triton-mesh", canary, "  gateway: {image: 'g:1'}\n",
             ("replicas: 2", "replicas: 1"), ("densenet_onnx", "resnet_onnx"), ("name: densenet-mesh", "name: other"),
         )  # fmt: skip
-        for each in (one, other):
-            await platform.deploy(each)
+        for item in (one, other):
+            await platform.deploy(item)
         moved = changed("densenet-triton-mesh", canary, "  gateway: {image: 'g:1', name: second}\n", ("replicas: 2", "replicas: 1"))
         await platform.deploy(moved, wait=False)
         await platform.deploy(moved)
@@ -568,7 +568,7 @@ def test_single_model_engine_is_rolled_and_stopped() -> None:
         other = publication.add_model(record, {"name": "llama-3.2-3b", "source": "meta-llama/Llama-3.2-3B-Instruct"})
         await change(platform, record, other, "load", "llama-3.2-3b")
         record = await record_of(platform, "llama3", "models")
-        assert [each.name for each in record.service.spec.models] == ["llama-3.2-3b"]
+        assert [item.name for item in record.service.spec.models] == ["llama-3.2-3b"]
         await change(platform, record, publication.remove_model(record, "llama-3.2-3b"), "unload", "llama-3.2-3b")
         assert (await platform.seen("llama3", "models")).status.state == "stopped"
         assert await platform.names(HORIZONTAL_POD_AUTOSCALER, "models") == {"gateway"}
@@ -588,7 +588,7 @@ def test_change_rejected_by_triton_is_reverted() -> None:
         with pytest.raises(SliceworksError, match="the API server cannot connect to pod/densenet-"):  # simulated
             await change(platform, record, publication.add_model(record, {"name": "resnet"}), "load", "resnet")
         after = await record_of(platform, "densenet", "triton")
-        assert [each.name for each in after.service.spec.models] == ["densenet_onnx"]
+        assert [item.name for item in after.service.spec.models] == ["densenet_onnx"]
 
     run_on_platform(scenario)
 
@@ -650,8 +650,8 @@ def test_corrupt_record_does_not_block_other_services(capsys: pytest.CaptureFixt
         ):
             metadata = {"name": f"broken-{number}", "namespace": "models", "labels": labels}
             await platform.client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data})
-        found = await cluster.list_records(platform.client, "models")
-        assert [each.service.metadata.name for each in found] == ["llama3"]
+        result = await cluster.list_records(platform.client, "models")
+        assert [item.service.metadata.name for item in result] == ["llama3"]
         await platform.delete("llama3", "models")
 
     run_on_platform(scenario)

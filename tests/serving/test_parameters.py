@@ -27,7 +27,7 @@ def within(model: Any) -> Any:
     """The model in a field's type."""
     if isinstance(model, type) and issubclass(model, BaseModel):
         return model
-    return next((found for part in getattr(model, "__args__", ()) if (found := within(part)) is not None), None)
+    return next((result for part in getattr(model, "__args__", ()) if (result := within(part)) is not None), None)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def pixels(color: tuple[float, float, float]) -> list[float]:
 
 
 def parts(message: bytes, field: int) -> list[bytes]:
-    return [message[found.start : found.end] for found in read_fields(message) if found.field == field]
+    return [message[result.start : result.end] for result in read_fields(message) if result.field == field]
 
 
 def test_command_writes_a_model_repository(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,9 +79,9 @@ def _infer(body: dict[str, Any]) -> dict[str, Any]:
         def ask() -> dict[str, Any]:
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
             connection.request("POST", "/v2/models/densenet_onnx/infer", orjson.dumps(body))
-            found: dict[str, Any] = orjson.loads(connection.getresponse().read())
+            result: dict[str, Any] = orjson.loads(connection.getresponse().read())
             connection.close()
-            return found
+            return result
 
         try:
             return await asyncio.to_thread(ask)

@@ -25,8 +25,8 @@ def place(cluster_ip: str, pods: dict[str, bool], port: int) -> str:
 
     async def list_all(*_: object, labels: str) -> SimpleNamespace:
         status = {ready: [{"type": "Ready", "status": "True" if ready else "False"}] for ready in (True, False)}
-        found = [{"status": {"podIP": address, "conditions": status[ready]}} for address, ready in pods.items()]
-        return SimpleNamespace(items=found)
+        result = [{"status": {"podIP": address, "conditions": status[ready]}} for address, ready in pods.items()]
+        return SimpleNamespace(items=result)
 
     client: Any = SimpleNamespace(get=get, list_all=list_all)
     return asyncio.run(service_endpoint.connect(client, Endpoint("gateway", "models", port, False, "vllm"))).name

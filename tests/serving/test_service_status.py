@@ -45,8 +45,8 @@ def test_old_pods_do_not_count_for_a_change(found: Object, ready: int, state: st
 
 @pytest.mark.parametrize(("ready", "state"), [(1, "unfinished"), (0, "starting")])
 def test_service_with_pending_steps_is_not_ready(ready: int, state: str) -> None:
-    found = deployment(1, 1, observedGeneration=1, replicas=1, updatedReplicas=1, readyReplicas=ready)
-    names = frozenset({records.reference(found)})
+    result = deployment(1, 1, observedGeneration=1, replicas=1, updatedReplicas=1, readyReplicas=ready)
+    names = frozenset({records.reference(result)})
     record = records.Record(SERVICE, {}, names, "u", "2026-01-05T08:00:00Z", "models", ("apply httproute/served",))
-    stands = compute_status(record, [found])
+    stands = compute_status(record, [result])
     assert (stands.state, stands.is_settled) == (state, ready == 1)

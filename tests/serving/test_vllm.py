@@ -26,8 +26,8 @@ MODEL = "vllm: {{model: {{name: a, source: a/b}}, quantization: {method}}}, acce
 
 
 def pod(text: str, name: str = "served") -> dict[str, Any]:
-    [found] = [each for each in manifests(service("vllm", text, name)) if each["kind"] == "Deployment"]
-    spec: dict[str, Any] = found["spec"]["template"]["spec"]
+    [result] = [item for item in manifests(service("vllm", text, name)) if item["kind"] == "Deployment"]
+    spec: dict[str, Any] = result["spec"]["template"]["spec"]
     return spec
 
 
@@ -64,7 +64,7 @@ ALL_FIELDS = (
 @pytest.mark.parametrize("kind", ["l4-1", "v6e-1"])
 def test_every_flag_exists(kind: str) -> None:
     [container] = pod(f"vllm: {{{ALL_FIELDS}}}, accelerator: {{type: {kind}}}")["containers"]
-    given = {each.partition("=")[0] for each in container["args"]}
+    given = {item.partition("=")[0] for item in container["args"]}
     assert len(given) > 10
     assert given <= set(goldens.recorded("vllm", "flags"))
 

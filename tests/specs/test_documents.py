@@ -26,15 +26,15 @@ def problems(text: str) -> list[str]:
 
 def scenario(events: str) -> Scenario:
     [document] = load_all(HEAD + "  events:\n" + events, "day.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Scenario)
-    return found
+    result = documents.read(document)
+    assert isinstance(result, Scenario)
+    return result
 
 
-def test_a_good_scenario_is_typed_and_frozen() -> None:
-    found = scenario("  - {at: 1h30m, failNodes: {nodes: {labels: {pool: a}}, for: 20m, reason: SpotPreemption}}\n")
-    [event] = found.spec.events
-    assert (event.at, found.spec.duration, found.metadata.name) == (5400.0, 28800.0, "bad-day")
+def test_valid_scenario_is_typed_and_frozen() -> None:
+    result = scenario("  - {at: 1h30m, failNodes: {nodes: {labels: {pool: a}}, for: 20m, reason: SpotPreemption}}\n")
+    [event] = result.spec.events
+    assert (event.at, result.spec.duration, result.metadata.name) == (5400.0, 28800.0, "bad-day")
     name, action = event.action
     assert name == "fail_nodes"
     assert action.model_dump(by_alias=True) == {
@@ -66,12 +66,12 @@ def test_a_good_scenario_is_typed_and_frozen() -> None:
         ("{at: 1m, apply: a.yaml}", "day.yaml:7: spec.events[0].apply: must be a mapping of fields, found 'a.yaml'"),
     ],
 )
-def test_what_is_wrong_has_a_place(event: str, problem: str) -> None:
-    [found] = problems(f"{HEAD}  events:\n  - {event}\n")
-    assert found.startswith(problem)
+def test_error_has_a_file_and_line(event: str, problem: str) -> None:
+    [result] = problems(f"{HEAD}  events:\n  - {event}\n")
+    assert result.startswith(problem)
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     assert len(problems(HEAD.replace("8h", "long") + "  sed: 3\n  events: [{at: 1m}]\n")) == 3
 
 
@@ -85,15 +85,15 @@ def test_all_problems_are_told_at_once() -> None:
         (("bad-day", "Bad_Day"), "day.yaml:3: metadata.name: a lowercase RFC 1123 subdomain must consist of"),
     ],
 )
-def test_the_head_of_a_document(change: tuple[str, str], problem: str) -> None:
-    [found] = problems(HEAD.replace(*change))
-    assert found.startswith(problem)
+def test_api_version_and_kind_are_checked(change: tuple[str, str], problem: str) -> None:
+    [result] = problems(HEAD.replace(*change))
+    assert result.startswith(problem)
 
 
-def test_a_word_that_is_none_of_those_possible_has_a_close_one() -> None:
+def test_invalid_value_suggests_the_closest() -> None:
     head = HEAD.split("spec:", maxsplit=1)[0].replace("Scenario", "ModelService")
-    [found] = problems(f"{head}spec:\n  engine: vlm\n")
-    assert found.endswith("spec.engine: input should be 'saxml', 'triton', 'jetstream' or 'vllm'; did you mean vllm?")
+    [result] = problems(f"{head}spec:\n  engine: vlm\n")
+    assert result.endswith("spec.engine: input should be 'saxml', 'triton', 'jetstream' or 'vllm'; did you mean vllm?")
 
 
 def test_read_raises_the_first_problem() -> None:
@@ -114,13 +114,13 @@ def test_read_raises_the_first_problem() -> None:
         ("polls: {}", "unknown field spec.polls; did you mean pools?"),
     ],
 )
-def test_a_misspelt_field_has_a_close_one_also_below_names_that_people_choose(spec: str, problem: str) -> None:
+def test_misspelled_field_suggests_the_closest_below_free_names_too(spec: str, problem: str) -> None:
     head = HEAD.split("spec:", maxsplit=1)[0].replace("Scenario", "Environment")
-    found = problems(f"{head}spec:\n  project: my-project\n  region: us-central2\n  {spec}\n")
-    assert f"day.yaml:7: {problem}" in found
+    result = problems(f"{head}spec:\n  project: my-project\n  region: us-central2\n  {spec}\n")
+    assert f"day.yaml:7: {problem}" in result
 
 
 @pytest.mark.parametrize(("data", "ours"), [({"apiVersion": "sliceworks.dev/v1alpha1"}, True), ({"apiVersion": "v1"}, False)])
-def test_which_documents_are_ours(data: dict[str, Any], ours: bool) -> None:
+def test_own_documents_are_recognized(data: dict[str, Any], ours: bool) -> None:
     [document] = load_all(f"apiVersion: {data['apiVersion']}\n", "x")
     assert documents.is_sliceworks_document(document) is ours

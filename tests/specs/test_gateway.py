@@ -21,12 +21,12 @@ def problems(**spec: Any) -> list[str]:
     return [problem.message for problem in documents.check(yaml_documents.load_all(text, "g.yaml")[0])[1]]
 
 
-def test_the_least_that_is_needed() -> None:
+def test_minimal_document() -> None:
     assert problems() == []
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "examples" / "gateways").glob("*.yaml")), ids=lambda file: file.name)
-def test_the_examples_are_good(file: Path) -> None:
+def test_examples_are_valid(file: Path) -> None:
     for document in yaml_documents.load_path(file):
         assert isinstance(documents.read(document), Gateway)
 
@@ -63,8 +63,8 @@ def test_the_examples_are_good(file: Path) -> None:
         ({"caps": {}}, "unknown field spec.caps"),
     ],
 )
-def test_what_is_wrong_is_said(spec: dict[str, Any], says: str) -> None:
-    found = problems(**spec)
-    assert found
-    assert says in found[0]
-    assert found[0].startswith("g.yaml:")
+def test_errors_name_the_field_and_the_reason(spec: dict[str, Any], says: str) -> None:
+    result = problems(**spec)
+    assert result
+    assert says in result[0]
+    assert result[0].startswith("g.yaml:")

@@ -19,10 +19,10 @@ from sliceworks.specs.objectives import parse_objective
     ],
 )
 def test_objectives(text: str, measure: str, quantile: float | str, limit: float) -> None:
-    found = parse_objective(text)
-    assert (found.measure, found.quantile) == (measure, quantile)
-    assert found.limit == pytest.approx(limit)
-    assert found.text == text.strip()
+    result = parse_objective(text)
+    assert (result.measure, result.quantile) == (measure, quantile)
+    assert result.limit == pytest.approx(limit)
+    assert result.text == text.strip()
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_objectives(text: str, measure: str, quantile: float | str, limit: float
         ("ttft p99 > 1s", "must be an objective such as"),
     ],
 )
-def test_wrong_objectives(text: str, problem: str) -> None:
+def test_invalid_objectives(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         parse_objective(text)

@@ -43,8 +43,8 @@ class AutoscalerHarness:
     def told(self, name: str, reason: str) -> list[Object]:
         """The statuses of an autoscaler up to the first one with a condition of this reason."""
         while not any(reason in _reasons(status) for status in self._seen.get(name, ())):
-            found = self._watch.next()["object"]
-            self._seen.setdefault(found["metadata"]["name"], []).append(found.get("status") or {})
+            result = self._watch.next()["object"]
+            self._seen.setdefault(result["metadata"]["name"], []).append(result.get("status") or {})
         seen = self._seen[name]
         return seen[: next(place for place, status in enumerate(seen) if reason in _reasons(status)) + 1]
 
@@ -53,12 +53,12 @@ class AutoscalerHarness:
 
     def events(self, name: str, last: str) -> list[Object]:
         """The events of an autoscaler without their counts."""
-        found = self.workloads.events(KIND, name, last)
-        return [{field: each[field] for field in ("type", "reason", "message", "by")} for each in found]
+        result = self.workloads.events(KIND, name, last)
+        return [{field: item[field] for field in ("type", "reason", "message", "by")} for item in result]
 
     def close(self) -> None:
         self._watch.close()
 
 
 def _reasons(status: Object) -> set[str]:
-    return {each["reason"] for each in status.get("conditions", ())}
+    return {item["reason"] for item in status.get("conditions", ())}

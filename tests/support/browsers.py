@@ -44,10 +44,10 @@ expect.set_options(timeout=_PATIENCE)
 
 def chromium() -> str:
     """The path of the Chromium on this machine; skips the test if none is installed."""
-    found = os.environ.get("SLICEWORKS_CHROMIUM") or next((path for name in _NAMES if (path := shutil.which(name))), None)
-    if found is None:
+    result = os.environ.get("SLICEWORKS_CHROMIUM") or next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if result is None:
         pytest.skip("Chromium not found: apt-get install chromium, or set SLICEWORKS_CHROMIUM")
-    return found
+    return result
 
 
 def launch_browser(playwright: Playwright) -> Browser:

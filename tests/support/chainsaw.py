@@ -84,10 +84,10 @@ class Scenario:
         eventually(lambda: self.api.get(path).status == 404, what=f"{path} is deleted")
 
     def _wait(self, what: Object) -> None:
-        wanted = re.search(r"@\.type=='(\w+)'", what["for"]["jsonPath"]["path"])
-        assert wanted, what
-        condition = {"type": wanted[1], "status": what["for"]["jsonPath"]["value"]}
-        expected = {**what, "metadata": {"name": what["name"]}, "status": {f"(conditions[?type == '{wanted[1]}'])": [condition]}}
+        desired = re.search(r"@\.type=='(\w+)'", what["for"]["jsonPath"]["path"])
+        assert desired, what
+        condition = {"type": desired[1], "status": what["for"]["jsonPath"]["value"]}
+        expected = {**what, "metadata": {"name": what["name"]}, "status": {f"(conditions[?type == '{desired[1]}'])": [condition]}}
         del expected["for"], expected["name"], expected["namespace"], expected["timeout"]
         eventually(lambda: self._same(expected), what=f"{what['kind']} {what['name']} is {condition}")
 
@@ -104,10 +104,10 @@ def locate(api: Api, obj: Object, ns: str = "") -> str:
     """The path of an object, found through discovery; the object's own namespace takes precedence over `ns`."""
     root = f"/apis/{obj['apiVersion']}" if "/" in obj["apiVersion"] else f"/api/{obj['apiVersion']}"
     listed = api.get(root).ok(200).json["resources"]
-    found = [item for item in listed if item["kind"] == obj["kind"] and "/" not in item["name"]]
-    assert found, f"{obj['kind']} is not served"
-    inside = f"/namespaces/{obj['metadata'].get('namespace') or ns}" if found[0]["namespaced"] else ""
-    return f"{root}{inside}/{found[0]['name']}/{obj['metadata']['name']}"
+    result = [item for item in listed if item["kind"] == obj["kind"] and "/" not in item["name"]]
+    assert result, f"{obj['kind']} is not served"
+    inside = f"/namespaces/{obj['metadata'].get('namespace') or ns}" if result[0]["namespaced"] else ""
+    return f"{root}{inside}/{result[0]['name']}/{obj['metadata']['name']}"
 
 
 def differing(expected: Any, seen: Any, path: str = "") -> list[str]:

@@ -46,10 +46,10 @@ class Cloud:
         headers = {"authorization": f"Bearer {bearer}"} if bearer else {}
         status, given, answer = await self.server.handle(method, f"/container/{self.version}/{path}", headers, data)
         assert given["content-type"].startswith("application/json")
-        found: Obj = orjson.loads(answer)
+        result: Obj = orjson.loads(answer)
         if status == 200:
-            self._check(method, path, body, found)
-        return status, found
+            self._check(method, path, body, result)
+        return status, result
 
     def _check(self, method: str, path: str, body: Any, answer: Obj) -> None:
         names = discovery.messages("container", self.version, method, f"{self.version}/{path.partition('?')[0]}")
@@ -59,16 +59,16 @@ class Cloud:
 
     async def do(self, method: str, path: str, body: Any = None) -> Obj:
         """The body of a response that must succeed."""
-        status, found = await self.ask(method, path, body)
-        assert status == 200, found
-        return found
+        status, result = await self.ask(method, path, body)
+        assert status == 200, result
+        return result
 
     async def refused(self, method: str, path: str, body: Any = None) -> tuple[int, str, str]:
         """Code, status and message of a response that must be an error."""
-        status, found = await self.ask(method, path, body)
-        assert status >= 400, found
-        assert found["error"]["code"] == status
-        return status, found["error"]["status"], found["error"]["message"]
+        status, result = await self.ask(method, path, body)
+        assert status >= 400, result
+        assert result["error"]["code"] == status
+        return status, result["error"]["status"], result["error"]["message"]
 
     async def send(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> tuple[int, Obj]:
         """Status and body of an answer of any service; the path begins with the service."""
@@ -79,9 +79,9 @@ class Cloud:
 
     async def call(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Obj:
         """The body of an answer of any service that must be good."""
-        status, found = await self.send(method, path, body, token=token)
-        assert status == 200, found
-        return found
+        status, result = await self.send(method, path, body, token=token)
+        assert status == 200, result
+        return result
 
     async def network(self, region: str, nodes: str = "10.0.0.0/20", pods: str = "10.4.0.0/14") -> None:
         """The network `net` with the subnetwork `sub` and its secondary ranges `pods` and `services`."""
@@ -116,9 +116,9 @@ class Cloud:
         """Wait until an operation is done."""
         until = clock.loop_time() + most
         while clock.loop_time() < until:
-            found = await self.do("GET", f"{PLACE}/operations/{operation['name']}")
-            if found["status"] == "DONE":
-                return found
+            result = await self.do("GET", f"{PLACE}/operations/{operation['name']}")
+            if result["status"] == "DONE":
+                return result
             await clock.sleep(1)
         raise AssertionError(f"{operation['name']} did not end")
 

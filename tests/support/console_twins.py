@@ -97,9 +97,9 @@ def live_twin(folder: Path) -> Iterator[LiveTwin]:
         _documents(twin.work)
         yield twin
     finally:
-        for each in started:
-            each.send_signal(signal.SIGTERM)
-            each.communicate(timeout=90)
+        for item in started:
+            item.send_signal(signal.SIGTERM)
+            item.communicate(timeout=90)
         twin.run("twin", "stop", "-q")
 
 

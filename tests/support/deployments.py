@@ -19,11 +19,11 @@ OVERLAYS = sorted(path.parent for path in EXAMPLE.parent.rglob("kustomization.ya
 def manifests(folder: Path) -> list[Object]:
     """Every object that `kubectl apply -k` of a folder creates, without generators, patches and image overrides."""
     settings = yaml.load((folder / "kustomization.yaml").read_text(), yaml.CSafeLoader)
-    found: list[Object] = []
+    result: list[Object] = []
     for entry in settings["resources"]:
         path = folder / entry
-        found += manifests(path) if path.is_dir() else list(yaml.load_all(path.read_text(), yaml.CSafeLoader))
-    return found
+        result += manifests(path) if path.is_dir() else list(yaml.load_all(path.read_text(), yaml.CSafeLoader))
+    return result
 
 
 def component(folder: Path, name: str) -> list[Object]:
@@ -33,5 +33,5 @@ def component(folder: Path, name: str) -> list[Object]:
 
 def is_terminating(api: Api, namespace: str) -> bool:
     """Whether a namespace is terminating; it accepts no new objects until it is deleted."""
-    found = api.get(f"/api/v1/namespaces/{namespace}")
-    return found.status == 200 and found.json["status"]["phase"] == "Terminating"
+    result = api.get(f"/api/v1/namespaces/{namespace}")
+    return result.status == 200 and result.json["status"]["phase"] == "Terminating"

@@ -81,8 +81,8 @@ _NUMBERS = {"int32": "int32", "uint32": "int32", "int64": "int64", "uint64": "in
 def document(service: str, version: str) -> Obj:
     """The discovery document of a version of a service."""
     folder = resources.files("googleapiclient") / "discovery_cache" / "documents"
-    found: Obj = orjson.loads((folder / f"{service}.{version}.json").read_bytes())
-    return found
+    result: Obj = orjson.loads((folder / f"{service}.{version}.json").read_bytes())
+    return result
 
 
 def reduced(service: str, version: str) -> dict[str, dict[str, str]]:
@@ -96,15 +96,15 @@ def reduced(service: str, version: str) -> dict[str, dict[str, str]]:
 
 def needed(service: str, version: str) -> dict[str, dict[str, str]]:
     """The messages that the twin reads, and the messages that they contain."""
-    found, expected = reduced(service, version), SERVICES[service, version]
+    result, expected = reduced(service, version), SERVICES[service, version]
     if expected == ALL:
-        return found
+        return result
     waiting, kept = list(expected), dict[str, dict[str, str]]()
     while waiting:
         name = waiting.pop()
         if name not in kept:
-            kept[name] = dict(sorted({**found[name], **UNLISTED.get((service, name), {})}.items()))
-            waiting.extend(each for kind in kept[name].values() for each in re.findall(r"#(\w+)", kind))
+            kept[name] = dict(sorted({**result[name], **UNLISTED.get((service, name), {})}.items()))
+            waiting.extend(entry for kind in kept[name].values() for entry in re.findall(r"#(\w+)", kind))
     return dict(sorted(kept.items()))
 
 
@@ -126,18 +126,18 @@ def _kind(kind: Obj) -> str:
 @cache
 def methods(service: str, version: str) -> list[tuple[str, re.Pattern[str], str, str]]:
     """Every method: its HTTP method, its paths, and the messages of its request and response."""
-    found: list[tuple[str, re.Pattern[str], str, str]] = []
+    result: list[tuple[str, re.Pattern[str], str, str]] = []
 
     def gather(resource: Obj) -> None:
         for method in (resource.get("methods") or {}).values():
             path = re.sub(r"\\{[^}]*\\}", "[^/:]+", re.escape(method.get("flatPath") or method["path"]))
             messages = ((method.get(part) or {}).get("$ref", "") for part in ("request", "response"))
-            found.append((method["httpMethod"], re.compile(path), *messages))
+            result.append((method["httpMethod"], re.compile(path), *messages))
         for below in (resource.get("resources") or {}).values():
             gather(below)
 
     gather(document(service, version))
-    return found
+    return result
 
 
 def messages(service: str, version: str, http: str, path: str) -> tuple[str, str]:
@@ -193,5 +193,5 @@ def rendered(service: str, version: str) -> bytes:
 
 
 if __name__ == "__main__":
-    for each in SERVICES:
-        (SHIPPED / f"{each[0]}-{each[1]}.json").write_bytes(rendered(*each))
+    for entry in SERVICES:
+        (SHIPPED / f"{entry[0]}-{entry[1]}.json").write_bytes(rendered(*entry))

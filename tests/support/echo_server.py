@@ -19,8 +19,8 @@ def run_echo_server(*flags: str) -> Iterator[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         assert server.stdout is not None
         try:
-            found = re.search(r"http://\S+", server.stdout.readline())
-            assert found is not None
-            yield found[0]
+            result = re.search(r"http://\S+", server.stdout.readline())
+            assert result is not None
+            yield result[0]
         finally:
             server.terminate()

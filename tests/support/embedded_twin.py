@@ -38,9 +38,9 @@ class EmbeddedTwin:
 
     async def do(self, method: str, path: str, body: Any = None, **headers: str) -> Obj:
         """The body of a response that must succeed."""
-        status, found = await self.ask(method, path, body, **headers)
-        assert status < 300, found
-        return found
+        status, result = await self.ask(method, path, body, **headers)
+        assert status < 300, result
+        return result
 
     async def gone(self, path: str) -> bool:
         return (await self.ask("GET", path))[0] == 404

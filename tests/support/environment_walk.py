@@ -32,7 +32,7 @@ def walk_example(sliceworks: Commands, tmp_path: Path, name: str) -> None:
     must(sliceworks, "init", "--from", name, "--project", "my-project", "-o", str(file))
     must(sliceworks, "check", "-f", str(file))
     # 2. plan: as recorded
-    planned = "".join(f"{each['stage']} {each['action']} {each['address']}\n" for each in changes(sliceworks, str(file)))
+    planned = "".join(f"{item['stage']} {item['action']} {item['address']}\n" for item in changes(sliceworks, str(file)))
     golden = GOLDENS / f"{name}.plan.txt"
     if os.environ.get("SLICEWORKS_RECORD") == "1":
         golden.write_text(planned)
@@ -45,7 +45,7 @@ def walk_example(sliceworks: Commands, tmp_path: Path, name: str) -> None:
     text = file.read_text().replace("max: 3}", "max: 6}")
     file.write_text(text.replace("  automation:\n", f"{LABELS}  automation:\n", 1))
     changed = changes(sliceworks, str(file))
-    assert {each["action"] for each in changed} == {"update"}, changed
+    assert {item["action"] for item in changed} == {"update"}, changed
     must(sliceworks, "apply", *at)
     # 5. resize; a plan after both changes is empty
     if pool := TPU_POOLS.get(name):
@@ -130,7 +130,7 @@ def walk_every_field(sliceworks: Commands, tmp_path: Path) -> None:
         text = text.replace(before, after)
     file.write_text(text)
     changed = changes(sliceworks, str(file))
-    resources = {each["address"]: each["action"] for each in changed if not each["stage"].startswith("cluster/")}
+    resources = {item["address"]: item["action"] for item in changed if not item["stage"].startswith("cluster/")}
     assert {address for address, action in resources.items() if action == "replace"} == REPLACED, changed
     assert set(resources.values()) == {"replace", "update"}, changed
     must(sliceworks, "apply", *at)

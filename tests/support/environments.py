@@ -57,19 +57,19 @@ def cluster_inputs(environment: Environment, **more: Any) -> ClusterInputs:
     """The inputs that a command reads for an environment on a twin."""
     spec = environment.spec
     service = spec.self_service
-    found: dict[str, Any] = {"queues": build_manifests(environment) if spec.addons.kueue or spec.teams else []}
+    result: dict[str, Any] = {"queues": build_manifests(environment) if spec.addons.kueue or spec.teams else []}
     if service:
-        found["secrets"] = {each.secret: {"username": "ann", "key": "registry-token"} for each in service.model_registries}
-        found["graphs"] = [graph()] if service.graphs else []
-    return ClusterInputs(**{**found, **more})
+        result["secrets"] = {item.secret: {"username": "ann", "key": "registry-token"} for item in service.model_registries}
+        result["graphs"] = [graph()] if service.graphs else []
+    return ClusterInputs(**{**result, **more})
 
 
 def required_release_objects(environment: Environment) -> dict[str, list[Object]]:
     """The releases that a twin does not include."""
     from sliceworks.infra.cluster.addon import required_releases
 
-    expected = [each for each in required_releases(environment.spec) if each.name == "config-connector"]
-    return {each.name: TwinReleases().objects(each, {})[0] for each in expected}
+    expected = [item for item in required_releases(environment.spec) if item.name == "config-connector"]
+    return {item.name: TwinReleases().objects(item, {})[0] for item in expected}
 
 
 def on_twin(environment: Environment, **more: Any) -> tuple[Step, ...]:

@@ -186,12 +186,12 @@ def _jobs() -> tuple[JobRecord, ...]:
 
 def _job(path: str, chips: str, at: float, *spans: tuple[str, float, str], outcome: str = "succeeded") -> JobRecord:
     (team, name), (chip, number) = path.split("/"), chips.split(" × ")
-    found, begin = [], at
+    result, begin = [], at
     for state, end, note in spans:
-        found.append(Span(state, begin, end, note))
+        result.append(Span(state, begin, end, note))
         begin = end
-    states = [span.state for span in found]
-    ran = [span.begin for span in found if span.state == "running"]
+    states = [span.state for span in result]
+    ran = [span.begin for span in result if span.state == "running"]
     return JobRecord(
         name,
         team,
@@ -201,13 +201,13 @@ def _job(path: str, chips: str, at: float, *spans: tuple[str, float, str], outco
         chip,
         int(number),
         submitted=at,
-        admitted=next(span.begin for span in found if span.state in {"starting", "running"}),
+        admitted=next(span.begin for span in result if span.state in {"starting", "running"}),
         started=ran[0],
         ended=begin,
         outcome=outcome,
         preemptions=states.count("waiting") - 1,
         restarts=len(ran) - 1,
-        spans=tuple(found),
+        spans=tuple(result),
     )
 
 

@@ -72,11 +72,11 @@ def holder(name: str, chips: int, *, flavor: str = "v4", priority: int = 0, queu
         "clusterQueue": queue,
         "podSetAssignments": [{"name": "slice", "flavors": {TPU: flavor}, "resourceUsage": {TPU: str(chips)}}],
     }
-    found = workload(name, chips, priority=priority, told=conditions(Admitted=("True", "Admitted", "")), admission=given)
-    found["spec"]["podSets"][0]["template"]["metadata"] = {
+    result = workload(name, chips, priority=priority, told=conditions(Admitted=("True", "Admitted", "")), admission=given)
+    result["spec"]["podSets"][0]["template"]["metadata"] = {
         "annotations": {f"sliceworks.dev/{k.replace('_', '-')}": v for k, v in annotations.items()}
     }
-    return found
+    return result
 
 
 def local(**spec: Any) -> Obj:

@@ -134,8 +134,8 @@ class Upstream:
 
     @property
     def engine(self) -> Engine:
-        found: Engine = self.server.application.engine  # type: ignore[attr-defined]
-        return found
+        result: Engine = self.server.application.engine  # type: ignore[attr-defined]
+        return result
 
     async def kill(self) -> None:
         """Stop at once and abort all connections."""
@@ -148,11 +148,11 @@ class Upstream:
 
 @asynccontextmanager
 async def upstream(port: int = 0, **settings: Any) -> AsyncIterator[Upstream]:
-    found = Upstream(*await echo_server.start(Settings(**{"models": ("m",), **settings}), port=port))
+    result = Upstream(*await echo_server.start(Settings(**{"models": ("m",), **settings}), port=port))
     try:
-        yield found
+        yield result
     finally:
-        await found.kill()
+        await result.kill()
 
 
 @asynccontextmanager

@@ -78,14 +78,14 @@ class RecordingServer:
         await self._runner.cleanup()
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        came = clock.loop_time()
-        self._started = self._started or came
+        received = clock.loop_time()
+        self._started = self._started or received
         headers = {name.lower(): value for name, value in request.headers.items()}
         number = int(headers["x-request-id"])
         self.got += 1
         if self.dies_after and self.got > self.dies_after:
             await self._die(request)
-        seen = self.seen[self.got] = RecordedRequest(number, came, orjson.loads(await request.read()), headers)
+        seen = self.seen[self.got] = RecordedRequest(number, received, orjson.loads(await request.read()), headers)
         if self.key and headers.get("authorization") != f"Bearer {self.key}":
             return web.json_response({"error": {"message": "who are you?"}}, status=401)
         self._now += 1
@@ -113,7 +113,7 @@ class RecordingServer:
         await answer.prepare(request)
         await asyncio.sleep(self.first)
         if self.stall is not None:
-            begins, ends = (self._started + each for each in self.stall)
+            begins, ends = (self._started + item for item in self.stall)
             if begins <= clock.loop_time() < ends:
                 await asyncio.sleep(ends - clock.loop_time())
         for chunk in range(self.tokens):

@@ -44,8 +44,8 @@ def recorded(module: str, case: str) -> Any:
 
 def whole(module: str) -> dict[str, Any]:
     """The recorded responses of all cases of a module."""
-    found: dict[str, Any] = orjson.loads((FOLDER / f"{module}.json").read_bytes())
-    return found
+    result: dict[str, Any] = orjson.loads((FOLDER / f"{module}.json").read_bytes())
+    return result
 
 
 def normalised(value: Any, words: dict[str, str]) -> Any:

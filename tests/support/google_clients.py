@@ -61,10 +61,10 @@ class Google:
 
     def do(self, request: Any) -> Obj:
         """Execute a request of such a client; returns the response body."""
-        found: Obj = request.execute()
+        result: Obj = request.execute()
         service, _, method = request.methodId.partition(".")
-        self._compare(service, urlsplit(request.uri).path, request.method, found, method)
-        return found
+        self._compare(service, urlsplit(request.uri).path, request.method, result, method)
+        return result
 
     def wait(self, get: Any, operation: Obj) -> Obj:
         """Poll an operation with `get` until it is done; returns it."""
@@ -86,8 +86,8 @@ class Google:
         self.storage.close()
         self.bigquery.close()  # type: ignore[no-untyped-call]
         self.publisher.stop()
-        for each in (self.publisher, self.subscriber, self.schemas):
-            each.transport._session.close()
+        for item in (self.publisher, self.subscriber, self.schemas):
+            item.transport._session.close()
 
     def _held(self, response: Any, *_: Any, **__: Any) -> None:
         kind = response.headers.get("content-type", "")
@@ -102,4 +102,4 @@ class Google:
         relative = relative.removeprefix(f"{version}/") if service in BASED else relative
         message = discovery.messages(service, version, method, relative)[1]
         if message:
-            self.problems.extend(f"{what}: {each}" for each in discovery.problems(service, version, message, answer))
+            self.problems.extend(f"{what}: {item}" for item in discovery.problems(service, version, message, answer))

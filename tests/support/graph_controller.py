@@ -127,8 +127,8 @@ class GraphHarness:
 
     async def condition(self, path: str, kind: str) -> Object:
         """A condition of an object."""
-        found = await self.get(path)
-        conditions: list[Object] = found.get("status", {}).get("conditions", [])
+        result = await self.get(path)
+        conditions: list[Object] = result.get("status", {}).get("conditions", [])
         return next((item for item in conditions if item["type"] == kind), {})
 
 

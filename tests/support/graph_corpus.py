@@ -116,7 +116,9 @@ class Player:
     ) -> None:
         self._ask, self._sleep, self._looks, self._known = ask, sleep, looks, known
         own = [
-            f"/apis/{group}/v1/{plural}" if group else f"/api/v1/{plural}" for group, found in _CHILDREN.items() for plural in found
+            f"/apis/{group}/v1/{plural}" if group else f"/api/v1/{plural}"
+            for group, result in _CHILDREN.items()
+            for plural in result
         ]
         self._collections = [*own, *more]
 
@@ -125,28 +127,28 @@ class Player:
         status, answer = await self._ask("POST", DEFINITIONS, case.definition)
         if status >= 400:
             return {"accepted": False, "by": "server", "message": answer.get("message", "")}
-        found = await self._settled(f"{DEFINITIONS}/{case.definition['metadata']['name']}", taken=case.instance is not None)
+        result = await self._settled(f"{DEFINITIONS}/{case.definition['metadata']['name']}", taken=case.instance is not None)
         for kind, who in (("GraphAccepted", "controller"), ("KindReady", "cluster")):
-            reported = _condition(found, kind)
+            reported = _condition(result, kind)
             if reported.get("status") != "True":
                 return {"accepted": False, "by": who, "message": reported.get("message", "")}
-        return {"accepted": True, "order": found["status"].get("topologicalOrder"), "crd": await self._crd(case)}
+        return {"accepted": True, "order": result["status"].get("topologicalOrder"), "crd": await self._crd(case)}
 
     async def _settled(self, path: str, *, taken: bool) -> Object:
         """Wait until a definition's status is complete. An accepted definition (`taken`) may fail for a while and is retried."""
         for _ in range(LOOKS):
-            _, found = await self._ask("GET", path)
-            output = [_condition(found, kind).get("status") for kind in ("GraphAccepted", "KindReady", "Ready")]
+            _, result = await self._ask("GET", path)
+            output = [_condition(result, kind).get("status") for kind in ("GraphAccepted", "KindReady", "Ready")]
             if output[2] == "True" or ("False" in output[:2] and not taken):
-                return found
+                return result
             await self._sleep(PAUSE)
         if "False" in output[:2]:
-            return found
-        raise AssertionError(f"{path} does not settle: {found.get('status')}")
+            return result
+        raise AssertionError(f"{path} does not settle: {result.get('status')}")
 
     async def _crd(self, case: Case) -> Object:
-        _, found = await self._ask("GET", f"{CRDS}?labelSelector=kro.run%2Fowned%3Dtrue")
-        crd = next(item for item in found["items"] if item["spec"]["names"]["kind"] == case.kind)
+        _, result = await self._ask("GET", f"{CRDS}?labelSelector=kro.run%2Fowned%3Dtrue")
+        crd = next(item for item in result["items"] if item["spec"]["names"]["kind"] == case.kind)
         labels = {key: value for key, value in (crd["metadata"].get("labels") or {}).items() if "kro.run/" not in key}
         return {"spec": crd["spec"], "labels": labels, "annotations": crd["metadata"].get("annotations") or {}}
 
@@ -164,15 +166,15 @@ class Player:
             return {"refused": answer["message"]}
         for expected in case.answers:
             await self._answer(case, expected)
-        found = {"first": await self._outcome(case, "first", f"{path}/one")}
+        result = {"first": await self._outcome(case, "first", f"{path}/one")}
         if case.change is not None:
             await self._must("PATCH", f"{path}/one", {"spec": case.change})
-            found["changed"] = await self._outcome(case, "changed", f"{path}/one")
-        return found
+            result["changed"] = await self._outcome(case, "changed", f"{path}/one")
+        return result
 
     async def _path(self, case: Case) -> str:
-        _, found = await self._ask("GET", f"{CRDS}?labelSelector=kro.run%2Fowned%3Dtrue")
-        spec = next(item["spec"] for item in found["items"] if item["spec"]["names"]["kind"] == case.kind)
+        _, result = await self._ask("GET", f"{CRDS}?labelSelector=kro.run%2Fowned%3Dtrue")
+        spec = next(item["spec"] for item in result["items"] if item["spec"]["names"]["kind"] == case.kind)
         root = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
         return (
             f"{root}/{spec['names']['plural']}"
@@ -214,12 +216,12 @@ class Player:
         raise AssertionError(f"{path} does not end as {case.ends}: {seen.get('instance')}")
 
     async def _children(self, case: Case) -> list[Object]:
-        found: list[Object] = []
+        result: list[Object] = []
         selector = f"?labelSelector=kro.run%2Finstance-kind%3D{case.kind}"
         for path in filter(_mentions(case), self._collections):
             _, answer = await self._ask("GET", f"{path}{selector}")
-            found += [{"kind": path.rpartition("/")[2], **_shown(item)} for item in answer.get("items") or ()]
-        return sorted(found, key=lambda item: (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
+            result += [{"kind": path.rpartition("/")[2], **_shown(item)} for item in answer.get("items") or ()]
+        return sorted(result, key=lambda item: (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
 
     async def rest(self, case: Case, instance: Object) -> Object:
         """The outcome of an instance of another source, once nothing changes any more."""
@@ -239,9 +241,9 @@ class Player:
         seen: Object = {}
         still = 0
         for _ in range(LOOKS):
-            _, found = await self._ask("GET", f"{path}/{instance['metadata']['name']}")
-            now = {"instance": _shown(found, owners=False), "children": await self._children(case)}
-            still = still + 1 if now == seen and (found.get("status") or {}).get("state") else 0
+            _, result = await self._ask("GET", f"{path}/{instance['metadata']['name']}")
+            now = {"instance": _shown(result, owners=False), "children": await self._children(case)}
+            still = still + 1 if now == seen and (result.get("status") or {}).get("state") else 0
             if still >= _LONG:
                 break
             seen = now
@@ -285,8 +287,8 @@ def _shown(obj: Object, *, owners: bool = True) -> Object:
         ]
         rest["status"] = {**rest["status"], "conditions": kept}
     text = orjson.dumps({"metadata": metadata, **rest}).decode()
-    found: Object = orjson.loads(_HASH.sub("HASH", text))
-    return found
+    result: Object = orjson.loads(_HASH.sub("HASH", text))
+    return result
 
 
 def compiled(case: Case) -> Object:

@@ -23,10 +23,10 @@ def done(
     workloads: WorkloadHarness, case: str, *, condition: str = "Complete", last: str = "Completed", name: str = "work"
 ) -> Object:
     """Wait until a Job finishes and compare it with the recording."""
-    found = workloads.until_condition("Job", name, condition)
+    result = workloads.until_condition("Job", name, condition)
     pods = sorted(
         (summary(pod) for pod in workloads.items("Pod")), key=lambda pod: (pod["annotations"] or {}, pod["phase"]).__repr__()
     )
     reported = workloads.events("Job", name, last)
-    workloads.check("jobs", case, {"status": found["status"], "pods": pods, "events": reported})
-    return found
+    workloads.check("jobs", case, {"status": result["status"], "pods": pods, "events": reported})
+    return result

@@ -30,10 +30,10 @@ def replicated(name: str, replicas: int = 1, *, pods: int = 1, metadata: Obj | N
     if pod_metadata:
         template["metadata"] = pod_metadata
     spec = {"parallelism": pods, "completions": pods, "backoffLimit": 0, "template": template, **job}
-    found: Obj = {"name": name, "replicas": replicas, "template": {"spec": spec}, **more}
+    result: Obj = {"name": name, "replicas": replicas, "template": {"spec": spec}, **more}
     if metadata:
-        found["template"]["metadata"] = metadata
-    return found
+        result["template"]["metadata"] = metadata
+    return result
 
 
 class JobSetDriver:
@@ -62,8 +62,8 @@ class JobSetDriver:
         return self.api.post(self.home, self.body(*jobs, annotations=annotations, labels=labels, **spec))
 
     def get(self) -> Obj:
-        found: Obj = self.api.get(self.path).ok().json
-        return found
+        result: Obj = self.api.get(self.path).ok().json
+        return result
 
     def gone(self) -> bool:
         return self.api.get(self.path).status == 404
@@ -78,7 +78,7 @@ class JobSetDriver:
         return int(self.status().get("restarts", 0))
 
     def condition(self, kind: str, status: str = "True") -> bool:
-        return any((each["type"], each["status"]) == (kind, status) for each in self.status().get("conditions") or ())
+        return any((item["type"], item["status"]) == (kind, status) for item in self.status().get("conditions") or ())
 
     def jobs(self) -> dict[str, Obj]:
         return {job["metadata"]["name"]: job for job in self.api.get(f"{self._batch}/jobs").ok().json["items"]}
@@ -95,14 +95,14 @@ class JobSetDriver:
         self.until(lambda: sorted(self.jobs()) == sorted(names), f"Jobs {names}")
 
     def until_pods(self, job: str, count: int) -> list[Obj]:
-        found: list[Obj] = self.until(lambda: len(pods := self.pods(job)) == count and pods, f"{count} pods of {job}")
-        return found
+        result: list[Obj] = self.until(lambda: len(pods := self.pods(job)) == count and pods, f"{count} pods of {job}")
+        return result
 
     def until_counted(self, name: str, **counts: int) -> None:
         """Wait for these counters in the status of a replicated Job."""
 
         def look() -> bool:
-            entries = {each["name"]: each for each in self.status().get("replicatedJobsStatus") or ()}
+            entries = {item["name"]: item for item in self.status().get("replicatedJobsStatus") or ()}
             return name in entries and all(entries[name][field] == count for field, count in counts.items())
 
         self.until(look, f"{name}: {counts}")
@@ -206,8 +206,8 @@ def _brief_job(job: Obj) -> Obj:
 
 def _ended(job: Obj) -> bool:
     return any(
-        each["type"] in ("Complete", "Failed") and each["status"] == "True"
-        for each in (job.get("status") or {}).get("conditions") or ()
+        item["type"] in ("Complete", "Failed") and item["status"] == "True"
+        for item in (job.get("status") or {}).get("conditions") or ()
     )
 
 

@@ -75,8 +75,8 @@ def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
 
 def load(path: Path) -> dict[str, Any]:
     """Load a YAML file with one document."""
-    found: dict[str, Any] = yaml.load(path.read_text(), yaml.CSafeLoader)
-    return found
+    result: dict[str, Any] = yaml.load(path.read_text(), yaml.CSafeLoader)
+    return result
 
 
 def play(name: str, api: Api, ns: str) -> None:

@@ -122,15 +122,15 @@ class KueueHarness:
         return f"/apis/batch/v1/namespaces/{self.ns}/jobs" + (f"/{name}" if name else "")
 
     def get_job(self, name: str) -> Obj:
-        found: Obj = self.api.get(self._jobs(name)).ok().json
-        return found
+        result: Obj = self.api.get(self._jobs(name)).ok().json
+        return result
 
     def change_job(self, name: str, body: Obj) -> Answer:
         return self.api.patch(self._jobs(name), body)
 
     def get_queue(self, name: str) -> Obj:
-        found: Obj = self.api.get(f"{GROUP}/clusterqueues/{self.own(name)}").ok().json
-        return found
+        result: Obj = self.api.get(f"{GROUP}/clusterqueues/{self.own(name)}").ok().json
+        return result
 
     def change_queue(self, name: str, **spec: Any) -> Answer:
         return self.api.patch(f"{GROUP}/clusterqueues/{self.own(name)}", {"spec": spec})
@@ -163,12 +163,12 @@ class KueueHarness:
 
     def wait_condition(self, name: str, kind: str, status: str = "True", reason: str = "", text: str = "") -> None:
         def look() -> bool:
-            found = self.condition(name, kind)
+            result = self.condition(name, kind)
             return (
-                bool(found)
-                and found["status"] == status
-                and found["reason"] == (reason or found["reason"])
-                and text in found["message"]
+                bool(result)
+                and result["status"] == status
+                and result["reason"] == (reason or result["reason"])
+                and text in result["message"]
             )
 
         self.until(look, f"{name}: {kind}={status} {reason} {text}")
@@ -185,7 +185,9 @@ class KueueHarness:
         """Set all pods of a Job to succeeded."""
         query = {"labelSelector": f"batch.kubernetes.io/job-name={name}"}
         core = f"/api/v1/namespaces/{self.ns}/pods"
-        pods = self.until(lambda: len(found := self.api.get(core, query).ok().json["items"]) == count and found, f"pods of {name}")
+        pods = self.until(
+            lambda: len(result := self.api.get(core, query).ok().json["items"]) == count and result, f"pods of {name}"
+        )
         for pod in pods:
             self.api.patch(f"{core}/{pod['metadata']['name']}/status", {"status": {"phase": "Succeeded"}}).ok()
 
@@ -212,7 +214,7 @@ class KueueHarness:
     def events(self, *reasons: str) -> list[list[str]]:
         """The events of this namespace, without those whose count depends on timing."""
         items = self.api.get(f"/api/v1/namespaces/{self.ns}/events").ok().json["items"]
-        found = [
+        result = [
             [
                 item["involvedObject"]["kind"],
                 item["type"],
@@ -223,7 +225,7 @@ class KueueHarness:
             for item in items
             if item["reason"] in reasons
         ]
-        return sorted(found)
+        return sorted(result)
 
     def queue_status(self, name: str) -> Obj:
         status = self.get_queue(name).get("status") or {}

@@ -62,8 +62,8 @@ class KueuePodHarness(KueueHarness):
         return f"/apis/apps/v1/namespaces/{self.ns}/deployments" + (f"/{name}" if name else "")
 
     def get_pod(self, name: str) -> Obj:
-        found: Obj = self.api.get(f"{self.core}/{name}").ok().json
-        return found
+        result: Obj = self.api.get(f"{self.core}/{name}").ok().json
+        return result
 
     def pods(self) -> dict[str, Obj]:
         return {pod["metadata"]["name"]: pod for pod in self.api.get(self.core).ok().json["items"]}
@@ -77,12 +77,12 @@ class KueuePodHarness(KueueHarness):
     def group(self, name: str) -> Obj:
         """The Workload of a pod group, or None."""
         answer = self.api.get(f"{GROUP}/namespaces/{self.ns}/workloads/{name}")
-        found: Obj = {} if answer.status == 404 else answer.ok().json
-        return found
+        result: Obj = {} if answer.status == 404 else answer.ok().json
+        return result
 
     def group_condition(self, name: str, kind: str) -> str:
-        found = brief((self.group(name).get("status") or {}).get("conditions"))
-        return str(found.get(kind, ["None"])[0])
+        result = brief((self.group(name).get("status") or {}).get("conditions"))
+        return str(result.get(kind, ["None"])[0])
 
     def wait_ungated(self, *names: str) -> None:
         for name in names:

@@ -26,7 +26,7 @@ class Player:
     def __init__(self, api: Api, prefix: str, worlds: list[Scenario]) -> None:
         self._api, self._prefix, self._worlds = api, prefix, worlds
         self._aside, self._errands = f"{prefix}-aside", itertools.count()
-        self.seen: dict[int, list[dict[str, str]]] = {world.seed: [] for world in worlds}
+        self.seen: dict[int, list[dict[str, str]]] = {scenario.seed: [] for scenario in worlds}
         self._made: set[tuple[int, str]] = set()
         self._deleted: set[tuple[int, str]] = set()
 
@@ -47,13 +47,13 @@ class Player:
 
     def evictions(self) -> dict[int, dict[str, int]]:
         """The number of preemptions of each job."""
-        found: dict[int, dict[str, int]] = {world.seed: {} for world in self._worlds}
+        result: dict[int, dict[str, int]] = {scenario.seed: {} for scenario in self._worlds}
         for seed, job, workload in self._workloads():
             stats = ((workload.get("status") or {}).get("schedulingStats") or {}).get("evictions") or ()
             count = sum(one["count"] for one in stats)
             if count:
-                found[seed][job] = count
-        return found
+                result[seed][job] = count
+        return result
 
     def _space(self, world: Scenario) -> str:
         return f"{self._prefix}-s{world.seed}"
@@ -111,7 +111,7 @@ class Player:
         """The admitted flavors by job; None while a Workload is missing, is left over from a deleted job, or still has quota after
         its eviction.
         """
-        found: dict[int, dict[str, str]] = {world.seed: {} for world in self._worlds}
+        result: dict[int, dict[str, str]] = {scenario.seed: {} for scenario in self._worlds}
         known = self._workloads()
         if {(seed, job) for seed, job, _ in known} != self._made - self._deleted or any(_leaving(one) for *_, one in known):
             return None
@@ -119,8 +119,8 @@ class Player:
             admission = (workload.get("status") or {}).get("admission")
             if admission is not None:
                 flavors = sorted({name.rpartition("-")[2] for name in admission["podSetAssignments"][0]["flavors"].values()})
-                found[seed][job] = ",".join(flavors)
-        return found
+                result[seed][job] = ",".join(flavors)
+        return result
 
     def _still(self, quiet: QuiescenceWatcher) -> dict[int, dict[str, str]]:
         """The admitted jobs, once nothing has changed for a while."""

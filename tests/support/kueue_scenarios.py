@@ -61,14 +61,14 @@ def generate(seed: int) -> Scenario:
 
 def _cohorts(dice: random.Random, flavors: list[str], resources: tuple[str, ...]) -> dict[str, Obj]:
     """One cohort, or a tree of up to four; some have their own quota, and some nested ones have limits."""
-    found: dict[str, Obj] = {}
+    result: dict[str, Obj] = {}
     for number in range(1, dice.choice([1, 1, 2, 3, 4]) + 1):
         parent = f"c{dice.randint(1, number - 1)}" if number > 1 else ""
         spec: Obj = {"parentName": parent} if parent else {}
         if dice.random() < 0.3:
             spec["resourceGroups"] = [_group(dice, flavors, resources, limits=bool(parent))]
-        found[f"c{number}"] = spec
-    return found
+        result[f"c{number}"] = spec
+    return result
 
 
 def _group(dice: random.Random, flavors: list[str], resources: tuple[str, ...], *, limits: bool) -> Obj:
@@ -80,12 +80,12 @@ def _group(dice: random.Random, flavors: list[str], resources: tuple[str, ...], 
 
 def _quota(dice: random.Random, resource: str, *, limits: bool) -> Obj:
     nominal = dice.randint(0, 6)
-    found = {"name": resource, "nominalQuota": str(nominal)}
+    result = {"name": resource, "nominalQuota": str(nominal)}
     if limits and dice.random() < 0.3:
-        found["borrowingLimit"] = str(dice.randint(0, 4))
+        result["borrowingLimit"] = str(dice.randint(0, 4))
     if limits and dice.random() < 0.3:
-        found["lendingLimit"] = str(dice.randint(0, nominal))
-    return found
+        result["lendingLimit"] = str(dice.randint(0, nominal))
+    return result
 
 
 def _queue(dice: random.Random, flavors: list[str], resources: tuple[str, ...], cohorts: list[str]) -> Obj:
@@ -104,12 +104,12 @@ def _queue(dice: random.Random, flavors: list[str], resources: tuple[str, ...], 
 
 
 def _preemption(dice: random.Random) -> Obj:
-    found: Obj = {
+    result: Obj = {
         "withinClusterQueue": dice.choice(["Never", "LowerPriority", "LowerOrNewerEqualPriority"]),
         "reclaimWithinCohort": dice.choice(["Never", "LowerPriority", "Any"]),
     }
-    if found["reclaimWithinCohort"] != "Never" and dice.random() < 0.5:
-        found["borrowWithinCohort"] = {"policy": "LowerPriority"}
+    if result["reclaimWithinCohort"] != "Never" and dice.random() < 0.5:
+        result["borrowWithinCohort"] = {"policy": "LowerPriority"}
         if dice.random() < 0.5:
-            found["borrowWithinCohort"]["maxPriorityThreshold"] = dice.randint(1, 100)
-    return found
+            result["borrowWithinCohort"]["maxPriorityThreshold"] = dice.randint(1, 100)
+    return result

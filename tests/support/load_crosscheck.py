@@ -40,33 +40,33 @@ class ServerRecord:
 
 def disagreements(told: Sequence[ClientRecord], known: Sequence[ServerRecord], schedule: Floats) -> set[str]:
     """The names of all checks that fail."""
-    theirs = {each.number: each for each in known}
-    found = set()
-    if sorted(each.number for each in told) != sorted(each.number for each in known) or len(known) != len(schedule):
-        found.add("count")
-    pairs = [(each, theirs[each.number]) for each in told if each.number in theirs]
+    theirs = {item.number: item for item in known}
+    result = set()
+    if sorted(item.number for item in told) != sorted(item.number for item in known) or len(known) != len(schedule):
+        result.add("count")
+    pairs = [(item, theirs[item.number]) for item in told if item.number in theirs]
     late = np.asarray([one.first - (other.chunks[0] - other.came) for one, other in pairs])
     # A client cannot receive a token before it is sent, and should not receive it much later.
     if late.min() < -0.001 or np.median(late) > _BUSY:
-        found.add("first token")
+        result.add("first token")
     spans = np.asarray([np.ptp(one.chunks) - np.ptp(other.chunks) for one, other in pairs])
     if abs(np.median(spans)) > _BUSY / 5:
-        found.add("gaps")
+        result.add("gaps")
     if any((one.tokens, len(one.chunks)) != (len(other.chunks), len(other.chunks)) for one, other in pairs):
-        found.add("tokens")
-    return found | _arrivals(np.sort([each.came for each in known]), schedule)
+        result.add("tokens")
+    return result | _arrivals(np.sort([item.came for item in known]), schedule)
 
 
 def _arrivals(came: Floats, schedule: Floats) -> set[str]:
     """Compare arrivals with the schedule: their rate and their dispersion."""
-    found = set()
+    result = set()
     duration, meant = float(np.ptp(came)), float(np.ptp(schedule))
     if abs(duration - meant) > _BUSY or len(came) < 0.99 * len(schedule):
-        found.add("rate")
+        result.add("rate")
     begins = float(np.median(came) - np.median(schedule))
     if abs(dispersion(came - begins) - dispersion(schedule)) > 1:
-        found.add("dispersion")
-    return found
+        result.add("dispersion")
+    return result
 
 
 def dispersion(moments: Floats, window: float = _WINDOW) -> float:

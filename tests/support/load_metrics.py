@@ -26,7 +26,7 @@ def table(google: Google, dataset: str, *, metadata: bool = True) -> None:
     created.access_entries = [bigquery.AccessEntry("WRITER", "userByEmail", agent)]
     google.bigquery.update_dataset(created, ["access_entries"])
     columns = orjson.loads((MODULE / "columns.json").read_bytes())
-    fields = [bigquery.SchemaField(each["name"], each["type"], mode=each["mode"]) for each in columns]
+    fields = [bigquery.SchemaField(item["name"], item["type"], mode=item["mode"]) for item in columns]
     fields += [bigquery.SchemaField(name, kind) for name, kind in METADATA.items() if metadata]
     google.bigquery.create_table(bigquery.Table(f"{PROJECT}.{dataset}.records", schema=fields))
 

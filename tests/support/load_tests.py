@@ -31,12 +31,12 @@ def record(
 ) -> RequestRecord:
     """A request in seconds: its delay against the schedule, and its first token and its end relative to the send time."""
     left = round((intended + sent) * SECOND)
-    found = RequestRecord(number, round(intended * SECOND), 0, sent=left, status=200)
-    found.first_byte = found.first_token = left + round(first * SECOND)
-    found.ended = left + round(ends * SECOND)
+    result = RequestRecord(number, round(intended * SECOND), 0, sent=left, status=200)
+    result.first_byte = result.first_token = left + round(first * SECOND)
+    result.ended = left + round(ends * SECOND)
     for name, value in fields.items():
-        setattr(found, name, value)
-    return found
+        setattr(result, name, value)
+    return result
 
 
 def failed(number: int, intended: float, failure: Failure, status: int = 0) -> RequestRecord:
@@ -48,7 +48,7 @@ def failed(number: int, intended: float, failure: Failure, status: int = 0) -> R
 def written(folder: Path, records: Iterable[RequestRecord], worker: int = 0) -> Path:
     """Write the tables of these requests."""
     with RecordWriter(folder, f"worker-{worker}", worker) as writer:
-        for each in records:
-            writer.add(each)
+        for item in records:
+            writer.add(item)
     request_table.merge_records(folder)
     return folder

@@ -9,15 +9,15 @@ from sliceworks.specs import documents
 from sliceworks.specs.model_service import ModelService
 
 FOLDER = Path(__file__).parents[2] / "examples" / "models"
-EXAMPLES = sorted(each.stem for each in FOLDER.glob("*.yaml"))
+EXAMPLES = sorted(item.stem for item in FOLDER.glob("*.yaml"))
 
 
 def read(text: str) -> ModelService:
     """Parse a ModelService."""
     [document] = yaml_documents.load_all(text, "model.yaml")
-    found = documents.read(document)
-    assert isinstance(found, ModelService)
-    return found
+    result = documents.read(document)
+    assert isinstance(result, ModelService)
+    return result
 
 
 def example(name: str) -> ModelService:

@@ -65,5 +65,5 @@ def ready(status: Object) -> bool:
 
 
 def state(status: Object) -> Object:
-    found: Object = status["containerStatuses"][0]["state"]
-    return found
+    result: Object = status["containerStatuses"][0]["state"]
+    return result

@@ -21,8 +21,8 @@ _SPECIAL = re.compile(r"\.(Time|MicroTime|Quantity|IntOrString|RawExtension|Fiel
 
 @cache
 def _wire() -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = orjson.loads(WIRE.read_bytes())
-    return found
+    result: dict[str, dict[str, str]] = orjson.loads(WIRE.read_bytes())
+    return result
 
 
 def encode(obj: Object) -> bytes:

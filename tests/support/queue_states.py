@@ -30,7 +30,7 @@ class State:
         created: Object = {"metadata": {"name": name, **place, **({"labels": labels} if labels else {})}, **rest}
         listed = self.objects.setdefault(kind, [])
         listed[:] = [
-            each for each in listed if (each["metadata"]["name"], each["metadata"].get("namespace", "")) != (name, namespace)
+            item for item in listed if (item["metadata"]["name"], item["metadata"].get("namespace", "")) != (name, namespace)
         ]
         listed.append(created)
         return created

@@ -262,7 +262,7 @@ def large_run(jobs: int = 1000, seed: int = 3) -> RunRecord:
 
 
 def _held(jobs: list[JobRecord]) -> tuple[Series, ...]:
-    found = []
+    result = []
     for team in sorted({job.team for job in jobs}):
         changes = sorted(
             change for job in jobs if job.team == team for change in ((job.admitted or 0.0, 16), (job.ended or 0.0, -16))
@@ -271,5 +271,5 @@ def _held(jobs: list[JobRecord]) -> tuple[Series, ...]:
         for at, change in changes:
             held += change
             points.append((at, held))
-        found.append(Series("v5e", tuple(points), team))
-    return tuple(found)
+        result.append(Series("v5e", tuple(points), team))
+    return tuple(result)

@@ -20,10 +20,10 @@ Fields = dict[int, list[Any]]
 
 
 def varint(value: int) -> bytes:
-    found = b""
+    result = b""
     while value > 127:
-        found, value = found + bytes([value & 127 | 128]), value >> 7
-    return found + bytes([value])
+        result, value = result + bytes([value & 127 | 128]), value >> 7
+    return result + bytes([value])
 
 
 def text(number: int, value: str | bytes) -> bytes:
@@ -41,7 +41,7 @@ def double(number: int, value: float) -> bytes:
 
 def fields(message: bytes) -> Fields:
     """Every field by its number: numbers as int, everything else as bytes."""
-    found: Fields = {}
+    result: Fields = {}
     at = 0
 
     def number() -> int:
@@ -63,8 +63,8 @@ def fields(message: bytes) -> Fields:
         else:
             size = number() if kind == 2 else {1: 8, 5: 4}[kind]
             value, at = message[at : at + size], at + size
-        found.setdefault(tag >> 3, []).append(value)
-    return found
+        result.setdefault(tag >> 3, []).append(value)
+    return result
 
 
 def one(found: Fields, number: int) -> str:
@@ -73,8 +73,8 @@ def one(found: Fields, number: int) -> str:
 
 def floats(message: bytes) -> dict[str, float]:
     """Decode a map from names to numbers."""
-    entries = [fields(each) for each in fields(message).get(1, [])]
-    return {one(each, 1): struct.unpack("<f", each[2][0])[0] for each in entries}
+    entries = [fields(item) for item in fields(message).get(1, [])]
+    return {one(item, 1): struct.unpack("<f", item[2][0])[0] for item in entries}
 
 
 class Refused(Exception):
@@ -96,13 +96,13 @@ class ModelServer:
         return {"Generate": (self.generate, False), "GenerateStream": (self.stream, True), "Score": (self.score, False)}
 
     def _heard(self, request: bytes) -> str:
-        found = fields(request)
-        prompt = one(found, 2)
+        result = fields(request)
+        prompt = one(result, 2)
         if self.busy:
             raise Refused(grpc.StatusCode.UNAVAILABLE, "the server is going away")
         if prompt == "fail":
             raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "the prompt is too long")
-        self.asked.append((one(found, 1), prompt, floats(found.get(3, [b""])[-1])))
+        self.asked.append((one(result, 1), prompt, floats(result.get(3, [b""])[-1])))
         return prompt
 
     def generate(self, request: bytes) -> bytes:
@@ -115,8 +115,8 @@ class ModelServer:
             yield text(1, text(1, piece) + whole(2, stands) + double(3, -1.0))
 
     def score(self, request: bytes) -> bytes:
-        found = fields(request)
-        return text(1, b"".join(struct.pack("<d", -float(len(each))) for each in found[2]))
+        result = fields(request)
+        return text(1, b"".join(struct.pack("<d", -float(len(item))) for item in result[2]))
 
 
 class AdminServer:
@@ -156,7 +156,7 @@ class AdminServer:
 
     def list(self, request: bytes) -> bytes:
         model = self.models.get(one(fields(request), 1))
-        return text(1, text(1, model) + b"".join(text(2, each) for each in self.servers)) if model else b""
+        return text(1, text(1, model) + b"".join(text(2, item) for item in self.servers)) if model else b""
 
     def watch(self, request: bytes) -> bytes:
         self.watched += 1
@@ -168,10 +168,10 @@ class AdminServer:
         """Events as Sax's admin server sends them: a snapshot where it has compacted its log, then the later events."""
         if not self.servers:
             raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, "it waits until there is one")
-        added = [text(4, text(1, each)) for each in self.servers[len(self.servers) // 2 :]]
+        added = [text(4, text(1, item)) for item in self.servers[len(self.servers) // 2 :]]
         if len(self.servers) == 1:
             return whole(1, 1) + added[0]
-        packed = [text(3, each) for each in ("127.0.0.1:9", *self.servers[: len(self.servers) // 2])]
+        packed = [text(3, item) for item in ("127.0.0.1:9", *self.servers[: len(self.servers) // 2])]
         return whole(1, 9) + whole(2, 1) + b"".join([*packed, text(4, text(2, "127.0.0.1:9")), *added])
 
 

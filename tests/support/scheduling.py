@@ -130,8 +130,8 @@ class SchedulerHarness:
         return created
 
     def get(self, name: str) -> Obj:
-        found: Obj = self.api.get(f"{self.pods}/{name}").ok().json
-        return found
+        result: Obj = self.api.get(f"{self.pods}/{name}").ok().json
+        return result
 
     def where(self, name: str) -> str:
         """Wait until a pod is scheduled; returns its node."""
@@ -143,11 +143,11 @@ class SchedulerHarness:
 
     def refusal(self, name: str) -> str:
         """The message of a pod's Unschedulable condition."""
-        found = eventually(lambda: self.condition(name).get("message"), what=f"a refusal of {name}")
+        result = eventually(lambda: self.condition(name).get("message"), what=f"a refusal of {name}")
         condition = self.condition(name)
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         assert "nodeName" not in self.get(name)["spec"]
-        return str(found)
+        return str(result)
 
     def refused_with(self, name: str, message: str) -> None:
         """Wait until a pod is unschedulable with this message."""

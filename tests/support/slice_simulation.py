@@ -87,11 +87,11 @@ def _watched(life: Simulation, serve: Any) -> Any:
             life.wrong.append(f"{name} was deleted")
         answer: Response = await serve(request)
         if method != "GET":
-            asked = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
-            life.note(f"{method} {asked} {answer.status} {answer.body[:160].decode() if answer.status >= 400 else ''}")
-            if asked != name and answer.status == 200:
+            requested = orjson.loads(body)["nodePool"]["name"] if method == "POST" and body and b"nodePool" in body else name
+            life.note(f"{method} {requested} {answer.status} {answer.body[:160].decode() if answer.status >= 400 else ''}")
+            if requested != name and answer.status == 200:
                 listed = await serve(Request("GET", request.path, request.query, request.headers))
-                await _count(life, asked, orjson.loads(listed.body).get("nodePools") or ())
+                await _count(life, requested, orjson.loads(listed.body).get("nodePools") or ())
             life.writes += life.rig.running
             if life.rig.running and life.writes in life.crashes and (life.dying is None or life.dying.done()):
                 life.dying = asyncio.create_task(_kill(life, 0))
@@ -289,5 +289,5 @@ async def _check_invariants(life: Simulation) -> None:
     if left:
         life.wrong.append(f"pools are left: {left}")
     for name, expected in life.submitted.items():
-        if expected and (found := await _state(life.rig, name)) != expected:
-            life.wrong.append(f"{name} is {found or 'not over'}, not {expected}: {(await life.rig.jobset(name)).get('status')}")
+        if expected and (result := await _state(life.rig, name)) != expected:
+            life.wrong.append(f"{name} is {result or 'not over'}, not {expected}: {(await life.rig.jobset(name)).get('status')}")

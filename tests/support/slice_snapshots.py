@@ -37,7 +37,7 @@ GPU = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
 
 def pod_template(selector: dict[str, str], *requests: dict[str, Any], **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Metadata and spec of a pod."""
-    containers = [{"resources": {"requests": each}} for each in requests]
+    containers = [{"resources": {"requests": item}} for item in requests]
     metadata: dict[str, Any] = {name: more.pop(name) for name in ("labels", "annotations") if name in more}
     return metadata, {"nodeSelector": selector, "containers": containers, **more}
 
@@ -118,10 +118,10 @@ def snapshot(*things: Any, **more: Any) -> Snapshot:
     """A snapshot of leaders, JobSets, pools and Workloads."""
     return Snapshot(
         now=more.pop("now", NOW),
-        leaders={each.job: each for each in things if isinstance(each, Leader)},
-        jobsets={each.ref: each for each in things if isinstance(each, JobSetView)},
-        pools={each.name: each for each in things if isinstance(each, NodePool)},
-        workloads=tuple(each for each in things if isinstance(each, WorkloadView)),
+        leaders={item.job: item for item in things if isinstance(item, Leader)},
+        jobsets={item.ref: item for item in things if isinstance(item, JobSetView)},
+        pools={item.name: item for item in things if isinstance(item, NodePool)},
+        workloads=tuple(item for item in things if isinstance(item, WorkloadView)),
         **more,
     )
 
@@ -138,8 +138,8 @@ def only(decision: Decision, *kinds: type) -> list[Any]:
 
 def one(decision: Decision, kind: type) -> Any:
     """The only action of a type."""
-    [found] = only(decision, kind)
-    return found
+    [result] = only(decision, kind)
+    return result
 
 
 def kinds(decision: Decision) -> list[str]:

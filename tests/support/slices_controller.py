@@ -120,29 +120,29 @@ class Rig:
         }
 
     async def pods(self, phase: str = "") -> list[Obj]:
-        found = (await self.client.list(POD)).items
-        return [pod for pod in found if not phase or pod["status"].get("phase") == phase]
+        result = (await self.client.list(POD)).items
+        return [pod for pod in result if not phase or pod["status"].get("phase") == phase]
 
     async def jobset(self, name: str = "js", namespace: str = "default") -> Obj:
         return await self.client.get(JOBSET, name, namespace)
 
     async def condition(self, name: str = "js", kind: str = "sliceworks.dev/SlicesReady") -> Obj:
         conditions = ((await self.jobset(name)).get("status") or {}).get("conditions") or ()
-        return next((each for each in conditions if each["type"] == kind), {})
+        return next((item for item in conditions if item["type"] == kind), {})
 
     async def events(self, reason: str = "") -> list[tuple[str, str, str]]:
-        found = (await self.client.list(EVENT)).items
-        condition = [(each["regarding"]["kind"], each["reason"], each.get("note", "")) for each in found]
-        return [each for each in condition if each[1].startswith(reason or "NodePool") or each[1].startswith("Slices")]
+        result = (await self.client.list(EVENT)).items
+        condition = [(item["regarding"]["kind"], item["reason"], item.get("note", "")) for item in result]
+        return [item for item in condition if item[1].startswith(reason or "NodePool") or item[1].startswith("Slices")]
 
     async def until(self, look: Callable[[], Awaitable[Any]], seconds: float = 1800.0, what: str = "") -> Any:
         """Wait in the twin's time until `look` returns something."""
         deadline = clock.loop_time() + seconds
-        while not (found := await look()):
+        while not (result := await look()):
             await self.check_alive()
             assert clock.loop_time() < deadline, f"{what or look}: not within {seconds:g} s"
             await clock.sleep(1)
-        return found
+        return result
 
 
 def jobset(

@@ -24,10 +24,10 @@ class TcpProxy:
 
     def cut(self) -> None:
         """Close all connections and refuse new ones."""
-        for each in (self._listener, *self._open):
+        for item in (self._listener, *self._open):
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-            each.close()
+                item.shutdown(socket.SHUT_RDWR)
+            item.close()
         self._open.clear()
 
     def restore(self) -> None:
@@ -56,6 +56,6 @@ def _pass(one: socket.socket, other: socket.socket) -> None:
     with contextlib.suppress(OSError):
         while data := one.recv(65536):
             other.sendall(data)
-    for each in (one, other):
+    for item in (one, other):
         with contextlib.suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
+            item.shutdown(socket.SHUT_RDWR)

@@ -96,15 +96,15 @@ class Twin:
     def site(self, file: Path) -> Stack:
         """The same as a Site, as the commands load it."""
         [document] = load_all(file.read_text(), str(file))
-        found = documents.read(document)
-        assert isinstance(found, Environment)
-        folder = self.home / "twins" / "default" / "environments" / found.metadata.name
-        return Stack(found, TwinTarget(address=self.address, token=self.token), Workspace(folder), stack.find_terraform())
+        result = documents.read(document)
+        assert isinstance(result, Environment)
+        folder = self.home / "twins" / "default" / "environments" / result.metadata.name
+        return Stack(result, TwinTarget(address=self.address, token=self.token), Workspace(folder), stack.find_terraform())
 
     def existing_resources(self, name: str) -> list[str]:
         """The resources of an environment in the cloud, by path."""
         at = "projects/my-project"
-        found = []
+        result = []
         for path, key in (
             (f"/compute/v1/{at}/global/networks", "items"),
             (f"/compute/v1/{at}/regions/us-central2/subnetworks", "items"),
@@ -113,11 +113,11 @@ class Twin:
             (f"/aiplatform/v1/{at}/locations/us-central2/tensorboards", "tensorboards"),
             ("/storage/v1/b?project=my-project", "items"),
         ):
-            for each in self.ask("GET", path).get(key) or ():
-                called = str(each.get("displayName") if key == "tensorboards" else each["name"]).rpartition("/")[2]
+            for item in self.ask("GET", path).get(key) or ():
+                called = str(item.get("displayName") if key == "tensorboards" else item["name"]).rpartition("/")[2]
                 if called.startswith(f"{name}-") and not called.endswith("-automation"):
-                    found.append(called.partition("@")[0])
-        return sorted(found)
+                    result.append(called.partition("@")[0])
+        return sorted(result)
 
 
 Commands = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -136,8 +136,8 @@ def changes(run: Commands, file: str) -> list[Object]:
     """The changes of a plan."""
     planned = run("env", "plan", "--twin", "-f", file, "-o", "json", "-q")
     assert planned.returncode == 0, planned.stderr
-    found: list[Object] = orjson.loads(planned.stdout)
-    return found
+    result: list[Object] = orjson.loads(planned.stdout)
+    return result
 
 
 def ignore_stage(_: object) -> Any:

@@ -35,8 +35,8 @@ class TinyApi:
 
     def only(self) -> dict[str, Any]:
         """The only object."""
-        (found,) = self.objects.values()
-        return found
+        (result,) = self.objects.values()
+        return result
 
     def _answer(self, request: Request) -> dict[str, Any]:
         path, body = request.path, orjson.loads(request.body or b"{}")

@@ -62,8 +62,8 @@ class Shell:
 
     def on(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Run a coroutine with a client of the twin."""
-        found: T = self._on_twin(work, "", {})
-        return found
+        result: T = self._on_twin(work, "", {})
+        return result
 
     def close(self) -> None:
         """Stop the twin."""
@@ -91,8 +91,8 @@ class Shell:
 
 async def platform(client: Client) -> None:
     """The queues of the training example, without nodes."""
-    for each in build_manifests(read_environment(ENVIRONMENT)):
-        await client.create(each)
+    for item in build_manifests(read_environment(ENVIRONMENT)):
+        await client.create(item)
 
 
 async def with_machines(client: Client) -> None:
@@ -118,12 +118,12 @@ async def with_machines(client: Client) -> None:
 
 async def send(client: Client, example: str, **changes: str) -> Object:
     """Submit an example with other annotations on its pods, and let a minute pass."""
-    made = submission.load(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset(TEAM)
-    for each in made["spec"]["replicatedJobs"]:
-        if each["name"] == "slice":
-            metadata = each["template"]["spec"]["template"].setdefault("metadata", {})
+    built = submission.load(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset(TEAM)
+    for item in built["spec"]["replicatedJobs"]:
+        if item["name"] == "slice":
+            metadata = item["template"]["spec"]["template"].setdefault("metadata", {})
             reported = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in changes.items()}
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **reported}
-    created = await client.create(made, resource=JOBSET)
+    created = await client.create(built, resource=JOBSET)
     await clock.sleep(60)
     return created

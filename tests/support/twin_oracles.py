@@ -137,8 +137,8 @@ class TimeOracle:
             self.wrong.append(f"the clock went from {self._now} to {now}")
         self._now = now
         if change.type == "DELETED":
-            for each in [each for each in self._transitions if each[:3] == key]:
-                del self._transitions[each]
+            for entry in [item for item in self._transitions if item[:3] == key]:
+                del self._transitions[entry]
             return
         if (created := metadata.get("creationTimestamp") or "") > now:
             self.wrong.append(f"{'/'.join(key)} was created at {created}, after {now}")
@@ -146,8 +146,8 @@ class TimeOracle:
         for condition in (status.get("conditions") if isinstance(status, dict) else None) or ():
             since, last = condition.get("lastTransitionTime") or "", self._transitions.get((*key, condition["type"]), "")
             if since > now or since < last:
-                told = f"{'/'.join(key)}: {condition['type']} changed at {since}, before it at {last}; now is {now}"
-                self.wrong.append(told)
+                reported = f"{'/'.join(key)}: {condition['type']} changed at {since}, before it at {last}; now is {now}"
+                self.wrong.append(reported)
             self._transitions[*key, condition["type"]] = since
 
 
@@ -182,7 +182,7 @@ class SourceOracle:
         namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         needed = set(_needed_objects(pod["spec"]))
         self.checked += 1
-        missing = sorted(f"{kind} {each}" for kind, each in needed if (kind, namespace, each) not in self._existing)
+        missing = sorted(f"{kind} {item}" for kind, item in needed if (kind, namespace, item) not in self._existing)
         if (pod["metadata"].get("annotations") or {}).get("sliceworks.dev/image-pull") == "fail":
             missing.append("image")
         if missing:

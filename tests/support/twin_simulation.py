@@ -459,12 +459,12 @@ async def _edit_run(life: Life, index: int) -> None:
 async def _inspect(life: Life, index: int) -> None:
     """Each JobSet that does not run says why, and each admitted Job is started. What is unexplained does not last for minutes."""
     for name, resource in sorted(life.submitted.items()):
-        told = await (_unexplained(life, name) if resource is JOBSET else _unstarted(life, name))
+        reported = await (_unexplained(life, name) if resource is JOBSET else _unstarted(life, name))
         since, before = life.stuck.get(name, (0.0, ""))
-        if not told or told != before:
-            life.stuck[name] = (clock.loop_time(), told)
+        if not reported or reported != before:
+            life.stuck[name] = (clock.loop_time(), reported)
         elif clock.loop_time() - since > _STUCK:
-            life.wrong.append(f"{clock.loop_time():.1f} {name} does not run since {since:.1f}, without a cause: {told}")
+            life.wrong.append(f"{clock.loop_time():.1f} {name} does not run since {since:.1f}, without a cause: {reported}")
 
 
 async def _unexplained(life: Life, name: str) -> str:
@@ -598,16 +598,16 @@ async def _clear(life: Life, quota: QuotaOracle) -> None:
             continue
 
     async def left() -> list[str]:
-        found = []
+        result = []
         for resource in (JOBSET, JOB, POD, WORKLOAD, RUN, SERVICE, CONFIG_MAP, PERSISTENT_VOLUME_CLAIM):
             items = (await life.client.list(resource, "default")).items
-            found += [f"{resource.kind} {item['metadata']['name']}" for item in items]
+            result += [f"{resource.kind} {item['metadata']['name']}" for item in items]
         labels = "google.com/nodepool-manager"
         pools = [pool for pool in await life.container.list_node_pools() if labels in (pool["config"].get("labels") or {})]
         queues = (await life.client.list_all(CLUSTER_QUEUE)).items
-        found += [f"pool {pool['name']}" for pool in pools] + [f"quota of {name}" for name in quota.reserved]
-        found += [f"queue {queue['metadata']['name']} {queue['status']}" for queue in queues if _has_workloads(queue)]
-        return [each for each in found if each not in ("Service kubernetes", "ConfigMap kube-root-ca.crt")]
+        result += [f"pool {pool['name']}" for pool in pools] + [f"quota of {name}" for name in quota.reserved]
+        result += [f"queue {queue['metadata']['name']} {queue['status']}" for queue in queues if _has_workloads(queue)]
+        return [item for item in result if item not in ("Service kubernetes", "ConfigMap kube-root-ca.crt")]
 
     async def is_clear() -> bool:
         return not await left()

@@ -40,8 +40,8 @@ _PATHS = {
 
 def template(*, labels: Object | None = None, **spec: Any) -> Object:
     """A pod template with one container; no node runs it."""
-    found: Object = {"spec": {"containers": [{"name": "main", "image": "example.com/app:1"}], **spec}}
-    return {"metadata": {"labels": labels}, **found} if labels else found
+    result: Object = {"spec": {"containers": [{"name": "main", "image": "example.com/app:1"}], **spec}}
+    return {"metadata": {"labels": labels}, **result} if labels else result
 
 
 class WorkloadHarness:
@@ -60,52 +60,52 @@ class WorkloadHarness:
 
     def create(self, kind: str, name: str, spec: Object, **metadata: Any) -> Object:
         body = {"metadata": {"name": name, **metadata}, "spec": spec}
-        found: Object = self.api.post(self.path(kind), body).ok(201).json
-        return found
+        result: Object = self.api.post(self.path(kind), body).ok(201).json
+        return result
 
     def get(self, kind: str, name: str) -> Object:
-        found: Object = self.api.get(self.path(kind, name)).ok(200).json
-        return found
+        result: Object = self.api.get(self.path(kind, name)).ok(200).json
+        return result
 
     def gone(self, kind: str, name: str) -> bool:
         return self.api.get(self.path(kind, name)).status == 404
 
     def patch(self, kind: str, name: str, body: Object, below: str = "") -> Object:
-        found: Object = self.api.patch(self.path(kind, name) + below, body).ok(200).json
-        return found
+        result: Object = self.api.patch(self.path(kind, name) + below, body).ok(200).json
+        return result
 
     def delete(self, kind: str, name: str, **options: Any) -> None:
         self.api.delete(self.path(kind, name), options or None).ok()
 
     def items(self, kind: str, selector: str = "") -> list[Object]:
         query = {"labelSelector": selector} if selector else None
-        found: list[Object] = self.api.get(self.path(kind), query).ok(200).json["items"]
-        return sorted(found, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
+        result: list[Object] = self.api.get(self.path(kind), query).ok(200).json["items"]
+        return sorted(result, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
 
     def pods(self, count: int | None = None, selector: str = "", **fields: Any) -> list[Object]:
         """Wait until the namespace has this many pods that are not being deleted."""
 
         def look() -> list[Object] | bool:
-            found = [pod for pod in self.items("Pod", selector) if "deletionTimestamp" not in pod["metadata"]]
-            found = [pod for pod in found if pod["status"].get("phase") not in ("Succeeded", "Failed")]
-            return (found or True) if count is None or len(found) == count else False
+            result = [pod for pod in self.items("Pod", selector) if "deletionTimestamp" not in pod["metadata"]]
+            result = [pod for pod in result if pod["status"].get("phase") not in ("Succeeded", "Failed")]
+            return (result or True) if count is None or len(result) == count else False
 
-        found = eventually(look, what=f"{count} pods")
-        return found if isinstance(found, list) else []
+        result = eventually(look, what=f"{count} pods")
+        return result if isinstance(result, list) else []
 
     def until(self, kind: str, name: str, look: Callable[[Object], Any], what: str = "", seconds: float = PATIENCE) -> Object:
         """Wait until `look` accepts the object."""
 
         def seen() -> Object | None:
-            found = self.get(kind, name)
-            return found if look(found) else None
+            result = self.get(kind, name)
+            return result if look(result) else None
 
         return eventually(seen, seconds, what=what or f"{kind} {name}")
 
     def until_condition(self, kind: str, name: str, condition: str, status: str = "True", seconds: float = PATIENCE) -> Object:
         def look(found: Object) -> bool:
             return any(
-                each["type"] == condition and each["status"] == status for each in found.get("status", {}).get("conditions", ())
+                item["type"] == condition and item["status"] == status for item in found.get("status", {}).get("conditions", ())
             )
 
         return self.until(kind, name, look, f"{kind} {name} to be {condition}={status}", seconds)
@@ -128,10 +128,10 @@ class WorkloadHarness:
 
     def all_ready(self, count: int, selector: str = "") -> list[Object]:
         """Wait for this many pods and make them ready."""
-        found = self.pods(count, selector)
-        for pod in found:
+        result = self.pods(count, selector)
+        for pod in result:
             self.phase(pod, "Running", ready=True)
-        return found
+        return result
 
     def wait_synced(self) -> None:
         """Wait until the controllers know all pods: pods arrive on a separate watch.
@@ -166,15 +166,15 @@ class WorkloadHarness:
 
         def look() -> list[Object] | None:
             query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
-            found: list[Object] = self.api.get(f"/api/v1/namespaces/{self.ns}/events", query).ok(200).json["items"]
-            seen = sum(event["count"] for event in found if event["reason"] == last)
-            return found if not last or seen >= at_least else None
+            result: list[Object] = self.api.get(f"/api/v1/namespaces/{self.ns}/events", query).ok(200).json["items"]
+            seen = sum(event["count"] for event in result if event["reason"] == last)
+            return result if not last or seen >= at_least else None
 
-        found = eventually(look, what=f"the event {last} on {kind} {name}")
+        result = eventually(look, what=f"the event {last} on {kind} {name}")
         reported = [
             {name: event.get(name) for name in ("type", "reason", "message")}
             | {"count": 1 if event["reason"] in _AGAIN else event["count"], "by": event["source"]["component"]}
-            for event in found
+            for event in result
         ]
         return sorted(
             reported, key=lambda event: (event["reason"], self._named(_SUFFIX.sub("", event["message"])), event["message"])

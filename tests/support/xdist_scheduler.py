@@ -46,8 +46,8 @@ def _scope(file: str) -> str | None:
     text = (_ROOT / file).read_text()
     if _APART.search(text):
         return None
-    found = _CLUSTER.search(text)
-    return f"cluster {found[1]}" if found else file
+    result = _CLUSTER.search(text)
+    return f"cluster {result[1]}" if result else file
 
 
 def by_length(items: list[pytest.Item]) -> None:

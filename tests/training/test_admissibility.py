@@ -14,14 +14,14 @@ from sliceworks.training.jobset import build_jobset
 
 def queue_objects(text: str) -> QueueObjects:
     objects = build_queues(text)
-    kinds = {kind: tuple(each for each in objects if each["kind"] == kind) for kind in ("ClusterQueue", "ResourceFlavor")}
+    kinds = {kind: tuple(item for item in objects if item["kind"] == kind) for kind in ("ClusterQueue", "ResourceFlavor")}
     return QueueObjects(kinds["ClusterQueue"], kinds["ResourceFlavor"])
 
 
 def explain(text: str, queue: str = "slices", environment: str = ONE) -> list[str]:
     training_job = job(text)
-    found = explain_inadmissible(build_jobset(training_job), queue, training_job.spec.slices.type, queue_objects(environment))
-    return [f"{'.'.join(map(str, each.path))}: {each.message}; {each.hint}" for each in found]
+    result = explain_inadmissible(build_jobset(training_job), queue, training_job.spec.slices.type, queue_objects(environment))
+    return [f"{'.'.join(map(str, item.path))}: {item.message}; {item.hint}" for item in result]
 
 
 def test_admissible_job_has_no_message() -> None:
@@ -66,8 +66,8 @@ def test_missing_cluster_queue_is_reported() -> None:
 
 
 def expected(used: int, pending: list[dict[str, Any]] | None, *, count: int = 1, **spec: Any) -> WaitEstimate:
-    found = queue_objects(ONE)
-    queue = found.queue("slices")
+    result = queue_objects(ONE)
+    queue = result.queue("slices")
     assert queue is not None
     resources = [{"name": "google.com/tpu", "total": str(used)}]
     queue["status"] = {
@@ -75,7 +75,7 @@ def expected(used: int, pending: list[dict[str, Any]] | None, *, count: int = 1,
         "flavorsReservation": [{"name": "v4-16", "resources": resources}],
     }
     queue["spec"] |= spec
-    return estimate_wait(build_jobset(job(f"slices: {{type: v4-16, count: {count}}}")), "slices", 500, found, pending)
+    return estimate_wait(build_jobset(job(f"slices: {{type: v4-16, count: {count}}}")), "slices", 500, result, pending)
 
 
 def test_job_starts_at_once_with_free_quota() -> None:

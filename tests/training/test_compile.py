@@ -45,9 +45,9 @@ def job(text: str, name: str = "train") -> TrainingJob:
     [document] = yaml_documents.load_all(
         f"{head}spec: {{{'' if 'queue: ' in text else 'queue: queue, '}image: 'train:1', {text}}}", "job.yaml"
     )
-    found = documents.read(document)
-    assert isinstance(found, TrainingJob)
-    return found
+    result = documents.read(document)
+    assert isinstance(result, TrainingJob)
+    return result
 
 
 def workers(text: str) -> Any:
@@ -70,15 +70,15 @@ def test_golden(case: str) -> None:
 
 def test_hosts_and_chips_match_the_catalog() -> None:
     for kind, hosts, chips in (("v4-32", 4, "4"), ("v5litepod-8", 1, "8"), ("v5litepod-1", 1, "1"), ("v5p-8", 1, "4")):
-        found = workers(f"slices: {{type: {kind}}}")["template"]["spec"]
-        assert (found["parallelism"], found["completions"], found["backoffLimit"]) == (hosts, hosts, 0)
-        resources = found["template"]["spec"]["containers"][0]["resources"]
+        result = workers(f"slices: {{type: {kind}}}")["template"]["spec"]
+        assert (result["parallelism"], result["completions"], result["backoffLimit"]) == (hosts, hosts, 0)
+        resources = result["template"]["spec"]["containers"][0]["resources"]
         assert resources["limits"] == {"google.com/tpu": chips}
         assert set(resources["requests"]) == {"cpu", "memory", "google.com/tpu"}
 
 
 def test_only_multi_host_slices_have_exclusive_pools() -> None:
-    jobs = {each["name"]: each for each in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]}
+    jobs = {item["name"]: item for item in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]}
     assert list(jobs["slice"]["template"]["metadata"]["annotations"].values()) == ["cloud.google.com/gke-nodepool"]
     assert "metadata" not in jobs["tensorboard"]["template"]
     assert "metadata" not in jobs["janitor"]["template"]
@@ -101,19 +101,19 @@ def test_host_network_is_for_multi_host_jobs() -> None:
 
 def test_nothing_runs_as_root() -> None:
     for replicated in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]:
-        found = replicated["template"]["spec"]["template"]["spec"]
-        assert found["securityContext"]["runAsNonRoot"] is True
-        assert all(each["securityContext"]["allowPrivilegeEscalation"] is False for each in found["containers"])
+        result = replicated["template"]["spec"]["template"]["spec"]
+        assert result["securityContext"]["runAsNonRoot"] is True
+        assert all(item["securityContext"]["allowPrivilegeEscalation"] is False for item in result["containers"])
 
 
 def test_document_takes_precedence_over_defaults() -> None:
     env = pod("slices: {type: v4-32, count: 2}, env: {MEGASCALE_NUM_SLICES: '7'}")["containers"][0]["env"]
-    assert [each["value"] for each in env if each["name"] == "MEGASCALE_NUM_SLICES"] == ["7"]
+    assert [item["value"] for item in env if item["name"] == "MEGASCALE_NUM_SLICES"] == ["7"]
 
 
 def test_reservation_is_selected_by_name() -> None:
-    found = pod("slices: {type: v4-16, capacity: reservation, reservation: ours}")
-    assert found["nodeSelector"]["cloud.google.com/reservation-name"] == "ours"
+    result = pod("slices: {type: v4-16, capacity: reservation, reservation: ours}")
+    assert result["nodeSelector"]["cloud.google.com/reservation-name"] == "ours"
 
 
 def test_script_is_embedded_in_the_job() -> None:

@@ -48,9 +48,9 @@ def test_example_completes_on_requested_hosts() -> None:
             client = Client(twin.transport())
             for document in loader.load(EXAMPLES / "platform"):
                 await client.apply(document.data)
-            for each in jobs.values():
-                await client.create(each.jobset(), resource=JOBSET)
-            found: dict[str, Object] = {}
+            for item in jobs.values():
+                await client.create(item.jobset(), resource=JOBSET)
+            result: dict[str, Object] = {}
             for _ in range(60):
                 await clock.sleep(300)
                 for pod in (await client.list(POD, TEAM)).items:
@@ -58,14 +58,14 @@ def test_example_completes_on_requested_hosts() -> None:
                     if labels["jobset.sigs.k8s.io/replicatedjob-name"] == "slice" and pod["spec"].get("nodeName"):
                         most[labels["jobset.sigs.k8s.io/jobset-name"]].add(pod["spec"]["nodeName"])
                 # Finished jobs are deleted after their TTL.
-                found |= {each["metadata"]["name"]: each for each in (await client.list(JOBSET, TEAM)).items}
-                if {job_state(each) for each in found.values()} <= {"completed", "failed"}:
+                result |= {item["metadata"]["name"]: item for item in (await client.list(JOBSET, TEAM)).items}
+                if {job_state(item) for item in result.values()} <= {"completed", "failed"}:
                     break
-            return found
+            return result
 
-    found = clock.run(main(), virtual=True, seed=1)
-    assert {name: job_state(each) for name, each in found.items()} == dict.fromkeys(NAMES, "completed")
-    assert {name: len(nodes) for name, nodes in most.items()} == {name: each.request.hosts for name, each in jobs.items()}
+    result = clock.run(main(), virtual=True, seed=1)
+    assert {name: job_state(item) for name, item in result.items()} == dict.fromkeys(NAMES, "completed")
+    assert {name: len(nodes) for name, nodes in most.items()} == {name: item.request.hosts for name, item in jobs.items()}
 
 
 def test_steps_depend_on_earlier_steps() -> None:
@@ -81,7 +81,7 @@ def test_helpers_do_not_delay_completion(tmp_path: Path) -> None:
     text = (EXAMPLES / "prepare-train-evaluate.yaml").read_text()
     (tmp_path / "job.yaml").write_text(f"{text}  helpers: [{{name: watcher, image: 'watcher:1'}}]\n")
     created = submission.load(tmp_path / "job.yaml").jobset()
-    assert [each["name"] for each in created["spec"]["replicatedJobs"]] == ["prepare", "slice", "evaluate", "watcher"]
+    assert [item["name"] for item in created["spec"]["replicatedJobs"]] == ["prepare", "slice", "evaluate", "watcher"]
     assert created["spec"]["successPolicy"]["targetReplicatedJobs"] == ["slice", "evaluate"]
     assert workers(created)["name"] == "slice"
     (tmp_path / "job.yaml").write_text(text.replace("name: evaluate", "name: slice"))
@@ -99,11 +99,11 @@ def test_pipeline_steps_run_in_order() -> None:
             await clock.sleep(1200)
             jobs = (await client.list(JOB, TEAM)).items
             return {
-                each["metadata"]["name"].split("-")[3]: (
-                    datetime.fromisoformat(each["status"]["startTime"]),
-                    datetime.fromisoformat(each["status"]["completionTime"]),
+                item["metadata"]["name"].split("-")[3]: (
+                    datetime.fromisoformat(item["status"]["startTime"]),
+                    datetime.fromisoformat(item["status"]["completionTime"]),
                 )
-                for each in jobs
+                for item in jobs
             }
 
     times = clock.run(main(), virtual=True, seed=1)
@@ -119,7 +119,7 @@ def test_spot_job_survives_a_lost_host_without_counted_restart() -> None:
     assert day is not None
     done = rehearse(loader.load(folder), scenario=day, folder=folder, seconds=day.spec.duration)
     assert not done.failed
-    [job] = [each for each in done.outcomes if each.document.data["kind"] == "JobSet"]
+    [job] = [item for item in done.outcomes if item.document.data["kind"] == "JobSet"]
     assert job.document.data["spec"]["failurePolicy"]["maxRestarts"] == 0
     assert job.state == "Completed"
     started = [moment.at for moment in done.timeline if (moment.verb, moment.kind) == ("created", "Job")]
@@ -142,7 +142,7 @@ def test_scenario_submits_training_jobs(tmp_path: Path) -> None:
     day = loader.load_scenario(tmp_path)
     assert day is not None
     done = rehearse(loader.load(tmp_path), scenario=day, folder=tmp_path, seconds=day.spec.duration)
-    assert [each.refused for each in done.event_results] == ["", "", ""]
+    assert [item.refused for item in done.event_results] == ["", "", ""]
     pods = [moment for moment in done.timeline if (moment.verb, moment.kind) == ("created", "Pod")]
     first = {name: next(moment.at for moment in pods if moment.name.startswith(name)) for name in ("spot-1", "spot-2")}
     assert first["spot-1"] == pytest.approx(60, abs=5)

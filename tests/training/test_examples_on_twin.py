@@ -35,8 +35,8 @@ class Platform:
         self.client = client
 
     async def build(self, *, spot: bool = False) -> None:
-        for each in build_manifests(read_environment(EXAMPLES / "environments" / "training" / "environment.yaml")):
-            await self.client.create(each)
+        for item in build_manifests(read_environment(EXAMPLES / "environments" / "training" / "environment.yaml")):
+            await self.client.create(item)
         await create_nodes(self.client, NodeShape(pool="cpu-pool", machine="n1-standard-4"), 3)
         shape = catalog.find("v4-32")
         for number in range(2):
@@ -83,9 +83,9 @@ def test_single_slice_job_completes_in_expected_time() -> None:
         name = await platform.submit("hello-one-slice")
         await clock.sleep(60)
         assert await platform.state(name) == "running"
-        found = await platform.pods()
-        assert len(found) == 4
-        assert len({each["spec"]["nodeName"] for each in found}) == 4
+        result = await platform.pods()
+        assert len(result) == 4
+        assert len({item["spec"]["nodeName"] for item in result}) == 4
         await clock.sleep(120)
         assert await platform.state(name) == "completed"
 
@@ -97,7 +97,7 @@ def test_two_slices_have_separate_pools_beside_the_uploader() -> None:
         name = await platform.submit("hello-multi-slice")
         await clock.sleep(120)
         assert await platform.state(name) == "running"
-        where = {each["metadata"]["name"].rpartition("-")[0]: each["spec"]["nodeName"] for each in await platform.pods()}
+        where = {item["metadata"]["name"].rpartition("-")[0]: item["spec"]["nodeName"] for item in await platform.pods()}
         assert len(where) == 9
         pools = {
             number: {node.rpartition("-")[0] for pod, node in where.items() if pod.startswith(f"{name}-slice-{number}-")}
@@ -128,8 +128,8 @@ def test_failures_are_retried_up_to_the_limit() -> None:
     async def scenario(platform: Platform) -> None:
         name = await platform.submit("hello-one-slice", {"fail": "crash"})
         await clock.sleep(600)
-        found = await platform.client.get(JOBSET, name, TEAM)
-        assert (job_state(found), found["status"]["restarts"]) == ("failed", 1)
+        result = await platform.client.get(JOBSET, name, TEAM)
+        assert (job_state(result), result["status"]["restarts"]) == ("failed", 1)
 
     run_on_platform(scenario)
 
@@ -138,8 +138,8 @@ def test_exit_code_rule_fails_the_job() -> None:
     async def scenario(platform: Platform) -> None:
         name = await platform.submit("hello-multi-slice", {"fail": "crash", "exit-code": "3"})
         await clock.sleep(600)
-        found = await platform.client.get(JOBSET, name, TEAM)
-        assert (job_state(found), found["status"].get("restarts", 0)) == ("failed", 0)
+        result = await platform.client.get(JOBSET, name, TEAM)
+        assert (job_state(result), result["status"].get("restarts", 0)) == ("failed", 0)
 
     run_on_platform(scenario)
 
@@ -153,11 +153,11 @@ def test_spot_preemption_counts_no_restart() -> None:
         pods["metadata"]["annotations"] |= {"sliceworks.dev/fail": "evict", "sliceworks.dev/fail-seconds": "30"}
         await platform.client.create(created, resource=JOBSET)
         await clock.sleep(200)
-        found = await platform.client.get(JOBSET, "cheap", TEAM)
-        assert found["spec"]["failurePolicy"]["maxRestarts"] == 0
-        assert job_state(found) != "failed"
-        assert found["status"]["restarts"] > 1
-        assert found["status"].get("restartsCountTowardsMax", 0) == 0
+        result = await platform.client.get(JOBSET, "cheap", TEAM)
+        assert result["spec"]["failurePolicy"]["maxRestarts"] == 0
+        assert job_state(result) != "failed"
+        assert result["status"]["restarts"] > 1
+        assert result["status"].get("restartsCountTowardsMax", 0) == 0
 
     run_on_platform(scenario, spot=True)
 
@@ -167,7 +167,7 @@ def test_on_demand_job_does_not_run_on_spot_nodes() -> None:
         name = await platform.submit("hello-one-slice")
         await clock.sleep(60)
         assert await platform.state(name) == "starting"
-        assert not any(each["spec"].get("nodeName") for each in await platform.pods())
+        assert not any(item["spec"].get("nodeName") for item in await platform.pods())
 
     run_on_platform(scenario, spot=True)
 

@@ -102,15 +102,15 @@ async def restarts(client: Client) -> bool:
 
 
 async def completed(client: Client) -> bool:
-    found = job_state(await client.get(JOBSET, NAME, TEAM))
-    assert found != "failed"
-    return found == "completed"
+    result = job_state(await client.get(JOBSET, NAME, TEAM))
+    assert result != "failed"
+    return result == "completed"
 
 
 async def until(true: Callable[[], bool] | Callable[[], Awaitable[bool]], what: str) -> None:
     for _ in range(2000):
-        found = true()
-        if found if isinstance(found, bool) else await found:
+        result = true()
+        if result if isinstance(result, bool) else await result:
             return
         await clock.sleep(0.1)
     raise AssertionError(f"timed out waiting for {what}")
@@ -126,25 +126,25 @@ def scalars(file: Path) -> Iterator[tuple[int, float]]:
         assert struct.unpack_from("<I", data, place + 12 + length)[0] == checksum(body)
         place += 16 + length
         event = message(body)
-        for value in (message(each) for summary in event.get(5, ()) for each in message(summary).get(1, ())):
+        for value in (message(item) for summary in event.get(5, ()) for item in message(summary).get(1, ())):
             assert value[1] == [b"loss"]
             yield event[2][0], struct.unpack("<f", value[2][0])[0]
 
 
 def message(data: bytes) -> dict[int, list[Any]]:
     """The fields of a protobuf message, by number."""
-    found: dict[int, list[Any]] = {}
+    result: dict[int, list[Any]] = {}
     place = 0
     while place < len(data):
         tag, place = number(data, place)
         if tag & 7 == 0:
             value, place = number(data, place)
-            found.setdefault(tag >> 3, []).append(value)
+            result.setdefault(tag >> 3, []).append(value)
             continue
         length, place = number(data, place) if tag & 7 == 2 else ({1: 8, 5: 4}[tag & 7], place)
-        found.setdefault(tag >> 3, []).append(data[place : place + length])
+        result.setdefault(tag >> 3, []).append(data[place : place + length])
         place += length
-    return found
+    return result
 
 
 def number(data: bytes, place: int) -> tuple[int, int]:

@@ -65,8 +65,8 @@ async def until(look: Callable[[], Any], what: str) -> Any:
     async with asyncio.timeout(30):
         while True:
             try:
-                if found := await asyncio.to_thread(look):
-                    return found
+                if result := await asyncio.to_thread(look):
+                    return result
             except OSError:
                 pass
             await clock.sleep(0.1)
@@ -115,8 +115,8 @@ def fetch(url: str) -> str:
 async def ready(client: Client) -> None:
     """Queues, a slice of one host, and a node for helpers."""
     pools = HEAD.replace("v4-16, count: 4", "v4-8, count: 1").replace(", cheap: {type: v4-16, count: 2, spot: true}", "")
-    for each in build_queues(pools + "  teams:\n    research: {queue: queue}\n"):
-        await client.create(each)
+    for item in build_queues(pools + "  teams:\n    research: {queue: queue}\n"):
+        await client.create(item)
     shape = catalog.find("v4-8")
     left = shape.machine.allocatable()
     slice_ = NodeShape(

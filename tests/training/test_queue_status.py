@@ -35,16 +35,16 @@ def workload(name: str, created: str, status: dict[str, Any], priority: int = 0)
 
 
 def test_usage_includes_borrowing() -> None:
-    [found] = list_queue_statuses([QUEUE], [LOCAL], [])
-    [holding] = found.flavor_usage
-    assert [float(each) for each in (holding.quota, holding.used, holding.borrowed)] == [16, 24, 8]
-    assert (found.cohort, found.admitted, found.stopped, found.queues) == ("slices", 2, "Hold", ("team/queue",))
+    [result] = list_queue_statuses([QUEUE], [LOCAL], [])
+    [holding] = result.flavor_usage
+    assert [float(item) for item in (holding.quota, holding.used, holding.borrowed)] == [16, 24, 8]
+    assert (result.cohort, result.admitted, result.stopped, result.queues) == ("slices", 2, "Hold", ("team/queue",))
 
 
 def test_pending_workloads_are_sorted_by_priority_and_age() -> None:
     waits = {"conditions": [{"type": "QuotaReserved", "status": "False", "message": "no room"}]}
     done = {"conditions": [{"type": "Finished", "status": "True"}]}
-    [found] = list_queue_statuses(
+    [result] = list_queue_statuses(
         [QUEUE],
         [LOCAL],
         [
@@ -55,23 +55,23 @@ def test_pending_workloads_are_sorted_by_priority_and_age() -> None:
             workload("ended", "2026-01-01T00:00:00Z", done),
         ],
     )
-    assert [each.name for each in found.waiting] == ["urgent", "early", "late"]
-    assert found.waiting[0].reason == "no room"
+    assert [item.name for item in result.waiting] == ["urgent", "early", "late"]
+    assert result.waiting[0].reason == "no room"
 
 
 def test_workload_of_unknown_queue_is_ignored() -> None:
     stray = workload("stray", "2026-01-01T00:00:00Z", {})
     stray["spec"]["queueName"] = "other"
-    [found] = list_queue_statuses([QUEUE], [LOCAL], [stray])
-    assert found.waiting == ()
+    [result] = list_queue_statuses([QUEUE], [LOCAL], [stray])
+    assert result.waiting == ()
 
 
 def in_cohort(name: str, nominal: str, used: str, borrowed: str = "0", lend: str | None = None) -> dict[str, Any]:
     resource = {"name": "google.com/tpu", "nominalQuota": nominal, **({"lendingLimit": lend} if lend else {})}
     flavors = [{"name": "v4-16", "resources": [resource]}]
-    found = [{"name": "v4-16", "resources": [{"name": "google.com/tpu", "total": used, "borrowed": borrowed}]}]
+    result = [{"name": "v4-16", "resources": [{"name": "google.com/tpu", "total": used, "borrowed": borrowed}]}]
     spec = {"cohortName": "team", "resourceGroups": [{"coveredResources": ["google.com/tpu"], "flavors": flavors}]}
-    return {"metadata": {"name": name}, "spec": spec, "status": {"flavorsReservation": found}}
+    return {"metadata": {"name": name}, "spec": spec, "status": {"flavorsReservation": result}}
 
 
 def test_borrowed_quota_is_lent_by_idle_queues() -> None:
@@ -81,7 +81,7 @@ def test_borrowed_quota_is_lent_by_idle_queues() -> None:
         in_cohort("c", "16", "12"),
         in_cohort("d", "16", "0", lend="0"),
     ]
-    assert [float(each.flavor_usage[0].lent) for each in list_queue_statuses(queues, [], [])] == [0, 6, 2, 0]
+    assert [float(item.flavor_usage[0].lent) for item in list_queue_statuses(queues, [], [])] == [0, 6, 2, 0]
 
 
 def test_queue_without_cohort_lends_nothing() -> None:

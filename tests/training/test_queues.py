@@ -46,13 +46,13 @@ COHORT = (
 
 def build_queues(text: str) -> list[dict[str, Any]]:
     [document] = load_all(text, "environment.yaml")
-    found = documents.read(document)
-    assert isinstance(found, Environment)
-    return build_manifests(found)
+    result = documents.read(document)
+    assert isinstance(result, Environment)
+    return build_manifests(result)
 
 
 def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
-    return {each["metadata"]["name"]: each for each in objects if each["kind"] == kind}
+    return {item["metadata"]["name"]: item for item in objects if item["kind"] == kind}
 
 
 def quotas(queue: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -65,28 +65,28 @@ def quotas(queue: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def test_single_queue_has_all_chips_cpu_and_memory() -> None:
     queue = named(build_queues(ONE), "ClusterQueue")["slices"]
-    found = quotas(queue)
-    assert found["v4-16"] == {"google.com/tpu": 32}
-    assert found["v4-16-spot"] == {"google.com/tpu": 16}
-    assert set(found["machines"]) == {"cpu", "memory"}
-    assert int(found["machines"]["cpu"]) > 12 * 200
+    result = quotas(queue)
+    assert result["v4-16"] == {"google.com/tpu": 32}
+    assert result["v4-16-spot"] == {"google.com/tpu": 16}
+    assert set(result["machines"]) == {"cpu", "memory"}
+    assert int(result["machines"]["cpu"]) > 12 * 200
 
 
 def test_five_priorities_exist() -> None:
-    found = {name: each["value"] for name, each in named(build_queues(ONE), "WorkloadPriorityClass").items()}
-    assert found == {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
+    result = {name: item["value"] for name, item in named(build_queues(ONE), "WorkloadPriorityClass").items()}
+    assert result == {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
 
 
 def test_spot_slices_have_a_separate_flavor() -> None:
-    found = named(build_queues(ONE), "ResourceFlavor")["v4-16-spot"]["spec"]["nodeLabels"]
-    assert found["cloud.google.com/gke-spot"] == "true"
-    assert found["cloud.google.com/gke-tpu-topology"] == "2x2x2"
+    result = named(build_queues(ONE), "ResourceFlavor")["v4-16-spot"]["spec"]["nodeLabels"]
+    assert result["cloud.google.com/gke-spot"] == "true"
+    assert result["cloud.google.com/gke-tpu-topology"] == "2x2x2"
 
 
 def test_team_has_namespace_account_queue_and_members() -> None:
-    objects = [each for each in build_queues(ONE) if each["metadata"].get("namespace") == "research"]
+    objects = [item for item in build_queues(ONE) if item["metadata"].get("namespace") == "research"]
     kinds = ["ServiceAccount", "LocalQueue", "ResourceQuota", "Role", "RoleBinding", "RoleBinding"]
-    assert [each["kind"] for each in objects] == kinds
+    assert [item["kind"] for item in objects] == kinds
     account = objects[0]["metadata"]
     assert account["annotations"] == {"iam.gke.io/gcp-service-account": "trainer-sa@my-project.iam.gserviceaccount.com"}
     assert objects[4]["subjects"][0] == {
@@ -99,9 +99,9 @@ def test_team_has_namespace_account_queue_and_members() -> None:
 def test_members_may_submit_only_in_their_namespace() -> None:
     async def main() -> dict[tuple[str, str, str], bool]:
         async with Cluster() as twin:
-            client, found = Client(twin.transport()), {}
-            for each in build_queues(ONE):
-                await client.create(each)
+            client, result = Client(twin.transport()), {}
+            for item in build_queues(ONE):
+                await client.create(item)
             for namespace, resource, verb in (
                 ("research", "jobsets", "create"),
                 ("research", "localqueues", "list"),
@@ -118,8 +118,8 @@ def test_members_may_submit_only_in_their_namespace() -> None:
                     "metadata": {},
                     "spec": {"user": "ada@example.com", "groups": ["research@example.com"], "resourceAttributes": request},
                 }
-                found[namespace, resource, verb] = (await client.create(review))["status"]["allowed"]
-            return found
+                result[namespace, resource, verb] = (await client.create(review))["status"]["allowed"]
+            return result
 
     assert list(clock.run(main(), virtual=True, seed=1).values()) == [True, True, False, False, True, False]
 
@@ -130,7 +130,7 @@ def test_shares_and_remainder_add_up() -> None:
     assert chips == {"research": 16, "product": 8, "slices-rest": 8}
     spot = {name: quotas(queue)["v4-16-spot"]["google.com/tpu"] for name, queue in queues.items()}
     assert spot == {"research": 0, "product": 0, "slices-rest": 16}
-    [limits] = [each for each in queues["product"]["spec"]["resourceGroups"][0]["flavors"] if each["name"] == "v4-16"]
+    [limits] = [item for item in queues["product"]["spec"]["resourceGroups"][0]["flavors"] if item["name"] == "v4-16"]
     assert limits["resources"][0]["borrowingLimit"] == 8
     assert {queue["spec"]["cohortName"] for queue in queues.values()} == {"slices"}
 
@@ -154,8 +154,8 @@ def test_lent_chips_are_reclaimed() -> None:
     async def main() -> dict[str, str]:
         async with Cluster() as twin:
             client = Client(twin.transport())
-            for each in build_queues(alone):
-                await client.create(each)
+            for item in build_queues(alone):
+                await client.create(item)
             for name, namespace, chips in (
                 ("own", "research", 16),
                 ("lent", "research", 8),
@@ -166,11 +166,11 @@ def test_lent_chips_are_reclaimed() -> None:
                 ask["metadata"]["name"] = name
                 await client.create(ask)
                 await clock.sleep(30)
-            return {each["metadata"]["ownerReferences"][0]["name"]: flavor(each) for each in (await client.list(WORKLOAD)).items}
+            return {item["metadata"]["ownerReferences"][0]["name"]: flavor(item) for item in (await client.list(WORKLOAD)).items}
 
-    found = clock.run(main(), virtual=True, seed=1)
-    assert (found["own"], found["late"]) == ("v4-16", "v4-16")
-    assert sorted((found["lent"], found["more"])) == ["", "v4-16"]
+    result = clock.run(main(), virtual=True, seed=1)
+    assert (result["own"], result["late"]) == ("v4-16", "v4-16")
+    assert sorted((result["lent"], result["more"])) == ["", "v4-16"]
 
 
 def flavor(workload: dict[str, Any]) -> str:
@@ -183,16 +183,16 @@ def test_jobs_are_admitted_within_shares_and_by_borrowing() -> None:
     async def main() -> list[dict[str, Any]]:
         async with Cluster() as twin:
             client = Client(twin.transport())
-            for each in build_queues(COHORT):
-                await client.create(each)
+            for item in build_queues(COHORT):
+                await client.create(item)
             await client.create(job("research", 24))
             await client.create(job("product", 17))
             await clock.sleep(30)
             return list((await client.list(WORKLOAD)).items)
 
-    found = {each["metadata"]["namespace"]: each for each in clock.run(main(), virtual=True, seed=1)}
-    admission = found["research"]["status"]["admission"]
+    result = {item["metadata"]["namespace"]: item for item in clock.run(main(), virtual=True, seed=1)}
+    admission = result["research"]["status"]["admission"]
     assert admission["clusterQueue"] == "research"
     assert admission["podSetAssignments"][0]["flavors"] == {"cpu": "machines", "google.com/tpu": "v4-16", "memory": "machines"}
     # 8 of its own and 8 borrowed are the maximum of this team for any flavor.
-    assert "admission" not in (found["product"].get("status") or {})
+    assert "admission" not in (result["product"].get("status") or {})

@@ -54,8 +54,8 @@ READY = [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T0
 
 
 def test_hosts_without_pods_are_listed() -> None:
-    found = list_hosts(stored(), [pod(0, 0, phase="Running", conditions=READY), pod(1, 1, phase="Pending", node="")])
-    assert [(each.label, each.state) for each in found] == [
+    result = list_hosts(stored(), [pod(0, 0, phase="Running", conditions=READY), pod(1, 1, phase="Pending", node="")])
+    assert [(item.label, item.state) for item in result] == [
         ("slice-0/0", "running"),
         ("slice-0/1", "no pod yet"),
         ("slice-1/0", "no pod yet"),
@@ -89,12 +89,12 @@ def test_host_state_has_a_reason(status: Object, expected: str) -> None:
 
 
 def test_newer_attempt_counts() -> None:
-    found = list_hosts(stored(), [pod(0, 0, attempt=1, phase="Pending", node=""), pod(0, 0, phase="Failed")])
-    assert (found[0].attempt, found[0].state) == (1, "unscheduled")
+    result = list_hosts(stored(), [pod(0, 0, attempt=1, phase="Pending", node=""), pod(0, 0, phase="Failed")])
+    assert (result[0].attempt, result[0].state) == (1, "unscheduled")
 
 
 def test_timeline_has_durations() -> None:
-    found = stored(
+    result = stored(
         conditions=[{"type": "Suspended", "status": "False", "lastTransitionTime": "2026-01-01T00:04:00Z", "message": "resumed"}]
     )
     workload = {
@@ -105,16 +105,16 @@ def test_timeline_has_durations() -> None:
             ]
         }
     }
-    steps = build_timeline(found, workload, [pod(0, 0, conditions=READY)])
-    assert [(each.event, each.after, each.source) for each in steps] == [
+    steps = build_timeline(result, workload, [pod(0, 0, conditions=READY)])
+    assert [(item.event, item.after, item.source) for item in steps] == [
         ("submitted", 0, "JobSet"),
         ("admitted", 180, "Workload"),
         ("started", 60, "JobSet"),
         ("1 of 4 pods ready", 60, "Pod"),
     ]
     pods = [pod(number // 2, number % 2, conditions=READY) for number in range(3)]
-    assert build_timeline(found, workload, pods)[-1].event == "3 of 4 pods ready"
-    assert build_timeline(found, workload, [*pods, pod(1, 1, phase="Succeeded")])[-1].event == "last pod ready"
+    assert build_timeline(result, workload, pods)[-1].event == "3 of 4 pods ready"
+    assert build_timeline(result, workload, [*pods, pod(1, 1, phase="Succeeded")])[-1].event == "last pod ready"
 
 
 def test_summary_line_of_a_job() -> None:
@@ -140,10 +140,10 @@ def test_unready_helper_does_not_affect_job_state() -> None:
 
 def test_hosts_are_selected_by_slice_host_and_helper() -> None:
     pods = [pod(number, index) for number in (1, 0) for index in (1, 0)] + [pod(0, 0, job_="tensorboard")]
-    found = stored("slices: {type: v4-16, count: 2}, helpers: [{name: tensorboard, image: i}]")
+    result = stored("slices: {type: v4-16, count: 2}, helpers: [{name: tensorboard, image: i}]")
 
     def label(choice: PodSelection) -> list[str]:
-        return [each.host.label for each in log_source.list_sources(found, pods, choice)]
+        return [item.host.label for item in log_source.list_sources(result, pods, choice)]
 
     assert label(PodSelection()) == ["slice-0/0", "slice-0/1", "slice-1/0", "slice-1/1"]
     assert label(PodSelection(slice=1)) == ["slice-1/0", "slice-1/1"]
@@ -165,15 +165,15 @@ def test_unknown_selection_is_an_error(choice: PodSelection, expected: str) -> N
 
 
 def test_previous_attempt_is_an_older_pod_or_container() -> None:
-    found = stored()
+    result = stored()
     old, new = pod(0, 0), pod(0, 0, attempt=1)
-    both = log_source.list_sources(found, [new, old], PodSelection())
-    assert [each.uid for each in log_source.latest(both)] == [new["metadata"]["uid"]]
-    assert [each.uid for each in log_source.previous(both)] == [old["metadata"]["uid"]]
+    both = log_source.list_sources(result, [new, old], PodSelection())
+    assert [item.uid for item in log_source.latest(both)] == [new["metadata"]["uid"]]
+    assert [item.uid for item in log_source.previous(both)] == [old["metadata"]["uid"]]
     again = pod(0, 0, containerStatuses=container({"running": {}}, lastState={"terminated": {"exitCode": 1}}))
-    [before] = log_source.previous(log_source.list_sources(found, [again], PodSelection()))
+    [before] = log_source.previous(log_source.list_sources(result, [again], PodSelection()))
     assert before.previous
-    assert log_source.previous(log_source.list_sources(found, [new], PodSelection())) == []
+    assert log_source.previous(log_source.list_sources(result, [new], PodSelection())) == []
 
 
 def test_restored_manifest_equals_the_submitted_one() -> None:
@@ -212,7 +212,7 @@ def test_used_chips_are_counted_by_team_queue_and_type() -> None:
     ]
     spaces: list[Object] = [{"metadata": {"name": "a", "labels": {"sliceworks.dev/team": "research"}}}, {"metadata": {"name": "b"}}]
     local = [{"metadata": {"namespace": name, "name": "q"}, "spec": {"clusterQueue": "slices"}} for name in "ab"]
-    found = compute_usage([queue], local, works, spaces)
-    assert [(each.name, each.used, each.jobs, each.waiting) for each in found.teams] == [("research", 8, 1, 0), ("b", 0, 0, 1)]
-    assert [(each.name, each.used, each.quota, each.waiting) for each in found.queues] == [("slices", 8, 32, 1)]
-    assert [(each.name, each.used, each.quota) for each in found.types] == [("v4-16", 8, 32)]
+    result = compute_usage([queue], local, works, spaces)
+    assert [(item.name, item.used, item.jobs, item.waiting) for item in result.teams] == [("research", 8, 1, 0), ("b", 0, 0, 1)]
+    assert [(item.name, item.used, item.quota, item.waiting) for item in result.queues] == [("slices", 8, 32, 1)]
+    assert [(item.name, item.used, item.quota) for item in result.types] == [("v4-16", 8, 32)]

@@ -58,5 +58,5 @@ def test_the_oracle_reports_pods_that_run_without_a_source(source: Any, annotati
         oracle.observe(change("/pods", "p", {**pod, "status": {"containerStatuses": [{"state": {"running": {}}}]}}))
         return oracle
 
-    [told] = clock.run(observe(), virtual=True).wrong
-    assert told.endswith(f"pod p runs without {missing}")
+    [reported] = clock.run(observe(), virtual=True).wrong
+    assert reported.endswith(f"pod p runs without {missing}")

@@ -22,19 +22,19 @@ def refused(request: Any) -> tuple[int, str, str]:
     with pytest.raises(HttpError) as caught:
         request.execute()
     error = caught.value
-    details = {each["@type"].rpartition(".")[2] for each in error.error_details if isinstance(each, dict) and "@type" in each}
+    details = {item["@type"].rpartition(".")[2] for item in error.error_details if isinstance(item, dict) and "@type" in item}
     assert "RequestInfo" in details
     return error.resp.status, error.resp.reason, error.reason
 
 
 def pages(google: Google, collection: Any, key: str, **asked: Any) -> list[list[str]]:
     """The names of a list by page, as the client paginates."""
-    found, request = [], collection.list(**asked)
+    result, request = [], collection.list(**asked)
     while request is not None:
         answer = google.do(request)
-        found.append([each["name"].rpartition("/")[2] for each in answer.get(key, [])])
+        result.append([item["name"].rpartition("/")[2] for item in answer.get(key, [])])
         request = collection.list_next(request, answer)
-    return found
+    return result
 
 
 def test_project_policy_is_updated(google: Google) -> None:
@@ -114,8 +114,8 @@ def test_network_resources_lifecycle(google: Google) -> None:
 def test_region_reports_quota_usage(google: Google) -> None:
     limit = {"region": REGION, "metric": "CPUS", "limit": 24}
     google.served.run(lambda cloud: cloud.services["container"].configure({"quotas": [limit]}))
-    found = google.do(google.api("compute").regions().get(project=PROJECT, region=REGION))
-    assert found["quotas"] == [{"metric": "CPUS", "limit": 24.0, "usage": 0.0}]
+    result = google.do(google.api("compute").regions().get(project=PROJECT, region=REGION))
+    assert result["quotas"] == [{"metric": "CPUS", "limit": 24.0, "usage": 0.0}]
     assert refused(google.api("compute").zones().get(project=PROJECT, zone="us-central2-z"))[0] == 404
 
 
@@ -166,9 +166,9 @@ def test_build_pushes_images_when_done(google: Google) -> None:
     assert (done["response"]["status"], done["response"]["results"]["images"][0]["name"]) == ("SUCCESS", f"{REGISTRY}/one:1")
     digest = google.do(repositories.packages().tags().get(name=tag))["version"].rpartition("/")[2]
     listed = google.do(repositories.dockerImages().list(parent=f"{parent}/repositories/built"))["dockerImages"]
-    assert [(each["tags"], each["uri"]) for each in listed] == [(["1"], f"{REGISTRY}/one@{digest}")]
+    assert [(item["tags"], item["uri"]) for item in listed] == [(["1"], f"{REGISTRY}/one@{digest}")]
     both = {build["id"], started["metadata"]["build"]["id"]}
-    assert {each["id"] for each in google.do(builds.list(parent=parent, filter='tags="ours"'))["builds"]} == both
+    assert {item["id"] for item in google.do(builds.list(parent=parent, filter='tags="ours"'))["builds"]} == both
     assert google.do(builds.list(parent=parent, filter='tags="theirs"')) == {}
     google.do(repositories.delete(name=f"{parent}/repositories/built"))
     assert refused(repositories.packages().tags().get(name=tag))[0] == 404
@@ -186,8 +186,8 @@ def test_build_without_source_or_repository_fails(google: Google, change: dict[s
     set_build_seconds(google, 1)
     started = google.do(locations.builds().create(parent=parent, body={**BUILD, **change}))
     failed = google.wait(lambda one: locations.operations().get(name=one["name"]), started)
-    found = google.do(locations.builds().get(name=started["metadata"]["build"]["name"]))
-    assert (found["status"], found["failureInfo"]["type"], failed["error"]["code"]) == ("FAILURE", why, 9)
+    result = google.do(locations.builds().get(name=started["metadata"]["build"]["name"]))
+    assert (result["status"], result["failureInfo"]["type"], failed["error"]["code"]) == ("FAILURE", why, 9)
 
 
 def test_invalid_build_is_rejected(google: Google) -> None:
@@ -200,8 +200,8 @@ def test_invalid_build_is_rejected(google: Google) -> None:
         ({"serviceAccount": account}, 400, "CLOUD_LOGGING_ONLY"),
         ({"serviceAccount": account, "options": {"logging": "CLOUD_LOGGING_ONLY"}}, 403, "iam.serviceAccounts.actAs"),
     ):
-        found = refused(builds.create(parent=parent, body={**BUILD, **change}))
-        assert (found[0], words in found[2]) == (status, True), found
+        result = refused(builds.create(parent=parent, body={**BUILD, **change}))
+        assert (result[0], words in result[2]) == (status, True), result
 
 
 def test_tensorboard_gets_a_generated_name(google: Google) -> None:

@@ -74,12 +74,12 @@ def test_messages_are_pulled_acknowledged_and_released(google: Google) -> None:
     for number in range(3):
         google.publisher.publish(topic, f"m{number}".encode()).result(timeout=30)
     first = google.subscriber.pull(subscription=path, max_messages=2).received_messages
-    assert [each.message.data for each in first] == [b"m0", b"m1"]
-    assert [each.message.data for each in google.subscriber.pull(subscription=path, max_messages=5).received_messages] == [b"m2"]
+    assert [item.message.data for item in first] == [b"m0", b"m1"]
+    assert [item.message.data for item in google.subscriber.pull(subscription=path, max_messages=5).received_messages] == [b"m2"]
     google.subscriber.acknowledge(subscription=path, ack_ids=[first[0].ack_id])
     google.subscriber.modify_ack_deadline(subscription=path, ack_ids=[first[1].ack_id], ack_deadline_seconds=0)
     again = google.subscriber.pull(subscription=path, max_messages=5).received_messages
-    assert [each.message.data for each in again] == [b"m1"]
+    assert [item.message.data for item in again] == [b"m1"]
     assert list(google.publisher.list_topic_subscriptions(topic=topic)) == [path]
 
 
@@ -108,7 +108,7 @@ def test_dataset_and_table_lifecycle(google: Google) -> None:
     with pytest.raises(Conflict):
         google.bigquery.create_dataset("life")
     table(google, "life2")
-    assert [each.dataset_id for each in google.bigquery.list_datasets() if each.dataset_id.startswith("life")] == ["life", "life2"]
+    assert [item.dataset_id for item in google.bigquery.list_datasets() if item.dataset_id.startswith("life")] == ["life", "life2"]
     stale = google.bigquery.get_dataset("life")
     created.description = "new"
     google.bigquery.update_dataset(created, ["description"])
@@ -128,7 +128,7 @@ def test_insert_reports_invalid_rows(google: Google) -> None:
     assert google.bigquery.insert_rows_json("rows.records", [good, good], row_ids=["same", "same"]) == []
     assert google.bigquery.get_table("rows.records").num_rows == 1
     reported = google.bigquery.insert_rows_json("rows.records", [{"num_input_tokens": "many"}, {**good, "colour": 1}, good])
-    assert {each["index"]: each["errors"][0]["reason"] for each in reported} == {0: "invalid", 1: "invalid", 2: "stopped"}
+    assert {item["index"]: item["errors"][0]["reason"] for item in reported} == {0: "invalid", 1: "invalid", 2: "stopped"}
     assert "no such field: colour." in reported[1]["errors"][0]["message"]
     google.bigquery.insert_rows_json("rows.records", [{"num_input_tokens": "many"}, good], skip_invalid_rows=True)
     assert google.bigquery.get_table("rows.records").num_rows == 2

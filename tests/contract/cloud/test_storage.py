@@ -73,7 +73,7 @@ def test_lists_are_paginated_and_grouped_by_prefix(google: Google) -> None:
     assert sorted(by_folder.prefixes) == ["a/", "b/"]
     for number in range(3):
         bucket(google, f"paged-{number}")
-    names = [[each.name for each in page] for page in google.storage.list_buckets(page_size=2, prefix="paged").pages]
+    names = [[item.name for item in page] for page in google.storage.list_buckets(page_size=2, prefix="paged").pages]
     assert names == [["paged-0", "paged-1"], ["paged-2"]]
     with pytest.raises(Conflict, match="not empty"):
         held.delete()
@@ -86,7 +86,7 @@ def test_objects_are_copied_and_renamed(google: Google) -> None:
     blob.upload_from_string("text")
     held.copy_blob(blob, held, "two")
     held.rename_blob(blob, "three")
-    assert sorted(each.name for each in held.list_blobs()) == ["three", "two"]
+    assert sorted(item.name for item in held.list_blobs()) == ["three", "two"]
 
 
 def test_stale_policy_etag_is_rejected(google: Google) -> None:

@@ -88,13 +88,13 @@ def test_restarted_controller_continues(cluster: Cluster, api: Api, ns: str, con
 
 
 def test_manifests_are_valid(api: Api) -> None:
-    made = component(DEPLOY / "controllers", "graphs")
-    assert {obj["kind"] for obj in made} >= {"Deployment", "ClusterRole", "Role", "Service", "ServiceAccount"}
+    created = component(DEPLOY / "controllers", "graphs")
+    assert {obj["kind"] for obj in created} >= {"Deployment", "ClusterRole", "Role", "Service", "ServiceAccount"}
     eventually(lambda: not is_terminating(api, "kro-system"), what="the namespace of another test is deleted")
-    for obj in made:
+    for obj in created:
         query = {"fieldManager": "contract", "fieldValidation": "Strict"}
         api.request("PATCH", locate(api, obj), obj, query=query, content_type=APPLY_PATCH).ok()
-    for obj in made:
+    for obj in created:
         if obj["kind"] in ("Namespace", "PriorityClass"):
             api.delete(locate(api, obj)).ok()
 
@@ -114,11 +114,11 @@ def test_instance_of_kro_is_taken_over(cluster: Cluster, api: Api, ns: str, cont
         graph_lifecycle.await_graph(api, "chest")
         apply(api, chest)
         eventually(lambda: graph_lifecycle.active(api, locate(api, chest)), what="kro's chest is active")
-    made = api.get(settings).ok(200).json
+    created = api.get(settings).ok(200).json
     with graph_process.running(cluster, tmp_path):
         api.patch(locate(api, chest), {"spec": {"value": "second"}}).ok(200)
         eventually(lambda: api.get(settings).json["data"]["value"] == "second")
-        assert api.get(settings).json["metadata"]["uid"] == made["metadata"]["uid"]
+        assert api.get(settings).json["metadata"]["uid"] == created["metadata"]["uid"]
         assert len(api.get("/apis/internal.kro.run/v1alpha1/graphrevisions").json["items"]) >= 1
     with kro.running(cluster, tmp_path):
         api.patch(locate(api, chest), {"spec": {"value": "third"}}).ok(200)

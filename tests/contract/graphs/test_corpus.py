@@ -81,8 +81,8 @@ def _recorded() -> Object:
 
 
 def recorded(case: graphs.Case) -> Object:
-    found: Object = _recorded()[f"{case.name}: objects"]
-    return found
+    result: Object = _recorded()[f"{case.name}: objects"]
+    return result
 
 
 def differing(case: graphs.Case, theirs: Object, ours: Object) -> list[str]:
@@ -141,11 +141,11 @@ def test_controller_matches_kro_on_real_cluster(ours: Cluster, file: str) -> Non
 @pytest.mark.parametrize("file", graphs.files())
 def test_compiler_matches_kro(file: str) -> None:
     for case in graphs.cases(file):
-        found = graphs.compiled(case)
+        result = graphs.compiled(case)
         if case.name in FREE:
-            assert found["accepted"], case.name
+            assert result["accepted"], case.name
         else:
-            assert list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), found)) == [], case.name
+            assert list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), result)) == [], case.name
 
 
 @pytest.mark.parametrize("file", graphs.files())
@@ -161,12 +161,12 @@ def test_controller_matches_kro(file: str) -> None:
 
 async def _compare_file(player: graphs.Player, file: str) -> None:
     """Run the cases of a file and compare their outcomes with kro's."""
-    found: list[str] = []
-    for case, verdict, served in await _run_cases(player, [each for each in graphs.cases(file) if each.name not in FREE]):
+    result: list[str] = []
+    for case, verdict, served in await _run_cases(player, [item for item in graphs.cases(file) if item.name not in FREE]):
         reported = goldens.normalised(compared(verdict), {})
         lines = list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), reported))
         if served is not None:
             lines += differing(case, recorded(case), served)
-        found += [f"{case.name}: {line}" for line in lines]
-    if found:
-        pytest.fail("\n".join(found), pytrace=False)
+        result += [f"{case.name}: {line}" for line in lines]
+    if result:
+        pytest.fail("\n".join(result), pytrace=False)

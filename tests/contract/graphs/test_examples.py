@@ -80,14 +80,14 @@ def _install(cluster: Cluster) -> None:
 
 def examples() -> list[tuple[Path, Object]]:
     """Every definition, sorted so that dependencies come first."""
-    found = []
+    result = []
     for path in sorted((kro.folder() / "examples").rglob("*.yaml")):
         try:
             documents = list(yaml.load_all(path.read_text(), yaml.CSafeLoader))
         except yaml.YAMLError:
             continue  # Helm templates
-        found += [(path, body) for body in documents if body and body.get("kind") == "ResourceGraphDefinition"]
-    return found
+        result += [(path, body) for body in documents if body and body.get("kind") == "ResourceGraphDefinition"]
+    return result
 
 
 @pytest.mark.long(120)
@@ -111,21 +111,21 @@ def test_examples(both: tuple[Cluster, Cluster]) -> None:
         differing[name] = list(graphs.differences(goldens.normalised(theirs, {}), goldens.normalised(ours, {})))
         for instance in instances(path.parent, case) if ours["accepted"] else ():
             created = [copy.deepcopy(instance) for _ in players]
-            seen = _both(player.rest(case, each) for player, each in zip(players, created, strict=True))
+            seen = _both(player.rest(case, item) for player, item in zip(players, created, strict=True))
             # One of the two may only have paused.
             end = time.monotonic() + _PATIENCE
             while (lines := _differing(name, *seen)) and "refused" not in seen[0] | seen[1] and time.monotonic() < end:
-                seen = _both(player.rested(case, each) for player, each in zip(players, created, strict=True))
+                seen = _both(player.rested(case, item) for player, item in zip(players, created, strict=True))
             differing[name] += lines
-    found = [f"{name}: {line}" for name, lines in differing.items() for line in lines]
-    if found:
-        pytest.fail("\n".join(found), pytrace=False)
+    result = [f"{name}: {line}" for name, lines in differing.items() for line in lines]
+    if result:
+        pytest.fail("\n".join(result), pytrace=False)
 
 
 def _differing(name: str, theirs: Object, ours: Object) -> list[str]:
     """The differences between two outcomes of one instance."""
     if name in SEEDED:
-        theirs, ours = (orjson.loads(SEEDED[name].sub(b"RANDOM", orjson.dumps(each))) for each in (theirs, ours))
+        theirs, ours = (orjson.loads(SEEDED[name].sub(b"RANDOM", orjson.dumps(item))) for item in (theirs, ours))
     lines = graphs.differences(goldens.normalised(theirs, {}), goldens.normalised(ours, {}))
     done = theirs.get("instance", {}).get("status", {}).get("state") == "ACTIVE"
     return [line for line in lines if done or not line.startswith(EARLY)]
@@ -143,10 +143,10 @@ def _both(plays: Iterable[Coroutine[Any, Any, Object]]) -> tuple[Object, Object]
 
 def instances(folder: Path, case: graphs.Case) -> list[Object]:
     """The instances next to a definition."""
-    found = []
+    result = []
     for path in sorted(folder.rglob("*.yaml")):
         try:
-            found += [body for body in yaml.load_all(path.read_text(), yaml.CSafeLoader) if isinstance(body, dict)]
+            result += [body for body in yaml.load_all(path.read_text(), yaml.CSafeLoader) if isinstance(body, dict)]
         except yaml.YAMLError:
             continue
-    return [body for body in found if body.get("kind") == case.kind and body.get("metadata", {}).get("name")]
+    return [body for body in result if body.get("kind") == case.kind and body.get("metadata", {}).get("name")]

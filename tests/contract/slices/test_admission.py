@@ -64,8 +64,8 @@ def _pools(harness: KueueHarness, slices: SliceThread) -> dict[str, str]:
 
 
 def _check(harness: KueueHarness, name: str = "js") -> Obj:
-    found: list[Obj] = (harness.workloads()[name].get("status") or {}).get("admissionChecks") or [{}]
-    return found[0]
+    result: list[Obj] = (harness.workloads()[name].get("status") or {}).get("admissionChecks") or [{}]
+    return result[0]
 
 
 def test_jobset_is_admitted_when_slices_are_ready(harness: KueueHarness, slices: SliceThread) -> None:

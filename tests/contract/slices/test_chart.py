@@ -314,12 +314,12 @@ def check_monitoring(targets: list[str], folder: Path) -> None:
             return orjson.loads(response.read())["data"]
 
     def are_scraped() -> bool:
-        found = query("targets")["activeTargets"]
+        result = query("targets")["activeTargets"]
         errors = [
-            f"{target['scrapeUrl']}: {target['health']} {target['lastError']}" for target in found if target["health"] != "up"
+            f"{target['scrapeUrl']}: {target['health']} {target['lastError']}" for target in result if target["health"] != "up"
         ]
         assert not errors, errors
-        return len(found) == len(targets)
+        return len(result) == len(targets)
 
     with (folder / "prometheus.log").open("wb") as log, subprocess.Popen(command, cwd=folder, stdout=log, stderr=log) as process:
         try:

@@ -31,8 +31,8 @@ class Case:
         self.api.post(f"{GROUP}/namespaces/{self.ns}/jobsets", body).ok(201)
 
     def jobset(self, name: str = "js") -> Obj:
-        found: Obj = self.api.get(f"{GROUP}/namespaces/{self.ns}/jobsets/{name}").ok().json
-        return found
+        result: Obj = self.api.get(f"{GROUP}/namespaces/{self.ns}/jobsets/{name}").ok().json
+        return result
 
     def pods(self, phase: str = "") -> list[Obj]:
         items: list[Obj] = self.api.get(f"/api/v1/namespaces/{self.ns}/pods").ok().json["items"]
@@ -54,12 +54,12 @@ class Case:
 
     def refusal(self) -> Obj | None:
         """The scheduler's message about a pod whose slice cannot be created."""
-        conditions = (each for pod in self.pods("Pending") for each in pod["status"].get("conditions") or ())
-        return next((each for each in conditions if each["type"] == "sliceworks.dev/SliceReady"), None)
+        conditions = (item for pod in self.pods("Pending") for item in pod["status"].get("conditions") or ())
+        return next((item for item in conditions if item["type"] == "sliceworks.dev/SliceReady"), None)
 
     def condition(self, name: str = "js") -> Obj:
         conditions: list[Obj] = (self.jobset(name).get("status") or {}).get("conditions") or []
-        return next((each for each in conditions if each["type"] == "sliceworks.dev/SlicesReady"), {})
+        return next((item for item in conditions if item["type"] == "sliceworks.dev/SlicesReady"), {})
 
     def ended(self, how: str) -> bool:
         return bool((self.jobset().get("status") or {}).get("terminalState") == how)
@@ -74,8 +74,8 @@ class Case:
         return eventually(look, _PATIENCE, what)
 
     def until_running(self, count: int) -> list[Obj]:
-        found: list[Obj] = self.until(lambda: len(pods := self.pods("Running")) == count and pods, f"{count} pods running")
-        return found
+        result: list[Obj] = self.until(lambda: len(pods := self.pods("Running")) == count and pods, f"{count} pods running")
+        return result
 
     def until_deleted(self) -> None:
         self.until(lambda: not self.pools(), "all node pools deleted")

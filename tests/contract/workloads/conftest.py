@@ -85,9 +85,9 @@ def real(cluster: Cluster) -> bool:
 @pytest.fixture(scope="module")
 def kueue(request: pytest.FixtureRequest, cluster: Cluster, jobset: Gates) -> Settings:
     """Install Kueue in the cluster; it also queues pods if the file sets `PODS = True`."""
-    found = installed(cluster, pods=getattr(request.module, "PODS", False))
-    found.configure()
-    return found
+    result = installed(cluster, pods=getattr(request.module, "PODS", False))
+    result.configure()
+    return result
 
 
 @pytest.fixture

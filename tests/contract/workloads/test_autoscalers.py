@@ -99,13 +99,13 @@ def test_missing_metrics_are_reported(harness: AutoscalerHarness) -> None:
 def test_two_autoscalers_of_one_target_are_reported(harness: AutoscalerHarness) -> None:
     for name in ("first", "second"):
         status = harness.told(name, "AmbiguousSelector")[-1]
-        message = next(each["message"] for each in status["conditions"] if each["reason"] == "AmbiguousSelector")
+        message = next(item["message"] for item in status["conditions"] if item["reason"] == "AmbiguousSelector")
         words, _, both = message.partition(": ")
         assert words == "pods by selector app=twice are controlled by multiple HPAs"
         assert sorted(both.strip("[]").split()) == ["autoscalers/first", "autoscalers/second"]
         harness.events(name, "AmbiguousSelector")
         output = harness.events(name, "FailedComputeMetricsReplicas")
-        assert {each["reason"] for each in output} >= {"AmbiguousSelector", "FailedComputeMetricsReplicas"}
+        assert {item["reason"] for item in output} >= {"AmbiguousSelector", "FailedComputeMetricsReplicas"}
 
 
 def test_deleted_autoscaler_does_nothing(harness: AutoscalerHarness) -> None:

@@ -72,7 +72,7 @@ def set_queue_metric(harness: AutoscalerHarness, name: str, queue: str, value: s
 @pytest.fixture(scope="module")
 def harness(cluster: Cluster) -> Iterator[AutoscalerHarness]:
     pods, external = ("metrics.k8s.io", "pods", "PodMetrics"), ("external.metrics.k8s.io", "letters", "ExternalMetricValue")
-    created = [cluster.api.post(DEFINITIONS, definition(*each)).ok(201).json["metadata"]["name"] for each in (pods, external)]
+    created = [cluster.api.post(DEFINITIONS, definition(*item)).ok(201).json["metadata"]["name"] for item in (pods, external)]
     harness = arranged(cluster)
     yield harness
     harness.close()
@@ -123,7 +123,7 @@ def test_desired_replicas(harness: AutoscalerHarness, name: str, reason: str, re
     harness.workloads.check("autoscalers_measured", name, harness.told(name, reason))
     assert harness.replicas("Deployment", name) == replicas
     if reason == "SucceededRescale":
-        events = [each for each in harness.events(name, "SuccessfulRescale") if each["reason"] == "SuccessfulRescale"]
+        events = [item for item in harness.events(name, "SuccessfulRescale") if item["reason"] == "SuccessfulRescale"]
         harness.workloads.check("autoscalers_measured", f"{name}: events", events)
 
 

@@ -45,7 +45,7 @@ def test_job_is_created_on_schedule(workloads: WorkloadHarness) -> None:
     metadata = {key: job["metadata"].get(key) for key in ("labels", "annotations")}
     owners = [{key: ref[key] for key in ("kind", "name", "controller")} for ref in job["metadata"]["ownerReferences"]]
     status = workloads.get("CronJob", "tick")["status"]
-    assert [each["uid"] for each in status["active"]] == [job["metadata"]["uid"]]
+    assert [item["uid"] for item in status["active"]] == [job["metadata"]["uid"]]
     workloads.check("cronjobs", "one job", {"metadata": metadata, "owners": owners, "status": status})
     workloads.patch("CronJob", "tick", {"spec": {"suspend": True}})
     (pod,) = workloads.pods(1)
@@ -53,7 +53,7 @@ def test_job_is_created_on_schedule(workloads: WorkloadHarness) -> None:
     uid = job["metadata"]["uid"]
 
     def over(found: Object) -> bool:
-        active = [each["uid"] for each in found["status"].get("active", ())]
+        active = [item["uid"] for item in found["status"].get("active", ())]
         return "lastSuccessfulTime" in found["status"] and uid not in active
 
     workloads.until("CronJob", "tick", over, "its success")
@@ -74,4 +74,4 @@ def test_history_limit_of_zero_deletes_jobs(workloads: WorkloadHarness) -> None:
     (pod,) = workloads.pods(1)
     workloads.phase(pod, "Succeeded", 0)
     workloads.events("CronJob", "tick", "SuccessfulDelete")
-    assert job["metadata"]["uid"] not in [each["metadata"]["uid"] for each in workloads.items("Job")]
+    assert job["metadata"]["uid"] not in [item["metadata"]["uid"] for item in workloads.items("Job")]

@@ -56,9 +56,9 @@ def workloads(cluster: Cluster, ns: str) -> WorkloadHarness:
 
 @pytest.fixture
 def node_group(workloads: WorkloadHarness, unique_name: str) -> Iterator[NodeGroup]:
-    found = NodeGroup(workloads, unique_name)
-    yield found
-    found.close()
+    result = NodeGroup(workloads, unique_name)
+    yield result
+    result.close()
 
 
 def daemon_set(workloads: WorkloadHarness, node_group: NodeGroup, **spec: Any) -> None:
@@ -71,10 +71,10 @@ def wait_for_pods(workloads: WorkloadHarness, *nodes: str) -> dict[str, Object]:
     """Wait for one pod on each of these nodes; returns the pods by node."""
 
     def look() -> dict[str, Object] | None:
-        found = {
+        result = {
             pod["spec"].get("nodeName", ""): pod for pod in workloads.items("Pod") if "deletionTimestamp" not in pod["metadata"]
         }
-        return found if set(found) == set(nodes) else None
+        return result if set(result) == set(nodes) else None
 
     return eventually(look, what=f"pods on {nodes}")
 
@@ -92,12 +92,12 @@ def test_daemonset_runs_one_pod_per_node(workloads: WorkloadHarness, node_group:
     pods = wait_for_pods(workloads, first, second)
     for pod in pods.values():
         workloads.phase(pod, "Running", ready=True)
-    found = until_status(workloads, numberAvailable=2)
+    result = until_status(workloads, numberAvailable=2)
     pod = pods[first]
     workloads.words[pod["metadata"]["labels"]["controller-revision-hash"]] = "HASH"
     reported = workloads.events("DaemonSet", "agent", "SuccessfulCreate", 2)
     spec = {key: pod["spec"].get(key) for key in ("affinity", "tolerations")}
-    workloads.check("daemonsets", "two nodes", {"status": found["status"], "pod": summary(pod), "spec": spec, "events": reported})
+    workloads.check("daemonsets", "two nodes", {"status": result["status"], "pod": summary(pod), "spec": spec, "events": reported})
     third = node_group.add("c")
     wait_for_pods(workloads, first, second, third)
 

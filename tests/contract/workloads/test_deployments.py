@@ -40,20 +40,20 @@ def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
 
 def sets(workloads: WorkloadHarness) -> dict[str, Object]:
     """The ReplicaSets by the image they run; their hashes are replaced by placeholders."""
-    found = {}
-    for each in workloads.items("ReplicaSet"):
-        version = each["spec"]["template"]["spec"]["containers"][0]["image"].rsplit(":", 1)[1]
-        workloads.words[each["metadata"]["labels"][HASH]] = f"HASH{version}"
-        found[version] = each
-    return found
+    result = {}
+    for item in workloads.items("ReplicaSet"):
+        version = item["spec"]["template"]["spec"]["containers"][0]["image"].rsplit(":", 1)[1]
+        workloads.words[item["metadata"]["labels"][HASH]] = f"HASH{version}"
+        result[version] = item
+    return result
 
 
 def until_sizes(workloads: WorkloadHarness, **sizes: int) -> dict[str, Object]:
     """Wait until the ReplicaSets have these sizes."""
 
     def look() -> dict[str, Object] | None:
-        found = sets(workloads)
-        return found if {f"v{key}": each["spec"]["replicas"] for key, each in found.items()} == sizes else None
+        result = sets(workloads)
+        return result if {f"v{key}": item["spec"]["replicas"] for key, item in result.items()} == sizes else None
 
     return eventually(look, what=f"{sizes}")
 
@@ -72,18 +72,18 @@ def ready(workloads: WorkloadHarness, version: int, count: int) -> None:
 
 
 def picture(workloads: WorkloadHarness, last: str = "ScalingReplicaSet", times: int = 1) -> Object:
-    found = workloads.get("Deployment", "web")
+    result = workloads.get("Deployment", "web")
     reported = {}
-    eventually(lambda: all(_is_settled(each) for each in sets(workloads).values()), what="the sets are as they should be")
-    for version, each in sets(workloads).items():
+    eventually(lambda: all(_is_settled(item) for item in sets(workloads).values()), what="the sets are as they should be")
+    for version, item in sets(workloads).items():
         reported[version] = {
-            "metadata": {key: each["metadata"].get(key) for key in ("name", "labels", "annotations")},
-            "spec": each["spec"],
-            "status": each["status"],
+            "metadata": {key: item["metadata"].get(key) for key in ("name", "labels", "annotations")},
+            "spec": item["spec"],
+            "status": item["status"],
         }
     return {
-        "annotations": found["metadata"]["annotations"],
-        "status": found["status"],
+        "annotations": result["metadata"]["annotations"],
+        "status": result["status"],
         "sets": reported,
         "events": workloads.events("Deployment", "web", last, times),
     }
@@ -104,7 +104,7 @@ def test_deployment_becomes_available(workloads: WorkloadHarness) -> None:
 
 
 def _progress(found: Object) -> str:
-    return next((str(each["reason"]) for each in found["status"].get("conditions", ()) if each["type"] == "Progressing"), "")
+    return next((str(item["reason"]) for item in found["status"].get("conditions", ()) if item["type"] == "Progressing"), "")
 
 
 def test_min_ready_seconds_delay_availability(workloads: WorkloadHarness) -> None:
@@ -270,18 +270,18 @@ def test_replica_sets_are_adopted(workloads: WorkloadHarness) -> None:
     deployment(workloads, 1)
     owner = eventually(lambda: workloads.get("ReplicaSet", "old")["metadata"].get("ownerReferences"), what="adopted")
     assert [(ref["kind"], ref["name"]) for ref in owner] == [("Deployment", "web")]
-    found = workloads.until("Deployment", "web", lambda found: found["status"].get("updatedReplicas") == 1)
+    actual = workloads.until("Deployment", "web", lambda result: result["status"].get("updatedReplicas") == 1)
     assert len(workloads.items("ReplicaSet")) == 1
-    assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
+    assert actual["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
 
 
 def test_rejected_pods_are_reported(workloads: WorkloadHarness) -> None:
     workloads.allow_pods(0)
     deployment(workloads, 1)
-    found = workloads.until_condition("Deployment", "web", "ReplicaFailure")
+    result = workloads.until_condition("Deployment", "web", "ReplicaFailure")
     sets(workloads)
-    conditions = found["status"]["conditions"]
-    assert {each["type"]: each["reason"] for each in conditions} == {
+    conditions = result["status"]["conditions"]
+    assert {item["type"]: item["reason"] for item in conditions} == {
         "Available": "MinimumReplicasUnavailable",
         "Progressing": "NewReplicaSetCreated",
         "ReplicaFailure": "FailedCreate",

@@ -51,9 +51,9 @@ def slices(workloads: WorkloadHarness, endpoints: int | None = None) -> list[Obj
     """Wait until the slices of the Service have this many endpoints."""
 
     def look() -> list[Object] | None:
-        found = workloads.items("EndpointSlice", "kubernetes.io/service-name=web")
-        total = sum(len(each["endpoints"] or ()) for each in found)
-        return found if found and endpoints in (None, total) else None
+        result = workloads.items("EndpointSlice", "kubernetes.io/service-name=web")
+        total = sum(len(item["endpoints"] or ()) for item in result)
+        return result if result and endpoints in (None, total) else None
 
     # A controller with a stale cache of its slices retries with backoff.
     return eventually(look, what=f"{endpoints} endpoints")
@@ -61,11 +61,11 @@ def slices(workloads: WorkloadHarness, endpoints: int | None = None) -> list[Obj
 
 def picture(found: list[Object]) -> list[Object]:
     reported = []
-    for each in found:
-        metadata = {key: each["metadata"].get(key) for key in ("generateName", "labels")}
-        owners = [{key: ref[key] for key in ("kind", "name", "controller")} for ref in each["metadata"]["ownerReferences"]]
-        endpoints = sorted(each["endpoints"] or [], key=lambda one: str(one["addresses"]))
-        rest = {key: each.get(key) for key in ("addressType", "ports")}
+    for item in found:
+        metadata = {key: item["metadata"].get(key) for key in ("generateName", "labels")}
+        owners = [{key: ref[key] for key in ("kind", "name", "controller")} for ref in item["metadata"]["ownerReferences"]]
+        endpoints = sorted(item["endpoints"] or [], key=lambda one: str(one["addresses"]))
+        rest = {key: item.get(key) for key in ("addressType", "ports")}
         reported.append({"metadata": metadata, "owners": owners, "endpoints": endpoints, **rest})
     return reported
 
@@ -87,8 +87,8 @@ def test_ready_and_unready_endpoints(workloads: WorkloadHarness, node: str) -> N
 def test_endpoint_becomes_ready(workloads: WorkloadHarness, node: str) -> None:
     service(workloads)
     pod(workloads, "a", node, "10.0.0.1", ready=False)
-    (found,) = slices(workloads, 1)
-    assert found["endpoints"][0]["conditions"] == {"ready": False, "serving": False, "terminating": False}
+    (result,) = slices(workloads, 1)
+    assert result["endpoints"][0]["conditions"] == {"ready": False, "serving": False, "terminating": False}
     workloads.phase("a", "Running", ready=True)
     eventually(lambda: slices(workloads, 1)[0]["endpoints"][0]["conditions"]["ready"], what="ready")
 
@@ -110,8 +110,8 @@ def test_finished_pods_are_excluded(workloads: WorkloadHarness, node: str) -> No
     pod(workloads, "b", node, "10.0.0.2")
     slices(workloads, 2)
     workloads.phase("b", "Succeeded", 0)
-    (found,) = slices(workloads, 1)
-    assert found["endpoints"][0]["addresses"] == ["10.0.0.1"]
+    (result,) = slices(workloads, 1)
+    assert result["endpoints"][0]["addresses"] == ["10.0.0.1"]
 
 
 def test_headless_with_hostnames(workloads: WorkloadHarness, node: str) -> None:
@@ -139,9 +139,9 @@ def test_slice_holds_100_endpoints(workloads: WorkloadHarness, node: str) -> Non
     # All at once: a controller that adds them one by one conflicts with its own writes and backs off.
     workloads.wait_synced()
     service(workloads)
-    found = slices(workloads, 105)
-    assert all(len(each["endpoints"]) <= 100 for each in found)
-    assert len(found) == 2
+    result = slices(workloads, 105)
+    assert all(len(item["endpoints"]) <= 100 for item in result)
+    assert len(result) == 2
 
 
 def test_changed_selector(workloads: WorkloadHarness, node: str) -> None:

@@ -75,13 +75,13 @@ def test_objects_are_accepted_unchanged_and_deleted(cluster: Cluster, environmen
         steps = without_pods(on_twin(environment, configures_kueue=False))
         known = await inventory.read(client, name)
         first = await Applier(client, name, patience=PATIENCE).apply(steps, known, silent)
-        assert {each.action for each in first} == {"create"}
+        assert {item.action for item in first} == {"create"}
         again = await Applier(client, name, patience=PATIENCE).apply(steps, await inventory.read(client, name), silent)
-        assert [str(each.reference) for each in again if each.action != "noop"] == []
+        assert [str(item.reference) for item in again if item.action != "noop"] == []
         compared = await applier.compare(client, steps, known)
-        assert [(str(each.reference), each.action) for each in compared if each.action != "noop"] == []
+        assert [(str(item.reference), item.action) for item in compared if item.action != "noop"] == []
         await Destroyer(client, await inventory.read(client, name), patience=PATIENCE).remove(silent)
-        assert [str(each.reference) for each in first if not await is_deleted(client, each.reference)] == []
+        assert [str(item.reference) for item in first if not await is_deleted(client, item.reference)] == []
 
     run(cluster, main)
 
@@ -118,9 +118,9 @@ def test_webhook_without_server_blocks_step(cluster: Cluster) -> None:
 async def _until(ask: Callable[[], Coroutine[Any, Any, str]], good: Callable[[str], bool]) -> str:
     """A cluster's webhook configuration lags."""
     async with asyncio.timeout(PATIENCE):
-        while not good(found := await ask()):
+        while not good(result := await ask()):
             await clock.sleep(0.2)
-    return found
+    return result
 
 
 def test_missing_objects_are_reported(cluster: Cluster, kueue: Settings) -> None:

@@ -52,8 +52,8 @@ def test_failed_job_deletes_active_pods(workloads: WorkloadHarness) -> None:
     job(workloads, backoffLimit=0, parallelism=2, completions=2, pod={"nodeName": workloads.nowhere})
     first, second = workloads.pods(2)
     workloads.phase(first, "Failed", 1)
-    found = workloads.until_condition("Job", "work", "FailureTarget")
-    assert [each["type"] for each in found["status"]["conditions"]] == ["FailureTarget"]
+    result = workloads.until_condition("Job", "work", "FailureTarget")
+    assert [item["type"] for item in result["status"]["conditions"]] == ["FailureTarget"]
     workloads.settles("jobs", "failing", lambda: {"status": workloads.get("Job", "work")["status"]})
     workloads.remove(second)
     done(workloads, "failed after others ended", condition="Failed", last="BackoffLimitExceeded")
@@ -103,12 +103,12 @@ def test_failed_indexes_are_reported(workloads: WorkloadHarness) -> None:
     job(workloads, completions=2, parallelism=2, completionMode="Indexed", backoffLimitPerIndex=0)
     first, second = workloads.pods(2)
     workloads.phase(first, "Failed", 1)
-    found = workloads.until("Job", "work", lambda found: found["status"].get("failed") == 1)
-    assert found["status"]["failedIndexes"] in ("0", "1")
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("failed") == 1)
+    assert actual["status"]["failedIndexes"] in ("0", "1")
     workloads.phase(second, "Succeeded", 0)
-    workloads.words[found["status"]["failedIndexes"]] = found["status"]["failedIndexes"]
-    found = workloads.until_condition("Job", "work", "Failed")
-    conditions = [{key: each[key] for key in ("type", "status", "reason", "message")} for each in found["status"]["conditions"]]
+    workloads.words[actual["status"]["failedIndexes"]] = actual["status"]["failedIndexes"]
+    actual = workloads.until_condition("Job", "work", "Failed")
+    conditions = [{key: item[key] for key in ("type", "status", "reason", "message")} for item in actual["status"]["conditions"]]
     workloads.check(
         "jobs", "failed indexes", {"conditions": conditions, "events": workloads.events("Job", "work", "FailedIndexes")}
     )
@@ -145,7 +145,7 @@ def test_failure_policy_fails_index(workloads: WorkloadHarness) -> None:
     job(workloads, **spec, podFailurePolicy={"rules": rules})
     by_index = {pod["spec"]["hostname"]: pod for pod in workloads.pods(2)}
     workloads.phase(by_index["work-0"], "Failed", 9)
-    found = workloads.until("Job", "work", lambda found: found["status"].get("failed") == 1)
-    assert found["status"]["failedIndexes"] == "0"
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("failed") == 1)
+    assert actual["status"]["failedIndexes"] == "0"
     workloads.phase(by_index["work-1"], "Succeeded", 0)
     done(workloads, "policy FailIndex", condition="Failed", last="FailedIndexes")

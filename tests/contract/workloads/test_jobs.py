@@ -35,8 +35,8 @@ def test_running_job(workloads: WorkloadHarness) -> None:
     pods = workloads.pods(3)
     workloads.phase(pods[0], "Running", ready=True)
     workloads.phase(pods[1], "Running")
-    found = workloads.until("Job", "work", lambda found: found["status"].get("ready") == 1)
-    workloads.check("jobs", "running", {"status": found["status"], "pods": [summary(pod) for pod in pods], "spec": found["spec"]})
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("ready") == 1)
+    workloads.check("jobs", "running", {"status": actual["status"], "pods": [summary(pod) for pod in pods], "spec": actual["spec"]})
 
 
 def test_more_completions_than_parallelism(workloads: WorkloadHarness) -> None:
@@ -54,8 +54,8 @@ def test_work_queue_job(workloads: WorkloadHarness) -> None:
     job(workloads, parallelism=3, completions=None)
     first, second, third = workloads.pods(3)
     workloads.phase(first, "Succeeded", 0)
-    found = workloads.until("Job", "work", lambda found: found["status"].get("succeeded") == 1)
-    assert found["status"]["active"] == 2
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("succeeded") == 1)
+    assert actual["status"]["active"] == 2
     workloads.phase(second, "Succeeded", 0)
     workloads.phase(third, "Failed", 1)
     done(workloads, "work queue")
@@ -67,8 +67,8 @@ def test_indexed_job(workloads: WorkloadHarness) -> None:
     by_index = {pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]: pod for pod in pods}
     for index in ("0", "2", "3"):
         workloads.phase(by_index[index], "Succeeded", 0)
-    found = workloads.until("Job", "work", lambda found: found["status"].get("succeeded") == 3)
-    assert found["status"]["completedIndexes"] == "0,2,3"
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("succeeded") == 3)
+    assert actual["status"]["completedIndexes"] == "0,2,3"
     workloads.phase(by_index["1"], "Succeeded", 0)
     done(workloads, "indexed")
 
@@ -78,8 +78,8 @@ def test_completed_indexes_format(workloads: WorkloadHarness) -> None:
     for pod in workloads.pods(7):
         if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] in "12456":
             workloads.phase(pod, "Succeeded", 0)
-    found = workloads.until("Job", "work", lambda found: found["status"].get("succeeded") == 5)
-    assert found["status"]["completedIndexes"] == "1,2,4-6"
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("succeeded") == 5)
+    assert actual["status"]["completedIndexes"] == "1,2,4-6"
 
 
 def test_long_job_name(workloads: WorkloadHarness) -> None:
@@ -108,8 +108,8 @@ def test_user_variables_and_finalizers_are_kept(workloads: WorkloadHarness) -> N
 
 def test_job_is_created_suspended(workloads: WorkloadHarness) -> None:
     job(workloads, suspend=True)
-    found = workloads.until_condition("Job", "work", "Suspended")
-    workloads.check("jobs", "born suspended", {"status": found["status"], "events": workloads.events("Job", "work", "Suspended")})
+    result = workloads.until_condition("Job", "work", "Suspended")
+    workloads.check("jobs", "born suspended", {"status": result["status"], "events": workloads.events("Job", "work", "Suspended")})
     assert workloads.items("Pod") == []
     workloads.patch("Job", "work", {"spec": {"suspend": False}})
     (pod,) = workloads.pods(1)
@@ -140,12 +140,12 @@ def test_changed_parallelism(workloads: WorkloadHarness) -> None:
     job(workloads, parallelism=3, completions=6)
     pods = workloads.pods(3)
     workloads.phase(pods[1], "Running", ready=True)
-    workloads.until("Job", "work", lambda found: found["status"].get("ready") == 1)
+    workloads.until("Job", "work", lambda actual: actual["status"].get("ready") == 1)
     workloads.patch("Job", "work", {"spec": {"parallelism": 1}})
     (left,) = workloads.pods(1)
     assert left["metadata"]["name"] == pods[1]["metadata"]["name"]
-    found = workloads.until("Job", "work", lambda found: found["status"].get("active") == 1)
-    assert found["status"].get("failed") is None
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("active") == 1)
+    assert actual["status"].get("failed") is None
     workloads.patch("Job", "work", {"spec": {"parallelism": 4}})
     workloads.pods(4)
 
@@ -180,12 +180,12 @@ def test_pod_is_replaced_only_after_failure(workloads: WorkloadHarness) -> None:
     job(workloads, backoffLimit=2, podReplacementPolicy="Failed", pod={"nodeName": workloads.nowhere})
     (pod,) = workloads.pods(1)
     workloads.delete("Pod", pod["metadata"]["name"])
-    found = workloads.until("Job", "work", lambda found: found["status"].get("terminating") == 1)
-    assert found["status"].get("active") is None
-    assert found["status"].get("failed") is None
+    actual = workloads.until("Job", "work", lambda result: result["status"].get("terminating") == 1)
+    assert actual["status"].get("active") is None
+    assert actual["status"].get("failed") is None
     workloads.settles("jobs", "waiting for a pod to end", lambda: {"status": workloads.get("Job", "work")["status"]})
     workloads.phase(pod, "Failed", 137)
-    found = workloads.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    actual = workloads.until("Job", "work", lambda actual: actual["status"].get("failed") == 1)
     assert len(workloads.pods(1)) == 1
 
 
@@ -277,8 +277,8 @@ def test_pods_are_adopted_and_released(workloads: WorkloadHarness) -> None:
     eventually(adopted, what="the stray pod is adopted")
     assert workloads.get("Job", "work")["spec"]["parallelism"] == 1
     workloads.phase("stray", "Succeeded", 0)
-    found = workloads.until_condition("Job", "work", "Complete")
+    result = workloads.until_condition("Job", "work", "Complete")
     pods = [summary(pod) for pod in workloads.items("Pod")]
     workloads.check(
-        "jobs", "adoption", {"status": found["status"], "pods": pods, "events": workloads.events("Job", "work", "Completed")}
+        "jobs", "adoption", {"status": result["status"], "pods": pods, "events": workloads.events("Job", "work", "Completed")}
     )

@@ -69,7 +69,7 @@ def test_deleted_service_is_recreated(js: JobSetDriver) -> None:
     path = f"/api/v1/namespaces/{js.namespace}/services/js"
     uid = js.api.get(path).ok().json["metadata"]["uid"]
     js.api.delete(path).ok()
-    js.until(lambda: (found := js.api.get(path)).status == 200 and found.json["metadata"]["uid"] != uid, "another Service")
+    js.until(lambda: (result := js.api.get(path)).status == 200 and result.json["metadata"]["uid"] != uid, "another Service")
 
 
 def test_jobset_of_another_controller_is_ignored(js: JobSetDriver, real: bool) -> None:
@@ -170,7 +170,7 @@ def test_table_columns(js: JobSetDriver, real: bool) -> None:
     js.create(replicated("a"), suspend=True).ok(201)
     js.until_counted("a", suspended=1)
     shown = js.api.get(js.home, accept=TABLE).ok().json
-    columns = [{key: each[key] for key in ("name", "type", "priority")} for each in shown["columnDefinitions"]]
+    columns = [{key: item[key] for key in ("name", "type", "priority")} for item in shown["columnDefinitions"]]
     js.check("table", real=real, seen={"columns": columns, "cells": [row["cells"][:-1] for row in shown["rows"]]})
 
 

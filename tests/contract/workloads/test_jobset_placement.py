@@ -107,13 +107,13 @@ def test_scheduler_assigns_one_pool_per_job(js: JobSetDriver, api: Api, unique_n
     containers = [{"name": "c", "image": "x", "resources": limits}]
     pod = {"schedulerName": "default-scheduler", "nodeSelector": {"case": unique_name}, "containers": containers}
     js.create(replicated("a", 3, pods=2, pod=pod), annotations={EXCLUSIVE: POOL}).ok(201)
-    js.until(lambda: sum("nodeName" in each["spec"] for each in js.pods()) == 4, "four pods on nodes")
+    js.until(lambda: sum("nodeName" in item["spec"] for item in js.pods()) == 4, "four pods on nodes")
     placed: dict[str, set[str]] = {}
-    for each in js.pods():
-        node = each["spec"].get("nodeName")
-        found = placed.setdefault(each["metadata"]["labels"]["batch.kubernetes.io/job-name"], set())
+    for item in js.pods():
+        node = item["spec"].get("nodeName")
+        result = placed.setdefault(item["metadata"]["labels"]["batch.kubernetes.io/job-name"], set())
         if node:
-            found.add(api.get(f"/api/v1/nodes/{node}").ok().json["metadata"]["labels"][POOL])
+            result.add(api.get(f"/api/v1/nodes/{node}").ok().json["metadata"]["labels"][POOL])
     assert sorted(map(len, placed.values())) == [0, 1, 1], placed
     assert len(set().union(*placed.values())) == 2, placed
     (waiting,) = (job for job, pools in placed.items() if not pools)

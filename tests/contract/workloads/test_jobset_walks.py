@@ -94,10 +94,10 @@ class Walk:
             f"restarts {status.get('restarts')} ({status.get('restartsCountTowardsMax', 0)} count)",
             status.get("terminalState", ""),
         ]
-        conditions = [each for each in status.get("conditions") or () if not (self.ordered and each["type"] in _FLEETING)]
-        parts += [f"{each['type']}={each['status']} {each['reason']}: {each['message']}" for each in conditions]
-        for each in status.get("replicatedJobsStatus") or ():
-            parts.append(" ".join(f"{key} {value}" for key, value in sorted(each.items()) if value))
+        conditions = [item for item in status.get("conditions") or () if not (self.ordered and item["type"] in _FLEETING)]
+        parts += [f"{item['type']}={item['status']} {item['reason']}: {item['message']}" for item in conditions]
+        for item in status.get("replicatedJobsStatus") or ():
+            parts.append(" ".join(f"{key} {value}" for key, value in sorted(item.items()) if value))
         for name, job in sorted(self.js.jobs().items()):
             run = job["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"]
             parts.append(f"{name} of run {run}" + (" suspended" if job["spec"]["suspend"] else ""))

@@ -184,7 +184,7 @@ def test_finished_pods_release_quota(harness: KueueHarness) -> None:
     harness.wait_pending("b", "more needed")
     query = {"labelSelector": "batch.kubernetes.io/job-name=a"}
     core = f"/api/v1/namespaces/{harness.ns}/pods"
-    pods = harness.until(lambda: len(found := harness.api.get(core, query).ok().json["items"]) == 3 and found, "pods")
+    pods = harness.until(lambda: len(result := harness.api.get(core, query).ok().json["items"]) == 3 and result, "pods")
     harness.api.patch(f"{core}/{pods[0]['metadata']['name']}/status", {"status": {"phase": "Succeeded"}}).ok()
     harness.wait_admitted("b")
     harness.settles("reclaimable", lambda: harness.picture("a", "b"))

@@ -59,7 +59,7 @@ def test_why_reports_blocked_admission(harness: KueueHarness, kueue: Settings, a
 
     def pending_reason() -> bool:
         """Jobs of other tests may block both: then the first of the two has the message."""
-        causes = [each.kind.name for name in ("a", "b") for each in asks.diagnose_job(harness.ns, name).causes]
+        causes = [item.kind.name for name in ("a", "b") for item in asks.diagnose_job(harness.ns, name).causes]
         return "others-not-ready" in causes
 
     harness.until(pending_reason, "others-not-ready")
@@ -81,8 +81,8 @@ def test_why_reports_eviction(harness: KueueHarness, kueue: Settings, asks: Diag
     kueue.configure(**_waiting("2s", backoffLimitCount=1))
     harness.queue("q", {"name": "f", "cpu": 4})
     create(harness.api, harness.ns, "a", replicated_job({"cpu": 1}), queue="q")
-    found = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
-    assert "It was evicted once" in found.message
+    result = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
+    assert "It was evicted once" in result.message
     harness.wait_condition("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
     assert "Kueue deactivated it" in asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0].message
 
@@ -107,8 +107,8 @@ def test_replicated_job_that_starts_later_counts_as_not_ready(
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     harness.api.patch(f"{core}/{pod['metadata']['name']}/status", {"status": status}).ok()
     harness.wait_condition("a", "Evicted", reason="PodsReadyTimeout")
-    found = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
-    assert "Kueue also counts second, which cannot start before other replicated jobs" in found.message
+    result = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
+    assert "Kueue also counts second, which cannot start before other replicated jobs" in result.message
 
 
 @pytest.mark.parametrize("timestamp", ["Creation", "Eviction"])

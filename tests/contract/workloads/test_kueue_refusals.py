@@ -21,9 +21,9 @@ def test_queue_defaults(harness: KueueHarness) -> None:
         harness.api.post(home, body).ok(201)
         path = f"{home}/{name}"
         harness.until(lambda: harness.api.get(path).json.get("status"), f"the status of {kind}")  # noqa: B023
-        found = harness.api.get(path).ok().json
-        [active] = found["status"]["conditions"]
-        seen[kind] = [found.get("spec"), active["status"], active["reason"], active["message"]]
+        result = harness.api.get(path).ok().json
+        [active] = result["status"]["conditions"]
+        seen[kind] = [result.get("spec"), active["status"], active["reason"], active["message"]]
     harness.job("waits", name).ok(201)
     harness.wait_pending("waits", "exist")
     seen["Workload"] = harness.condition("waits", "QuotaReserved")["message"]
@@ -93,7 +93,7 @@ def test_workload_without_pods_is_rejected_on_create_only(harness: KueueHarness)
     seen = {"nothing": harness.api.post(home, body), "no_pods": harness.api.post(home, {**body, "spec": {"queueName": "nowhere"}})}
     harness.api.post(home, {**body, "spec": {"queueName": "nowhere", "podSets": [pods]}}).ok(201)
     seen["pods_taken_away"] = harness.api.patch(f"{home}/w", {"spec": {"podSets": None}})
-    harness.compare("refused_without_pods", {case: [each.status, each.json.get("message")] for case, each in seen.items()})
+    harness.compare("refused_without_pods", {case: [item.status, item.json.get("message")] for case, item in seen.items()})
     harness.queue("q", {"name": "f", "cpu": 1})
     harness.job("a", "q").ok(201)
     harness.wait_admitted("a")

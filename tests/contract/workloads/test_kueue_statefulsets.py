@@ -37,10 +37,10 @@ def ready(harness: KueuePodHarness, *names: str) -> None:
 
 def pictures(harness: KueuePodHarness, *names: str) -> Obj:
     """The pods without the hash of their revision."""
-    found = harness.pod_pictures(*names)
-    for pod in filter(None, found.values()):
+    result = harness.pod_pictures(*names)
+    for pod in filter(None, result.values()):
         pod["labels"].pop("controller-revision-hash")
-    return found
+    return result
 
 
 def test_statefulset_waits_for_quota(harness: KueuePodHarness) -> None:

@@ -46,8 +46,8 @@ def launch(cluster: Cluster, ns: str) -> Iterator[worker_job.WorkerJob]:
 def of(api: Api, ns: str, kind: str) -> list[Object]:
     group = {"networkpolicies": "/apis/networking.k8s.io/v1", "jobs": "/apis/batch/v1"}.get(kind, "/api/v1")
     query = {"labelSelector": f"{worker_job.LABEL}={NAME}"}
-    found: list[Object] = api.get(f"{group}/namespaces/{ns}/{kind}", query=query).ok().json["items"]
-    return found
+    result: list[Object] = api.get(f"{group}/namespaces/{ns}/{kind}", query=query).ok().json["items"]
+    return result
 
 
 def senders(api: Api, ns: str) -> list[Object]:
@@ -58,7 +58,7 @@ def test_pods_resolve_each_other_by_name(api: Api, ns: str, launch: worker_job.W
     eventually(lambda: len(senders(api, ns)) == 3)
     for index, pod in enumerate(senders(api, ns)):
         assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == (f"{NAME}-{index}", NAME)
-        variables = {each["name"] for each in pod["spec"]["containers"][0]["env"]}
+        variables = {item["name"] for item in pod["spec"]["containers"][0]["env"]}
         assert "JOB_COMPLETION_INDEX" in variables
         assert f"{NAME}-0.{NAME}" in pod["spec"]["containers"][0]["args"]
     [service] = of(api, ns, "services")
@@ -73,8 +73,8 @@ def test_failed_pod_is_not_retried_and_others_continue(api: Api, ns: str, launch
     job = f"/apis/batch/v1/namespaces/{ns}/jobs/{NAME}"
     eventually(lambda: api.get(job).ok().json["status"].get("failedIndexes") == "2")
     status = api.get(job).ok().json["status"]
-    assert (status["active"], [each["type"] for each in status.get("conditions", ()) if each["status"] == "True"]) == (2, [])
-    left = [cluster_runner.pod_index(each) for each in senders(api, ns) if each["status"]["phase"] == "Pending"]
+    assert (status["active"], [item["type"] for item in status.get("conditions", ()) if item["status"] == "True"]) == (2, [])
+    left = [cluster_runner.pod_index(item) for item in senders(api, ns) if item["status"]["phase"] == "Pending"]
     assert left == [0, 1]
 
 

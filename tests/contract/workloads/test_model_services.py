@@ -74,14 +74,14 @@ async def remove(client: Client, ns: str, name: str) -> None:
 
 
 async def names(client: Client, resource: Any, ns: str) -> set[str]:
-    return {each["metadata"]["name"] for each in (await client.list(resource, ns)).items}
+    return {item["metadata"]["name"] for item in (await client.list(resource, ns)).items}
 
 
 async def until_none(client: Client, ns: str) -> None:
     ends = clock.loop_time() + PATIENCE
     for kind in KINDS:
-        while found := await names(client, kind, ns):
-            assert clock.loop_time() < ends, f"{kind.kind}: {found}"
+        while result := await names(client, kind, ns):
+            assert clock.loop_time() < ends, f"{kind.kind}: {result}"
             await clock.sleep(0.1)
 
 
@@ -91,9 +91,9 @@ def test_services_share_a_gateway_until_removed(cluster: Cluster, ns: str) -> No
             await deploy(client, ns, "one")
             await deploy(client, ns, "two")
             shared = (await client.get(DEPLOYMENT, "gateway", ns))["metadata"]["ownerReferences"]
-            assert {each["name"] for each in shared} == {"one-model-service", "two-model-service"}
+            assert {item["name"] for item in shared} == {"one-model-service", "two-model-service"}
             account = (await client.get(SERVICE_ACCOUNT, "models", ns))["metadata"]["ownerReferences"]
-            assert {each["name"] for each in account} == {"one-model-service", "two-model-service"}
+            assert {item["name"] for item in account} == {"one-model-service", "two-model-service"}
             text = (await client.get(CONFIG_MAP, "gateway", ns))["data"]["gateway.yaml"]
             assert "name: one\n" in text
             assert "name: two\n" in text
@@ -125,11 +125,11 @@ def test_concurrent_deployments(cluster: Cluster, ns: str) -> None:
             assert "name: one\n" in text
             assert "name: two\n" in text
             shared = (await client.get(DEPLOYMENT, "gateway", ns))["metadata"]["ownerReferences"]
-            assert {each["name"] for each in shared} == {"one-model-service", "two-model-service"}
+            assert {item["name"] for item in shared} == {"one-model-service", "two-model-service"}
 
             first, second = (rollout(client, ns, "one", "", count=count) for count in ("replicas: 1", "replicas: 3"))
-            for each in (first, second):
-                await each.prepare(create_namespace=False)
+            for item in (first, second):
+                await item.prepare(create_namespace=False)
             await second.apply(lambda _: None, PATIENCE)
             with pytest.raises(RecordConflict):
                 await first.apply(lambda _: None, PATIENCE)

@@ -57,8 +57,8 @@ class Nodes:
         self.workloads.api.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": reported}}).ok(200)
 
     def get(self, name: str) -> Object:
-        found: Object = self.workloads.api.get(f"/api/v1/nodes/{name}").ok(200).json
-        return found
+        result: Object = self.workloads.api.get(f"/api/v1/nodes/{name}").ok(200).json
+        return result
 
     def until_taints(self, name: str, *taints: tuple[str, str], seconds: float = PATIENCE) -> Object:
         """Wait until the node has exactly these taints."""
@@ -66,16 +66,16 @@ class Nodes:
 
         def look() -> Object | None:
             node = self.get(name)
-            found = {(each["key"], each["effect"]) for each in node["spec"].get("taints", ())}
-            return node if found == expected else None
+            result = {(item["key"], item["effect"]) for item in node["spec"].get("taints", ())}
+            return node if result == expected else None
 
         return eventually(look, seconds, what=f"{name} has {sorted(expected)}")
 
     def events(self, name: str, last: str) -> list[Object]:
         def look() -> list[Object] | None:
             query = {"fieldSelector": f"involvedObject.kind=Node,involvedObject.name={name}"}
-            found: list[Object] = self.workloads.api.get("/api/v1/namespaces/default/events", query).ok(200).json["items"]
-            return found if any(event["reason"] == last for event in found) else None
+            result: list[Object] = self.workloads.api.get("/api/v1/namespaces/default/events", query).ok(200).json["items"]
+            return result if any(event["reason"] == last for event in result) else None
 
         reported = [
             {key: event[key] for key in ("type", "reason", "message")} | {"by": event["source"]["component"]}
@@ -102,9 +102,9 @@ def _now(*, micro: bool = True) -> str:
 
 @pytest.fixture
 def nodes(workloads: WorkloadHarness, unique_name: str) -> Iterator[Nodes]:
-    found = Nodes(workloads, unique_name)
-    yield found
-    found.close()
+    result = Nodes(workloads, unique_name)
+    yield result
+    result.close()
 
 
 def pod(workloads: WorkloadHarness, name: str, node: str, *tolerations: Object, ready: bool = True) -> None:
@@ -116,12 +116,12 @@ def pod(workloads: WorkloadHarness, name: str, node: str, *tolerations: Object, 
 
 
 def conditions(found: Object) -> list[Object]:
-    return [{key: each.get(key) for key in ("type", "status", "reason", "message")} for each in found["status"]["conditions"]]
+    return [{key: item.get(key) for key in ("type", "status", "reason", "message")} for item in found["status"]["conditions"]]
 
 
 def tolerating(key: str, seconds: int | None = None) -> Object:
-    found: Object = {"key": key, "operator": "Exists", "effect": "NoExecute"}
-    return found if seconds is None else {**found, "tolerationSeconds": seconds}
+    result: Object = {"key": key, "operator": "Exists", "effect": "NoExecute"}
+    return result if seconds is None else {**result, "tolerationSeconds": seconds}
 
 
 def test_new_nodes_are_registered(workloads: WorkloadHarness, nodes: Nodes) -> None:
@@ -175,8 +175,8 @@ def test_pods_without_toleration_are_evicted(workloads: WorkloadHarness, nodes: 
     pod(workloads, "steady", name, tolerating("example.com/bad"))
     workloads.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [{"key": "example.com/bad", "effect": "NoExecute"}]}}).ok()
     eventually(lambda: "deletionTimestamp" in workloads.get("Pod", "plain")["metadata"], what="the plain pod leaves")
-    found = workloads.get("Pod", "plain")
-    target = next(each for each in found["status"]["conditions"] if each["type"] == "DisruptionTarget")
+    result = workloads.get("Pod", "plain")
+    target = next(item for item in result["status"]["conditions"] if item["type"] == "DisruptionTarget")
     workloads.check("nodes", "evicted", {"condition": target, "events": workloads.events("Pod", "plain", "TaintManagerEviction")})
     assert "deletionTimestamp" not in workloads.get("Pod", "patient")["metadata"]
     eventually(lambda: "deletionTimestamp" in workloads.get("Pod", "patient")["metadata"], what="the patient pod leaves")
@@ -204,18 +204,18 @@ def test_unreachable_node(workloads: WorkloadHarness, nodes: Nodes) -> None:
     pod(workloads, "hasty", silent, tolerating("node.kubernetes.io/unreachable", 1))
     pod(workloads, "lost", deleted)
     workloads.api.delete(f"/api/v1/nodes/{deleted}").ok()
-    found = nodes.until_taints(silent, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"), seconds=50 + PATIENCE)
-    workloads.check("nodes", "silent", {"conditions": conditions(found), "events": nodes.events(silent, "NodeNotReady")})
-    found = workloads.until("Pod", "plain", lambda pod: _ready(pod) == "False")
-    assert "deletionTimestamp" not in found["metadata"]
+    result = nodes.until_taints(silent, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"), seconds=50 + PATIENCE)
+    workloads.check("nodes", "silent", {"conditions": conditions(result), "events": nodes.events(silent, "NodeNotReady")})
+    result = workloads.until("Pod", "plain", lambda pod: _ready(pod) == "False")
+    assert "deletionTimestamp" not in result["metadata"]
     workloads.check("nodes", "pod of a silent node", workloads.events("Pod", "plain", "NodeNotReady"))
     eventually(lambda: "deletionTimestamp" in workloads.get("Pod", "hasty")["metadata"], what="the hasty pod leaves")
-    found = nodes.until_taints(never, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
-    workloads.check("nodes", "never heard of", {"conditions": conditions(found)})
+    result = nodes.until_taints(never, ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
+    workloads.check("nodes", "never heard of", {"conditions": conditions(result)})
     eventually(lambda: workloads.gone("Pod", "lost"), what="the pod of a deleted node")
     nodes.report(silent, WELL)
     nodes.until_taints(silent)
 
 
 def _ready(found: Object) -> str:
-    return next((str(each["status"]) for each in found["status"].get("conditions", ()) if each["type"] == "Ready"), "")
+    return next((str(item["status"]) for item in found["status"].get("conditions", ()) if item["type"] == "Ready"), "")

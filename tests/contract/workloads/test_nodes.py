@@ -47,9 +47,9 @@ class NodeHarness(WorkloadHarness):
         return self.node
 
     def run(self, name: str = "p", policy: str = "Never", notes: Object | None = None, **spec: Any) -> Object:
-        found = {"containers": [{"name": "main", "image": "example.com/app:1"}], "nodeName": self.node, "restartPolicy": policy}
+        result = {"containers": [{"name": "main", "image": "example.com/app:1"}], "nodeName": self.node, "restartPolicy": policy}
         annotations = {f"sliceworks.dev/{key}": value for key, value in (notes or {}).items()}
-        return self.create("Pod", name, {**found, **spec}, annotations=annotations)
+        return self.create("Pod", name, {**result, **spec}, annotations=annotations)
 
     def until_phase(self, phase: str, name: str = "p") -> Object:
         return self.until("Pod", name, lambda pod: pod["status"]["phase"] == phase, f"{name} {phase}")
@@ -61,8 +61,8 @@ class NodeHarness(WorkloadHarness):
         return self.until("Pod", name, seen)
 
     def get_node(self) -> Object:
-        found: Object = self.api.get(f"/api/v1/nodes/{self.node}").ok(200).json
-        return found
+        result: Object = self.api.get(f"/api/v1/nodes/{self.node}").ok(200).json
+        return result
 
     def note(self, **annotations: str | None) -> None:
         notes = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
@@ -73,8 +73,8 @@ class NodeHarness(WorkloadHarness):
 
     def ready(self) -> Object:
         def look() -> Object | None:
-            found = [each for each in self.get_node()["status"].get("conditions") or () if each["type"] == "Ready"]
-            return found[0] if found else None
+            result = [item for item in self.get_node()["status"].get("conditions") or () if item["type"] == "Ready"]
+            return result[0] if result else None
 
         return eventually(look, what="a Ready condition")
 
@@ -103,10 +103,10 @@ def test_node_boot_takes_time(cluster: Cluster, ns: str, simulated: None) -> Non
 
 def test_node_has_lease(harness: NodeHarness) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{harness.node}"
-    found = eventually(lambda: (answer := harness.api.get(path)).status == 200 and answer.json)
-    assert found["spec"]["holderIdentity"] == harness.node
-    assert found["spec"]["leaseDurationSeconds"] >= 40
-    assert found["metadata"]["ownerReferences"][0]["uid"] == harness.get_node()["metadata"]["uid"]
+    result = eventually(lambda: (answer := harness.api.get(path)).status == 200 and answer.json)
+    assert result["spec"]["holderIdentity"] == harness.node
+    assert result["spec"]["leaseDurationSeconds"] >= 40
+    assert result["metadata"]["ownerReferences"][0]["uid"] == harness.get_node()["metadata"]["uid"]
 
 
 def test_pod_starts(harness: NodeHarness) -> None:
@@ -122,8 +122,8 @@ def test_init_containers_and_sidecars(harness: NodeHarness) -> None:
 
 def test_host_network(harness: NodeHarness) -> None:
     harness.run(hostNetwork=True)
-    found = harness.until_phase("Running")["status"]
-    assert found["podIP"] == found["hostIP"]
+    result = harness.until_phase("Running")["status"]
+    assert result["podIP"] == result["hostIP"]
 
 
 def test_image_is_pulled(harness: NodeHarness) -> None:
@@ -144,7 +144,7 @@ def test_missing_image(harness: NodeHarness) -> None:
 def test_readiness_takes_time(harness: NodeHarness) -> None:
     harness.run(notes={"ready-seconds": "2"})
     first = harness.until_phase("Running")
-    assert [each["status"] for each in first["status"]["conditions"] if each["type"] == "Ready"] == ["False"]
+    assert [item["status"] for item in first["status"]["conditions"] if item["type"] == "Ready"] == ["False"]
     harness.until_condition("Pod", "p", "Ready")
 
 
@@ -171,21 +171,21 @@ def test_failure(harness: NodeHarness) -> None:
 def test_one_of_two_containers_completes(harness: NodeHarness) -> None:
     both = [{"name": name, "image": "example.com/app:1"} for name in ("main", "other")]
     harness.run(notes={"run-seconds": "1", "container": "main"}, containers=both)
-    found = harness.until_state(lambda status: status["state"].get("terminated"))
-    harness.check("played_nodes", "one of two containers is done", found["status"])
+    result = harness.until_state(lambda status: status["state"].get("terminated"))
+    harness.check("played_nodes", "one of two containers is done", result["status"])
 
 
 def test_crash_loop(harness: NodeHarness) -> None:
     harness.run(policy="Always", notes={"fail": "crash", "exit-code": "2"})
-    found = harness.until_state(lambda status: status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff")
-    harness.check("played_nodes", "a crash loop", found["status"])
+    result = harness.until_state(lambda status: status["state"].get("waiting", {}).get("reason") == "CrashLoopBackOff")
+    harness.check("played_nodes", "a crash loop", result["status"])
     harness.until_state(lambda status: status["restartCount"] == 2)
 
 
 def test_single_failure_is_restarted(harness: NodeHarness) -> None:
     harness.run(policy="OnFailure", notes={"fail": "crash", "fail-times": "1"})
-    found = harness.until_state(lambda status: status["restartCount"] == 1 and status["ready"])
-    harness.check("played_nodes", "a failure that happens once", found["status"])
+    result = harness.until_state(lambda status: status["restartCount"] == 1 and status["ready"])
+    harness.check("played_nodes", "a failure that happens once", result["status"])
 
 
 def test_out_of_memory(harness: NodeHarness) -> None:
@@ -206,8 +206,8 @@ def test_deletion(harness: NodeHarness) -> None:
     harness.patch("Pod", "p", {"metadata": {"finalizers": ["example.com/wait"]}})
     harness.delete("Pod", "p")
     harness.check("played_nodes", "deleted", harness.until_phase("Failed")["status"])
-    found = harness.until("Pod", "p", lambda pod: pod["metadata"]["deletionGracePeriodSeconds"] == 0)
-    assert found["metadata"]["finalizers"] == ["example.com/wait"]
+    result = harness.until("Pod", "p", lambda pod: pod["metadata"]["deletionGracePeriodSeconds"] == 0)
+    assert result["metadata"]["finalizers"] == ["example.com/wait"]
     harness.patch("Pod", "p", {"metadata": {"finalizers": None}})
     eventually(lambda: harness.gone("Pod", "p"))
 
@@ -233,8 +233,8 @@ def test_spot_preemption(harness: NodeHarness) -> None:
     harness.until_phase("Running")
     harness.note(state="preempted", shutdown_seconds="4")
     harness.check("played_nodes", "preempted", harness.until_phase("Failed")["status"])
-    found = eventually(lambda: (ready := harness.ready())["status"] == "False" and ready)
-    harness.check("played_nodes", "a node is preempted", found)
+    result = eventually(lambda: (ready := harness.ready())["status"] == "False" and ready)
+    harness.check("played_nodes", "a node is preempted", result)
     eventually(lambda: harness.api.get(f"/api/v1/nodes/{harness.node}").status == 404)
 
 
@@ -261,32 +261,32 @@ def test_unreachable_node_does_nothing(harness: NodeHarness) -> None:
 
 def template_on_node(harness: NodeHarness, **notes: str) -> Object:
     """A template for pods that run on the test's node."""
-    found = template(labels={"app": "web"}, nodeSelector={"kubernetes.io/hostname": harness.node})
-    found["metadata"]["annotations"] = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in notes.items()}
-    return found
+    result = template(labels={"app": "web"}, nodeSelector={"kubernetes.io/hostname": harness.node})
+    result["metadata"]["annotations"] = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in notes.items()}
+    return result
 
 
 def test_deployment_becomes_available(harness: NodeHarness) -> None:
     body = {"replicas": 3, "selector": {"matchLabels": {"app": "web"}}, "template": template_on_node(harness)}
     harness.create("Deployment", "web", body)
-    found = harness.until("Deployment", "web", lambda seen: seen["status"].get("availableReplicas") == 3)
+    result = harness.until("Deployment", "web", lambda seen: seen["status"].get("availableReplicas") == 3)
     [owned] = harness.items("ReplicaSet")
     harness.words[owned["metadata"]["labels"]["pod-template-hash"]] = "HASH"
-    harness.check("played_nodes", "a deployment becomes available", found["status"])
+    harness.check("played_nodes", "a deployment becomes available", result["status"])
 
 
 def test_indexed_job_completes(harness: NodeHarness) -> None:
     pod = template_on_node(harness, run_seconds="1")
     pod["spec"]["restartPolicy"] = "Never"
     harness.create("Job", "work", {"completions": 4, "parallelism": 2, "completionMode": "Indexed", "template": pod})
-    found = harness.until_condition("Job", "work", "Complete")
-    harness.check("played_nodes", "an indexed job completes", found["status"])
-    assert {each["status"]["phase"] for each in harness.items("Pod")} == {"Succeeded"}
+    result = harness.until_condition("Job", "work", "Complete")
+    harness.check("played_nodes", "an indexed job completes", result["status"])
+    assert {item["status"]["phase"] for item in harness.items("Pod")} == {"Succeeded"}
 
 
 def test_job_fails_at_backoff_limit(harness: NodeHarness) -> None:
     pod = template_on_node(harness, run_seconds="0", exit_code="5")
     pod["spec"]["restartPolicy"] = "Never"
     harness.create("Job", "work", {"backoffLimit": 0, "template": pod})
-    found = harness.until_condition("Job", "work", "Failed")
-    harness.check("played_nodes", "a job gives up", found["status"])
+    result = harness.until_condition("Job", "work", "Failed")
+    harness.check("played_nodes", "a job gives up", result["status"])

@@ -36,10 +36,10 @@ def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
 def test_replicaset_creates_pods(workloads: WorkloadHarness) -> None:
     replica_set(workloads, 2)
     pods = workloads.all_ready(2)
-    found = until_status(workloads, availableReplicas=2)
+    result = until_status(workloads, availableReplicas=2)
     reported = workloads.events("ReplicaSet", "web", "SuccessfulCreate", 2)
     workloads.check(
-        "replicasets", "two pods", {"status": found["status"], "pods": [summary(pod) for pod in pods], "events": reported}
+        "replicasets", "two pods", {"status": result["status"], "pods": [summary(pod) for pod in pods], "events": reported}
     )
 
 
@@ -110,8 +110,8 @@ def test_surplus_orphans_are_deleted(workloads: WorkloadHarness) -> None:
 def test_min_ready_seconds(workloads: WorkloadHarness) -> None:
     replica_set(workloads, 1, minReadySeconds=3)
     workloads.all_ready(1)
-    found = until_status(workloads, readyReplicas=1, availableReplicas=1)
-    workloads.check("replicasets", "available after a while", {"status": found["status"]})
+    result = until_status(workloads, readyReplicas=1, availableReplicas=1)
+    workloads.check("replicasets", "available after a while", {"status": result["status"]})
 
 
 def test_selector_requires_more_labels_than_template(workloads: WorkloadHarness) -> None:
@@ -119,17 +119,17 @@ def test_selector_requires_more_labels_than_template(workloads: WorkloadHarness)
     (pod,) = workloads.pods(1)
     until_status(workloads, fullyLabeledReplicas=1)
     workloads.patch("Pod", pod["metadata"]["name"], {"metadata": {"labels": {"tier": None}}})
-    found = until_status(workloads, fullyLabeledReplicas=0)
-    assert found["status"]["replicas"] == 1
+    result = until_status(workloads, fullyLabeledReplicas=0)
+    assert result["status"]["replicas"] == 1
 
 
 def test_rejected_pods_are_reported(workloads: WorkloadHarness) -> None:
     quota = workloads.allow_pods(0)
     replica_set(workloads, 2)
-    found = workloads.until_condition("ReplicaSet", "web", "ReplicaFailure")
-    workloads.check("replicasets", "no quota", {"status": {**found["status"], "observedGeneration": 1}})
+    result = workloads.until_condition("ReplicaSet", "web", "ReplicaFailure")
+    workloads.check("replicasets", "no quota", {"status": {**result["status"], "observedGeneration": 1}})
     workloads.api.delete(quota).ok()
-    workloads.until("ReplicaSet", "web", lambda found: "conditions" not in found["status"] and found["status"]["replicas"] == 2)
+    workloads.until("ReplicaSet", "web", lambda result: "conditions" not in result["status"] and result["status"]["replicas"] == 2)
 
 
 def test_deletion_and_orphans(workloads: WorkloadHarness) -> None:

@@ -38,12 +38,12 @@ def test_creates_pods_by_labels_of_its_template(workloads: WorkloadHarness) -> N
     assert created["spec"]["selector"] == LABELS
     assert created["metadata"]["labels"] == LABELS
     pods = workloads.all_ready(2)
-    found = until_status(workloads, availableReplicas=2)
+    result = until_status(workloads, availableReplicas=2)
     reported = workloads.events(KIND, "web", "SuccessfulCreate", 2)
     workloads.check(
         "replicationcontrollers",
         "two pods",
-        {"status": found["status"], "pods": [summary(pod) for pod in pods], "events": reported},
+        {"status": result["status"], "pods": [summary(pod) for pod in pods], "events": reported},
     )
 
 
@@ -52,8 +52,8 @@ def test_terminating_pods_are_not_reported(workloads: WorkloadHarness) -> None:
     (pod,) = workloads.pods(1)
     workloads.delete("Pod", pod["metadata"]["name"])
     workloads.pods(1)
-    found = until_status(workloads, replicas=1)
-    assert "terminatingReplicas" not in found["status"]
+    result = until_status(workloads, replicas=1)
+    assert "terminatingReplicas" not in result["status"]
     workloads.remove(pod)
 
 
@@ -115,10 +115,10 @@ def test_selector_can_change(workloads: WorkloadHarness) -> None:
 def test_rejected_pods_are_reported(workloads: WorkloadHarness) -> None:
     quota = workloads.allow_pods(0)
     replication_controller(workloads, 2)
-    found = workloads.until_condition(KIND, "web", "ReplicaFailure")
-    workloads.check("replicationcontrollers", "no quota", {"status": {**found["status"], "observedGeneration": 1}})
+    result = workloads.until_condition(KIND, "web", "ReplicaFailure")
+    workloads.check("replicationcontrollers", "no quota", {"status": {**result["status"], "observedGeneration": 1}})
     workloads.api.delete(quota).ok()
-    workloads.until(KIND, "web", lambda found: "conditions" not in found["status"] and found["status"]["replicas"] == 2)
+    workloads.until(KIND, "web", lambda result: "conditions" not in result["status"] and result["status"]["replicas"] == 2)
 
 
 def test_budget_counts_replicas(workloads: WorkloadHarness) -> None:
@@ -126,8 +126,8 @@ def test_budget_counts_replicas(workloads: WorkloadHarness) -> None:
     workloads.all_ready(2)
     until_status(workloads, availableReplicas=2)
     workloads.create("PodDisruptionBudget", "web", {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}})
-    found = workloads.until("PodDisruptionBudget", "web", lambda budget: (budget.get("status") or {}).get("currentHealthy") == 2)
-    assert (found["status"]["expectedPods"], found["status"]["disruptionsAllowed"]) == (2, 1)
+    result = workloads.until("PodDisruptionBudget", "web", lambda budget: (budget.get("status") or {}).get("currentHealthy") == 2)
+    assert (result["status"]["expectedPods"], result["status"]["disruptionsAllowed"]) == (2, 1)
 
 
 def test_background_deletion_deletes_pods(workloads: WorkloadHarness) -> None:

@@ -92,9 +92,9 @@ def outcome(scheduler: SchedulerHarness, name: str) -> tuple[str, str]:
         message = next((one.get("message", "") for one in pod["status"].get("conditions") or ()), "")
         return ("", message) if message else None
 
-    found = eventually(look, what=f"an outcome for {name}")
-    assert found is not None
-    return found
+    result = eventually(look, what=f"an outcome for {name}")
+    assert result is not None
+    return result
 
 
 def expected(pod: PodInfo, snapshot: Snapshot) -> tuple[list[str], str]:
@@ -102,9 +102,9 @@ def expected(pod: PodInfo, snapshot: Snapshot) -> tuple[list[str], str]:
     decision = schedule_pod(pod, snapshot)
     if isinstance(decision, ScheduleResult):
         return best_nodes(pod, snapshot), ""
-    found = preempt(pod, snapshot, decision, ()) if decision.preemption_may_help else ""
-    assert isinstance(found, str)
-    return [], format_failure(decision.message, found)
+    result = preempt(pod, snapshot, decision, ()) if decision.preemption_may_help else ""
+    assert isinstance(result, str)
+    return [], format_failure(decision.message, result)
 
 
 @pytest.mark.parametrize("seed", range(12))

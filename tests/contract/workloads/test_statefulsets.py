@@ -53,14 +53,14 @@ def ready(workloads: WorkloadHarness, *ordinals: int, image: int = 1) -> None:
 
 
 def picture(workloads: WorkloadHarness, last: str, times: int) -> Object:
-    found = workloads.get("StatefulSet", "db")
+    result = workloads.get("StatefulSet", "db")
     revisions = [
-        {key: each.get(key) for key in ("data", "revision")}
-        | {key: each["metadata"].get(key) for key in ("name", "labels", "annotations")}
-        for each in workloads.items("ControllerRevision")
+        {key: item.get(key) for key in ("data", "revision")}
+        | {key: item["metadata"].get(key) for key in ("name", "labels", "annotations")}
+        for item in workloads.items("ControllerRevision")
     ]
     return {
-        "status": found["status"],
+        "status": result["status"],
         "pods": sorted((summary(pod) for pod in workloads.items("Pod")), key=lambda pod: str(pod["name"])),
         "revisions": sorted(revisions, key=lambda each: int(each["revision"])),
         # A controller with a stale cache tries to delete a deleted pod and reports the failure.
@@ -81,8 +81,8 @@ def test_ordered_ready_creation(workloads: WorkloadHarness) -> None:
 def test_parallel_creation(workloads: WorkloadHarness) -> None:
     stateful_set(workloads, 3, podManagementPolicy="Parallel")
     assert {pod["metadata"]["name"] for pod in workloads.pods(3)} == {"db-0", "db-1", "db-2"}
-    found = until_status(workloads, replicas=3)
-    assert found["status"]["availableReplicas"] == 0
+    result = until_status(workloads, replicas=3)
+    assert result["status"]["availableReplicas"] == 0
 
 
 def test_start_ordinal(workloads: WorkloadHarness) -> None:
@@ -121,11 +121,11 @@ def test_rolling_update_in_reverse_order(workloads: WorkloadHarness) -> None:
     workloads.patch("StatefulSet", "db", image(2))
     ready(workloads, 1, image=2)
     ready(workloads, 0, image=2)
-    found = workloads.until(
-        "StatefulSet", "db", lambda found: found["status"]["currentRevision"] == found["status"]["updateRevision"]
+    result = workloads.until(
+        "StatefulSet", "db", lambda result: result["status"]["currentRevision"] == result["status"]["updateRevision"]
     )
-    found = until_status(workloads, updatedReplicas=2, currentReplicas=2, availableReplicas=2)
-    assert found["status"]["replicas"] == 2
+    result = until_status(workloads, updatedReplicas=2, currentReplicas=2, availableReplicas=2)
+    assert result["status"]["replicas"] == 2
     workloads.settles("statefulsets", "updated", lambda: picture(workloads, "SuccessfulCreate", 4))
 
 
@@ -144,8 +144,8 @@ def test_partition(workloads: WorkloadHarness) -> None:
     until_status(workloads, readyReplicas=3)
     workloads.patch("StatefulSet", "db", image(2))
     ready(workloads, 2, image=2)
-    found = until_status(workloads, updatedReplicas=1, readyReplicas=3)
-    workloads.check("statefulsets", "partition", {"status": found["status"]})
+    result = until_status(workloads, updatedReplicas=1, readyReplicas=3)
+    workloads.check("statefulsets", "partition", {"status": result["status"]})
     workloads.delete("Pod", "db-0")
     ready(workloads, 0, image=1)
 
@@ -159,8 +159,8 @@ def test_on_delete_update(workloads: WorkloadHarness) -> None:
     assert workloads.get("Pod", "db-0")["spec"]["containers"][0]["image"] == "example.com/app:1"
     workloads.delete("Pod", "db-0")
     ready(workloads, 0, image=2)
-    found = until_status(workloads, updatedReplicas=1, readyReplicas=1)
-    workloads.check("statefulsets", "on delete", {"status": found["status"]})
+    result = until_status(workloads, updatedReplicas=1, readyReplicas=1)
+    workloads.check("statefulsets", "on delete", {"status": result["status"]})
 
 
 def test_failed_pods_are_recreated(workloads: WorkloadHarness) -> None:
@@ -179,9 +179,9 @@ def test_volume_claims(workloads: WorkloadHarness) -> None:
     (pod,) = workloads.pods(1)
     volumes = [volume for volume in pod["spec"]["volumes"] if "persistentVolumeClaim" in volume]
     assert volumes == [{"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}]
-    found = workloads.get("PersistentVolumeClaim", "data-db-0")
-    assert found["metadata"]["labels"] == {"app": "db", "kind": "disk"}
-    assert "ownerReferences" not in found["metadata"]
+    result = workloads.get("PersistentVolumeClaim", "data-db-0")
+    assert result["metadata"]["labels"] == {"app": "db", "kind": "disk"}
+    assert "ownerReferences" not in result["metadata"]
     workloads.check("statefulsets", "claims", workloads.events("StatefulSet", "db", "SuccessfulCreate", 2))
 
 
@@ -210,7 +210,7 @@ def test_rollback_reuses_revision(workloads: WorkloadHarness) -> None:
     workloads.until("StatefulSet", "db", lambda found: found["status"]["currentRevision"] == found["status"]["updateRevision"])
 
     def look() -> Object:
-        revisions = {each["metadata"]["name"]: each["revision"] for each in workloads.items("ControllerRevision")}
+        revisions = {item["metadata"]["name"]: item["revision"] for item in workloads.items("ControllerRevision")}
         assert sorted(revisions.values()) == [2, 3]
         return {"status": workloads.get("StatefulSet", "db")["status"], "revisions": revisions}
 

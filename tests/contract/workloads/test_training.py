@@ -27,28 +27,28 @@ def test_every_kind_of_job_is_admitted_and_started(harness: KueueHarness) -> Non
     harness.api.post(f"/api/v1/namespaces/{harness.ns}/serviceaccounts", {"metadata": {"name": "trainer"}}).ok(201)
     harness.api.post(f"/api/v1/namespaces/{harness.ns}/serviceaccounts", {"metadata": {"name": "uploader"}}).ok(201)
     low = harness.priority("low", 250)
-    wanted: set[str] = set()
+    desired: set[str] = set()
     for name, text in JOBS.items():
         created = build_jobset(job(text, name), namespace=harness.ns)
         if PRIORITY_LABEL in created["metadata"]["labels"]:
             created["metadata"]["labels"][PRIORITY_LABEL] = low
         harness.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{harness.ns}/jobsets", created).ok(201)
-        for each in created["spec"]["replicatedJobs"]:
-            wanted |= {f"{name}-{each['name']}-{number}" for number in range(each["replicas"])}
+        for item in created["spec"]["replicatedJobs"]:
+            desired |= {f"{name}-{item['name']}-{number}" for number in range(item["replicas"])}
     for name in JOBS:
         harness.wait_condition(name, "Admitted")
 
     def started() -> bool:
         jobs = harness.api.get(f"/apis/batch/v1/namespaces/{harness.ns}/jobs").ok().json["items"]
-        running = {each["metadata"]["name"] for each in jobs if not each["spec"].get("suspend")}
-        return running == wanted
+        running = {item["metadata"]["name"] for item in jobs if not item["spec"].get("suspend")}
+        return running == desired
 
     harness.until(started, "all Jobs")
     # Followers of an exclusively placed slice wait for their leader; all other pods exist.
     pods = f"/api/v1/namespaces/{harness.ns}/pods"
     for name in JOBS:
         query = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name},batch.kubernetes.io/job-completion-index=0"}
-        expected = sum(each.startswith(f"{name}-") for each in wanted)
+        expected = sum(item.startswith(f"{name}-") for item in desired)
         harness.until(lambda: len(harness.api.get(pods, query).ok().json["items"]) == expected, f"first pods of {name}")  # noqa: B023
 
 
@@ -85,7 +85,7 @@ def test_commands_follow_job_to_completion(harness: KueueHarness, train: Train) 
     workload = harness.workloads()["first"]["metadata"]["uid"]
     assert train("restart", "first", "-y") == (0, "jobset/first restarted\n", "")
     played.until(
-        lambda: [each["metadata"]["uid"] for each in played.pods("first-slice-0")] != [before["metadata"]["uid"]], "new pods"
+        lambda: [item["metadata"]["uid"] for item in played.pods("first-slice-0")] != [before["metadata"]["uid"]], "new pods"
     )
     played.run("first-slice-0")
     assert train("wait", "first", "--until", "running", "--timeout", "60s")[0] == 0
@@ -116,12 +116,12 @@ def test_commands_follow_job_to_completion(harness: KueueHarness, train: Train) 
 
 
 def pod_spec(jobset: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-    return found
+    result: dict[str, Any] = jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    return result
 
 
 def own(harness: KueueHarness, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each for each in objects if each["metadata"]["name"].startswith(f"{harness.ns}-")]
+    return [item for item in objects if item["metadata"]["name"].startswith(f"{harness.ns}-")]
 
 
 def test_admissible_check_matches_kueue(harness: KueueHarness) -> None:
@@ -141,7 +141,7 @@ def test_admissible_check_matches_kueue(harness: KueueHarness) -> None:
             text = f"slices: {{type: l4-1, count: {count}}}, cpu: '1', memory: 1Gi, queue: {queue}"
             created = build_jobset(job(text, name), namespace=harness.ns)
             reported = explain_inadmissible(created, harness.own(queue), "l4-1", QueueObjects(*read))
-            bound = [each.message.partition("maximum is ")[2].split()[0] for each in reported]
+            bound = [item.message.partition("maximum is ")[2].split()[0] for item in reported]
             assert bound == ([] if count == most else [str(most)])
             harness.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{harness.ns}/jobsets", created).ok(201)
             if count == most:
@@ -207,4 +207,4 @@ def exits(played: JobSetDriver, code: int) -> None:
 
 def of_attempt(played: JobSetDriver, attempt: str) -> list[dict[str, Any]]:
     pods = played.pods(f"{played.name}-slice-0")
-    return [each for each in pods if each["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] == attempt]
+    return [item for item in pods if item["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] == attempt]

@@ -60,7 +60,7 @@ def _collection(obj: Object) -> str:
 
 
 def _true(obj: Object, kind: str) -> bool:
-    return any(each["type"] == kind and each["status"] == "True" for each in (obj.get("status") or {}).get("conditions") or ())
+    return any(item["type"] == kind and item["status"] == "True" for item in (obj.get("status") or {}).get("conditions") or ())
 
 
 def _shortened(jobset: Object, seconds: str) -> Object:
@@ -83,8 +83,8 @@ def _finish(platform: Api, jobset: str) -> None:
 
 def test_example_completes_on_requested_hosts(platform: Api) -> None:
     jobs = {name: submissions.load(EXAMPLES / f"{name}.yaml") for name in NAMES}
-    for each in jobs.values():
-        platform.post(_JOBSETS, _shortened(each.jobset(), "1")).ok(201)
+    for item in jobs.values():
+        platform.post(_JOBSETS, _shortened(item.jobset(), "1")).ok(201)
     hosts: dict[str, set[str]] = {name: set() for name in NAMES}
 
     def ended() -> bool:
@@ -92,12 +92,12 @@ def test_example_completes_on_requested_hosts(platform: Api) -> None:
             labels = pod["metadata"]["labels"]
             if labels["jobset.sigs.k8s.io/replicatedjob-name"] == "slice" and pod["spec"].get("nodeName"):
                 hosts[labels["jobset.sigs.k8s.io/jobset-name"]].add(pod["metadata"]["name"].rpartition("-")[0])
-        states = {each["metadata"]["name"]: job_state(each) for each in platform.get(_JOBSETS).ok().json["items"]}
+        states = {item["metadata"]["name"]: job_state(item) for item in platform.get(_JOBSETS).ok().json["items"]}
         assert "failed" not in states.values(), states
         return states == dict.fromkeys(NAMES, "completed")
 
     eventually(ended, what="the end of all jobs")
-    assert {name: len(found) for name, found in hosts.items()} == {name: each.request.hosts for name, each in jobs.items()}
+    assert {name: len(result) for name, result in hosts.items()} == {name: item.request.hosts for name, item in jobs.items()}
 
 
 def test_spot_preemption_restarts_job_without_counting(platform: Api) -> None:
@@ -120,9 +120,9 @@ def test_spot_preemption_restarts_job_without_counting(platform: Api) -> None:
         return job_state(platform.get(spot).ok().json) == "completed"
 
     eventually(ended, what="its end")
-    found = platform.get(spot).ok().json["status"]
-    assert found["restarts"] >= 1
-    assert found.get("restartsCountTowardsMax", 0) == 0
+    result = platform.get(spot).ok().json["status"]
+    assert result["restarts"] >= 1
+    assert result.get("restartsCountTowardsMax", 0) == 0
 
 
 def test_forecast_reads_queues(platform: Api, cluster: Cluster) -> None:
@@ -148,15 +148,15 @@ def test_forecast_reads_queues(platform: Api, cluster: Cluster) -> None:
         "ahead": ("running", 600, True),
         "behind": ("queued", 120, False),
     }
-    [found] = outlook.forecast([jobs["behind"]]).expectations
-    assert found.starts is not None
-    assert found.starts.median == pytest.approx(600, rel=0.25)
+    [result] = outlook.forecast([jobs["behind"]]).expectations
+    assert result.starts is not None
+    assert result.starts.median == pytest.approx(600, rel=0.25)
 
 
 def _waiting_or_running(platform: Api) -> dict[str, Object]:
     items = platform.get(f"{_KUEUE}/namespaces/{TEAM}/workloads").ok().json["items"]
-    return {each["metadata"]["ownerReferences"][0]["name"]: each for each in items if not _true(each, "Finished")}
+    return {item["metadata"]["ownerReferences"][0]["name"]: item for item in items if not _true(item, "Finished")}
 
 
 def _own(taints: list[Object]) -> list[Object]:
-    return [each for each in taints if not each["key"].startswith("node.kubernetes.io/")]
+    return [item for item in taints if not item["key"].startswith("node.kubernetes.io/")]

@@ -80,8 +80,8 @@ class Case:
     def pod(self, name: str) -> Obj:
         query = {"labelSelector": f"jobset.sigs.k8s.io/jobset-name={name}"}
         path = f"/api/v1/namespaces/{self.ns}/pods"
-        found: Obj = self.harness.until(lambda: self.api.get(path, query).ok().json["items"], f"a pod of {name}")[0]
-        return found
+        result: Obj = self.harness.until(lambda: self.api.get(path, query).ok().json["items"], f"a pod of {name}")[0]
+        return result
 
     def pod_path(self, name: str) -> str:
         return f"/api/v1/namespaces/{self.ns}/pods/{name}"
@@ -98,10 +98,10 @@ def case(harness: KueueHarness, asks: DiagnosisClient) -> Case:
 def test_missing_queue(case: Case) -> None:
     case.harness.queue("tpu-jobs", {"name": "f", "cpu": 4})
     case.create("a", replicated_job({"cpu": 1}), queue="tpu-job")
-    found = cause(case.why("a", "queue-not-found"), "queue-not-found")
-    assert "It has: tpu-jobs." in found.message
-    assert found.remedy == "submit it to tpu-jobs"
-    assert str(found.sources[0]) == f"JobSet {case.ns}/a, metadata.labels[kueue.x-k8s.io/queue-name]"
+    result = cause(case.why("a", "queue-not-found"), "queue-not-found")
+    assert "It has: tpu-jobs." in result.message
+    assert result.remedy == "submit it to tpu-jobs"
+    assert str(result.sources[0]) == f"JobSet {case.ns}/a, metadata.labels[kueue.x-k8s.io/queue-name]"
 
 
 def test_missing_cluster_queue(case: Case) -> None:
@@ -119,10 +119,10 @@ def test_stopped_queues(case: Case) -> None:
     case.harness.until(lambda: case.harness.queue_status("r")["conditions"]["Active"][0] == "False", "r is stopped")
     for name in ("q", "r"):
         case.create(name, replicated_job({"cpu": 1}), queue=name)
-    [found] = case.why("q", "queue-stopped").causes
-    assert str(found.sources[0]) == f"LocalQueue {case.ns}/q, spec.stopPolicy"
-    [found] = case.why("r", "cluster-queue-stopped").causes
-    assert str(found.sources[0]) == f"ClusterQueue {case.harness.own('r')}, spec.stopPolicy"
+    [result] = case.why("q", "queue-stopped").causes
+    assert str(result.sources[0]) == f"LocalQueue {case.ns}/q, spec.stopPolicy"
+    [result] = case.why("r", "cluster-queue-stopped").causes
+    assert str(result.sources[0]) == f"ClusterQueue {case.harness.own('r')}, spec.stopPolicy"
 
 
 def test_missing_flavor(case: Case) -> None:
@@ -144,8 +144,8 @@ def test_missing_admission_check(case: Case) -> None:
 def test_namespace_not_selected(case: Case) -> None:
     case.harness.queue("q", {"name": "f", "cpu": 4}, namespaceSelector={"matchLabels": {"team": "vision"}})
     case.create("a", replicated_job({"cpu": 1}), queue="q")
-    [found] = case.why("a", "namespace-not-selected").causes
-    assert f"selects namespaces with team=vision; {case.ns} does not match" in found.message
+    [result] = case.why("a", "namespace-not-selected").causes
+    assert f"selects namespaces with team=vision; {case.ns} does not match" in result.message
 
 
 def test_resource_without_quota(case: Case) -> None:
@@ -163,17 +163,17 @@ def test_flavors_do_not_match(case: Case) -> None:
     case.harness.flavor("v4", nodeLabels={"type": "v4"})
     case.harness.queue("q", {"name": "spot", "cpu": 4}, {"name": "v4", "cpu": 4})
     case.create("a", replicated_job({"cpu": 1}, pod={"nodeSelector": {"type": "v5p"}}), queue="q")
-    [found] = case.why("a", "no-flavor-fits").causes
-    assert f"{case.harness.own('spot')}: the taint spot is not tolerated" in found.message
-    assert f"{case.harness.own('v4')}: its nodes do not match type=v5p" in found.message
+    [result] = case.why("a", "no-flavor-fits").causes
+    assert f"{case.harness.own('spot')}: the taint spot is not tolerated" in result.message
+    assert f"{case.harness.own('v4')}: its nodes do not match type=v5p" in result.message
 
 
 def test_request_above_total_quota(case: Case) -> None:
     case.harness.queue("q", {"name": "f", "cpu": 4})
     case.create("a", replicated_job({"cpu": 2}, replicas=3), queue="q")
-    found = cause(case.why("a", "quota-too-small"), "quota-too-small")
-    assert found.message == f"It requests 6 CPUs of {case.harness.own('f')}; the maximum of {case.harness.own('q')} is 4 CPUs."
-    assert found.remedy.startswith("request 2 of 3 slices")
+    result = cause(case.why("a", "quota-too-small"), "quota-too-small")
+    assert result.message == f"It requests 6 CPUs of {case.harness.own('f')}; the maximum of {case.harness.own('q')} is 4 CPUs."
+    assert result.remedy.startswith("request 2 of 3 slices")
 
 
 def test_quota_is_used(case: Case) -> None:
@@ -182,14 +182,14 @@ def test_quota_is_used(case: Case) -> None:
     case.harness.wait_condition("a", "Admitted")
     case.harness.until(lambda: case.harness.get_queue("q")["status"].get("reservingWorkloads") == 1, "the queue counts it")
     case.create("b", replicated_job({"cpu": 2}), queue="q")
-    found = case.why("b", "quota-in-use")
-    first = found.causes[0]
+    result = case.why("b", "quota-in-use")
+    first = result.causes[0]
     assert (
         f"It requests 2 CPUs of {case.harness.own('f')}; 1 of 4 CPUs is free. In use: 3 CPUs by {case.ns}/a (priority 0)."
         == first.message
     )
     assert str(first.sources[0]) == f"ClusterQueue {case.harness.own('q')}, status.flavorsReservation[{case.harness.own('f')}]"
-    [release] = found.releases
+    [release] = result.releases
     assert (release.job.name, release.amount, release.basis) == (
         "a",
         f"3 CPUs of {case.harness.own('f')}",
@@ -205,8 +205,8 @@ def test_borrowing_limit(case: Case) -> None:
     case.create("b", replicated_job({"cpu": 2}), queue="q")
     case.create("c", replicated_job({"cpu": 4}), queue="q")
     for name in ("b", "c"):
-        found = case.why(name, "borrowing-limit").causes[0]
-        assert "has a nominal quota of 2 CPUs and may borrow at most 1 CPU from the cohort" in found.message
+        result = case.why(name, "borrowing-limit").causes[0]
+        assert "has a nominal quota of 2 CPUs and may borrow at most 1 CPU from the cohort" in result.message
 
 
 def test_higher_priority_jobs_are_ahead(case: Case) -> None:
@@ -219,11 +219,11 @@ def test_higher_priority_jobs_are_ahead(case: Case) -> None:
     case.create("later", replicated_job({"cpu": 1}), queue="q", priority=high)
     for name in ("high", "later"):
         case.harness.wait_pending(name, "more needed")
-    found = case.why("low", "quota-in-use", "lower-priority")
-    assert found.ahead is not None
-    assert (found.ahead.position, found.ahead.total) == (3, 3)
-    assert sorted(str(each) for each in found.ahead.first) == [f"{case.ns}/high", f"{case.ns}/later"]
-    assert cause(found, "lower-priority").remedy == "wait for them, or submit it with a priority above 100"
+    result = case.why("low", "quota-in-use", "lower-priority")
+    assert result.ahead is not None
+    assert (result.ahead.position, result.ahead.total) == (3, 3)
+    assert sorted(str(item) for item in result.ahead.first) == [f"{case.ns}/high", f"{case.ns}/later"]
+    assert cause(result, "lower-priority").remedy == "wait for them, or submit it with a priority above 100"
     assert case.why("high", "quota-in-use").ahead is not None
 
 
@@ -235,20 +235,20 @@ def test_job_was_preempted(case: Case) -> None:
     case.create("high", replicated_job({"cpu": 1}), queue="q", priority=high)
     case.harness.wait_condition("high", "Admitted")
     case.harness.wait_pending("low", "more needed")
-    found = case.why("low", "preempted", "quota-in-use")
-    assert f"It was preempted by {case.ns}/high (priority 100) because it has a higher priority" in found.causes[0].message
-    assert "or submit it with a priority above 100 to preempt" in found.causes[1].remedy
+    result = case.why("low", "preempted", "quota-in-use")
+    assert f"It was preempted by {case.ns}/high (priority 100) because it has a higher priority" in result.causes[0].message
+    assert "or submit it with a priority above 100 to preempt" in result.causes[1].remedy
 
 
 def test_admission_checks(case: Case) -> None:
     strategy = {"admissionChecks": [{"name": case.harness.check("look")}]}
     case.harness.queue("q", {"name": "f", "cpu": 4}, admissionChecksStrategy=strategy)
     case.create("a", replicated_job({"cpu": 1}), queue="q")
-    found = case.why("a", "check-pending").causes[0]
-    assert "(controller example.com/desk) is pending" in found.message
+    result = case.why("a", "check-pending").causes[0]
+    assert "(controller example.com/desk) is pending" in result.message
     case.harness.set_check("a", "look", "Rejected")
-    found = case.why("a", "check-rejected").causes[0]
-    assert case.harness.own("look") in f"{found.message} {found.reported}"
+    result = case.why("a", "check-rejected").causes[0]
+    assert case.harness.own("look") in f"{result.message} {result.reported}"
 
 
 def test_deactivated_workload(case: Case) -> None:
@@ -274,13 +274,13 @@ def test_diagnosis_with_member_permissions(case: Case, cluster: Cluster) -> None
     case.api.post(path, {"metadata": {"name": "edit"}, "roleRef": edit, "subjects": subjects}).ok(201)
     # Roles and bindings arrive at the API server's authorizer on separate watches.
     both = (f"{GROUP}/namespaces/{case.ns}/jobsets", f"/api/v1/namespaces/{case.ns}/pods")
-    case.harness.until(lambda: [robot.get(each).status for each in both] == [200, 200], "the permissions are in force")
+    case.harness.until(lambda: [robot.get(item).status for item in both] == [200, 200], "the permissions are in force")
     with diagnosis_client(cluster, token=robot.token or "") as member:
-        found = member.until(case.ns, "b", "pending-in-queue")
-        assert "insufficient unused quota for cpu" in found.causes[0].reported
+        result = member.until(case.ns, "b", "pending-in-queue")
+        assert "insufficient unused quota for cpu" in result.causes[0].reported
         reported = "Its jobs: 1 pending, 1 with quota: a (3 CPUs of"
         case.harness.until(lambda: reported in member.diagnose_job(case.ns, "b").causes[0].message, reported)
-        assert f"ClusterQueue {case.harness.own('q')}: forbidden" in found.unreadable
+        assert f"ClusterQueue {case.harness.own('q')}: forbidden" in result.unreadable
 
 
 # The JobSet itself.
@@ -304,7 +304,7 @@ def test_dependency_is_pending(case: Case) -> None:
     case.create("a", first, second)
     case.pod("a")
     assert "The replicated job second starts when first is complete." in [
-        each.message for each in case.why("a", "replicated-job-blocked").causes
+        item.message for item in case.why("a", "replicated-job-blocked").causes
     ]
 
 
@@ -328,8 +328,8 @@ def test_active_deadline_exceeded(case: Case) -> None:
 def test_out_of_memory_without_restarts_left(case: Case) -> None:
     part = scheduled_job(case.nodes(), notes={"run-seconds": "3600", "fail": "oom"})
     case.create("a", part, failurePolicy={"maxRestarts": 1})
-    found = case.why("a", "out-of-memory", "restart-limit-reached")
-    assert "It used its one restart." in [each.message for each in found.causes]
+    result = case.why("a", "out-of-memory", "restart-limit-reached")
+    assert "It used its one restart." in [item.message for item in result.causes]
 
 
 def test_exit_code(case: Case) -> None:
@@ -343,8 +343,8 @@ def test_exit_code(case: Case) -> None:
 def test_no_node_matches_selector(case: Case) -> None:
     selector = case.nodes()
     case.create("a", scheduled_job({**selector, "cloud.google.com/gke-tpu-topology": "9x9"}))
-    [found] = case.why("a", "no-matching-pool").causes
-    assert found.message == "1 pod is unschedulable: no node has the label cloud.google.com/gke-tpu-topology=9x9."
+    [result] = case.why("a", "no-matching-pool").causes
+    assert result.message == "1 pod is unschedulable: no node has the label cloud.google.com/gke-tpu-topology=9x9."
 
 
 def test_affinity_excludes_nodes(case: Case) -> None:
@@ -358,9 +358,9 @@ def test_affinity_excludes_nodes(case: Case) -> None:
 def test_untolerated_taint(case: Case) -> None:
     selector = case.nodes(2, taints=({"key": "google.com/tpu", "value": "present", "effect": "NoSchedule"},))
     case.create("a", scheduled_job(selector))
-    [found] = case.why("a", "taint").causes
-    assert "matching hosts: 2, all with the untolerated taint google.com/tpu=present:NoSchedule" in found.message
-    assert found.sources[0].kind == "Node"
+    [result] = case.why("a", "taint").causes
+    assert "matching hosts: 2, all with the untolerated taint google.com/tpu=present:NoSchedule" in result.message
+    assert result.sources[0].kind == "Node"
 
 
 def test_insufficient_hosts(case: Case) -> None:
@@ -481,13 +481,13 @@ def done(case: Case, slices: SliceThread, name: str = "a") -> None:
 def test_node_pools_are_being_created(case: Case, slices: SliceThread) -> None:
     with slices.fault(fault="StuckOperations"):
         slicing(case)
-        found = case.why("a", "pool-provisioning", "followers-pending").causes[0]
+        result = case.why("a", "pool-provisioning", "followers-pending").causes[0]
         case.harness.until(
-            lambda: {"NodePool", "Operation"} <= {each.kind for each in case.why("a", "pool-provisioning").causes[0].sources},
+            lambda: {"NodePool", "Operation"} <= {item.kind for item in case.why("a", "pool-provisioning").causes[0].sources},
             "pools",
         )
-        assert found.message.startswith("Its node pools are being created.")
-        assert f"JobSet {case.ns}/a, status.conditions[sliceworks.dev/SlicesReady]" in map(str, found.sources)
+        assert result.message.startswith("Its node pools are being created.")
+        assert f"JobSet {case.ns}/a, status.conditions[sliceworks.dev/SlicesReady]" in map(str, result.sources)
     done(case, slices)
 
 
@@ -550,6 +550,6 @@ def test_slices_are_created_before_admission(case: Case, slices: SliceThread) ->
     with slices.fault(fault="Stockout"):
         none = dict.fromkeys(labels)
         slicing(case, replicas=2, labels={"kueue.x-k8s.io/queue-name": "q"}, selector=none, suspend=True)
-        found = case.why("a", "stockout", "check-pending")
-        assert "0 of 2 slices are ready" in cause(found, "check-pending").reported
+        result = case.why("a", "stockout", "check-pending")
+        assert "0 of 2 slices are ready" in cause(result, "check-pending").reported
         case.drop("a")

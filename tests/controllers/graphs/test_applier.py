@@ -16,8 +16,8 @@ def record(body: Object, owned: Object | None = None, labels: dict[str, str] | N
     metadata: Object = {"name": "x", "uid": "1", "resourceVersion": "5", "labels": labels or {}}
     if owned is not None:
         metadata["managedFields"] = [{"manager": well_known.APPLYSET, "operation": "Apply", "fieldsV1": owned}]
-    found: CachedObject = child_transform({**body, "metadata": metadata})[CACHE_KEY]
-    return found
+    result: CachedObject = child_transform({**body, "metadata": metadata})[CACHE_KEY]
+    return result
 
 
 @pytest.mark.parametrize(

@@ -21,11 +21,11 @@ def parent(inventory: Inventory | None = None) -> Object:
 
 
 def test_id_depends_on_name_namespace_kind_and_group() -> None:
-    found = applyset.compute_id(parent())
-    assert found == "applyset-mOWEKEGre5jmdlI85TDZyunpLgiiW8M1oVv9ShIFAIY-v1"
+    result = applyset.compute_id(parent())
+    assert result == "applyset-mOWEKEGre5jmdlI85TDZyunpLgiiW8M1oVv9ShIFAIY-v1"
     other = parent()
     other["metadata"]["namespace"] = "elsewhere"
-    assert applyset.compute_id(other) != found
+    assert applyset.compute_id(other) != result
 
 
 def test_inventory_round_trip() -> None:

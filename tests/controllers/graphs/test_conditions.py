@@ -16,46 +16,46 @@ def fresh(**metadata: Any) -> Object:
 
 
 def test_conditions_are_unknown_at_first() -> None:
-    found = ConditionSet(fresh(), ("First", "Second"))
-    assert [(item["type"], item["status"], item["lastTransitionTime"]) for item in found.items] == [
+    result = ConditionSet(fresh(), ("First", "Second"))
+    assert [(item["type"], item["status"], item["lastTransitionTime"]) for item in result.items] == [
         ("First", "Unknown", BORN),
         ("Second", "Unknown", BORN),
         ("Ready", "Unknown", BORN),
     ]
-    assert found.items[0]["reason"] == "AwaitingReconciliation"
-    assert not found.ready
+    assert result.items[0]["reason"] == "AwaitingReconciliation"
+    assert not result.ready
 
 
 def test_root_is_true_when_all_are_true() -> None:
-    found = ConditionSet(fresh(), ("First", "Second"))
-    found.true("First", "Good", "well")
-    assert not found.are_true("Ready")
-    found.true("Second", "Good", "well")
-    assert found.ready
-    assert found.get("Ready") | {"lastTransitionTime": ""} == {  # type: ignore[operator]
+    result = ConditionSet(fresh(), ("First", "Second"))
+    result.true("First", "Good", "well")
+    assert not result.are_true("Ready")
+    result.true("Second", "Good", "well")
+    assert result.ready
+    assert result.get("Ready") | {"lastTransitionTime": ""} == {  # type: ignore[operator]
         "type": "Ready", "status": "True", "reason": "Ready", "message": "", "observedGeneration": 1, "lastTransitionTime": "",
     }  # fmt: skip
 
 
 def test_root_has_the_worst_condition() -> None:
-    found = ConditionSet(fresh(), ("First", "Second"))
-    found.unknown("First", "Maybe", "unknown")
-    found.false("Second", "Bad", "broken")
-    root = found.get("Ready")
+    result = ConditionSet(fresh(), ("First", "Second"))
+    result.unknown("First", "Maybe", "unknown")
+    result.false("Second", "Bad", "broken")
+    root = result.get("Ready")
     assert root is not None
     assert (root["status"], root["reason"], root["message"]) == ("False", "Bad", "broken")
 
 
 def test_transition_time_changes_with_status_only() -> None:
     async def main() -> None:
-        found = ConditionSet(fresh(), ("First",))
-        found.true("First", "Good", "well")
-        moment = found.items[0]["lastTransitionTime"]
+        result = ConditionSet(fresh(), ("First",))
+        result.true("First", "Good", "well")
+        moment = result.items[0]["lastTransitionTime"]
         await clock.sleep(60)
-        found.true("First", "Better", "all good")
-        assert found.items[0]["lastTransitionTime"] == moment
-        found.false("First", "Bad", "no")
-        assert found.items[0]["lastTransitionTime"] > moment
+        result.true("First", "Better", "all good")
+        assert result.items[0]["lastTransitionTime"] == moment
+        result.false("First", "Bad", "no")
+        assert result.items[0]["lastTransitionTime"] > moment
 
     clock.run(main(), virtual=True)
 
@@ -68,15 +68,15 @@ def test_last_changed_is_last_except_root() -> None:
             {"type": "Ready", "status": "True", "lastTransitionTime": BORN, "observedGeneration": 1},
         ]
     }
-    found = ConditionSet({**fresh(), "status": status}, ("First", "Second"))
-    found.false("Second", "Bad", "no")
-    assert [item["type"] for item in found.items] == ["First", "Second", "Ready"]
+    result = ConditionSet({**fresh(), "status": status}, ("First", "Second"))
+    result.false("Second", "Bad", "no")
+    assert [item["type"] for item in result.items] == ["First", "Second", "Ready"]
 
 
 def test_condition_of_older_generation_is_ignored() -> None:
-    found = ConditionSet(fresh(), ("First",))
-    found.true("First", "Good", "well")
-    again = ConditionSet({**fresh(generation=2), "status": {"conditions": found.items}}, ("First",))
+    result = ConditionSet(fresh(), ("First",))
+    result.true("First", "Good", "well")
+    again = ConditionSet({**fresh(generation=2), "status": {"conditions": result.items}}, ("First",))
     assert not again.ready
     again.true("First", "Good", "well")
     assert again.ready

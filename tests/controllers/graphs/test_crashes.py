@@ -83,11 +83,11 @@ async def scenario(twin: EmbeddedTwin) -> list[Object]:
 
 async def picture(twin: EmbeddedTwin) -> Object:
     """The relevant state of the cluster, without what differs between runs."""
-    found: Object = {}
+    result: Object = {}
     for path in (f"{CORE}/configmaps", f"{CORE}/secrets", f"{CORE}/serviceaccounts", GRAPHS, REVISIONS, STALLS):
         status, listed = await twin.ask("GET", path)
-        found[path] = [settled(item) for item in listed["items"]] if status == 200 else status
-    return found
+        result[path] = [settled(item) for item in listed["items"]] if status == 200 else status
+    return result
 
 
 def settled(obj: Object) -> Object:
@@ -178,9 +178,9 @@ def run_deletion_during_crash(die_at: int | None) -> tuple[list[Object], list[tu
             if die_at is None:
                 await delete()
             await clock.sleep(10)
-            found = await picture(twin)
-            owned = [item for listed in found.values() for item in listed if "kro.run/instance-name" in item["metadata"]["labels"]]
-            results.extend((owned + found[STALLS], sent))
+            result = await picture(twin)
+            owned = [item for listed in result.values() for item in listed if "kro.run/instance-name" in item["metadata"]["labels"]]
+            results.extend((owned + result[STALLS], sent))
         finally:
             await mortal.stop()
 

@@ -26,8 +26,8 @@ async def data(harness: GraphHarness, name: str = "a") -> Any:
 def test_invalid_definition_is_rejected() -> None:
     async def main(harness: GraphHarness) -> None:
         await harness.apply(BROKEN)
-        found = await harness.get(f"{GRAPHS}/box")
-        assert found["status"]["state"] == "Inactive"
+        result = await harness.get(f"{GRAPHS}/box")
+        assert result["status"]["state"] == "Inactive"
         accepted = await harness.condition(f"{GRAPHS}/box", "GraphAccepted")
         assert (accepted["status"], accepted["reason"]) == ("False", "InvalidResourceGraph")
         assert "missing" in accepted["message"]
@@ -321,8 +321,8 @@ def test_tampered_inventory_blocks_deletion() -> None:
         await harness.twin.do("PATCH", f"{BOXES}/a", tampered)
         await harness.twin.do("DELETE", f"{BOXES}/a")
         await harness.settle()
-        found = await harness.get(f"{BOXES}/a")
-        assert found["status"]["state"] == "DELETING"
+        result = await harness.get(f"{BOXES}/a")
+        assert result["status"]["state"] == "DELETING"
         assert "deletion blocked" in (await harness.condition(f"{BOXES}/a", "ResourcesReady"))["message"]
         mended = {"metadata": {"annotations": {"applyset.kubernetes.io/contains-group-kinds": "ConfigMap"}}}
         await harness.twin.do("PATCH", f"{BOXES}/a", mended)
@@ -436,8 +436,8 @@ def test_custom_group() -> None:
     async def main(harness: GraphHarness) -> None:
         await harness.apply(BOX.replace("    kind: Box", "    kind: Box\n    group: example.com"))
         await harness.apply("{apiVersion: example.com/v1alpha1, kind: Box, metadata: {name: a}}")
-        found = await harness.get("/apis/example.com/v1alpha1/namespaces/default/boxes/a")
-        assert found["status"]["state"] == "ACTIVE"
+        result = await harness.get("/apis/example.com/v1alpha1/namespaces/default/boxes/a")
+        assert result["status"]["state"] == "ACTIVE"
         labels = (await harness.get(f"{CORE}/configmaps/a"))["metadata"]["labels"]
         assert labels["kro.run/instance-group"] == "example.com"
 
@@ -460,10 +460,10 @@ def test_author_conditions_replace_builtin() -> None:
         accepted = await harness.condition(f"{GRAPHS}/box", "GraphAccepted")
         assert accepted["status"] == "True", accepted["message"]
         await harness.apply(A_BOX)
-        found = await harness.get(f"{BOXES}/a")
-        assert [item["type"] for item in found["status"]["conditions"]] == ["Filled"]
-        assert found["status"]["conditions"][0]["message"] == "first"
-        assert found["status"]["state"] == "ACTIVE"
+        result = await harness.get(f"{BOXES}/a")
+        assert [item["type"] for item in result["status"]["conditions"]] == ["Filled"]
+        assert result["status"]["conditions"][0]["message"] == "first"
+        assert result["status"]["state"] == "ACTIVE"
         before = len(harness.transport.writes)
         await harness.settle(60)
         assert harness.transport.writes[before:] == []

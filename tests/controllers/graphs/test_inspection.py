@@ -135,6 +135,6 @@ def test_completed_and_deleted_job_is_ready() -> None:
 
 def _changes(graph: Any, instance: Object, observed: dict[str, list[Object]]) -> dict[str, str]:
     rendered = render(graph, instance, observed)
-    new = {each.node.id: each.objects for each in rendered if each.state == "rendered"}
+    new = {item.node.id: item.objects for item in rendered if item.state == "rendered"}
     old = {name: objects for name, objects in observed.items() if name != "shared"}
-    return {each.node: each.action for each in compare(old, new, owned=inspection.owned_fields) if each.action != "keep"}
+    return {item.node: item.action for item in compare(old, new, owned=inspection.owned_fields) if item.action != "keep"}

@@ -38,14 +38,14 @@ async def open_corner(harness: GraphHarness) -> None:
 def test_graph_is_served() -> None:
     async def main(harness: GraphHarness) -> None:
         await harness.apply(GRAPH)
-        found = await harness.get(f"{GRAPHS}/shop")
-        assert found["status"]["state"] == "Active"
-        assert found["status"]["topologicalOrder"] == ["settings", "deployment", "service", "notes"]
-        assert found["status"]["lastIssuedRevision"] == 1
-        assert [item["type"] for item in found["status"]["conditions"]] == [
+        result = await harness.get(f"{GRAPHS}/shop")
+        assert result["status"]["state"] == "Active"
+        assert result["status"]["topologicalOrder"] == ["settings", "deployment", "service", "notes"]
+        assert result["status"]["lastIssuedRevision"] == 1
+        assert [item["type"] for item in result["status"]["conditions"]] == [
             "GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady", "Ready",
         ]  # fmt: skip
-        assert all(item["status"] == "True" for item in found["status"]["conditions"])
+        assert all(item["status"] == "True" for item in result["status"]["conditions"])
 
     run_with_controller(main)
 
@@ -54,15 +54,15 @@ def test_pending_resources_wait() -> None:
     async def main(harness: GraphHarness) -> None:
         await harness.apply(GRAPH)
         await harness.apply(CORNER)
-        found = await harness.get(f"{SHOPS}/corner")
-        assert found["status"]["state"] == "IN_PROGRESS"
+        result = await harness.get(f"{SHOPS}/corner")
+        assert result["status"]["state"] == "IN_PROGRESS"
         assert await own_names(harness) == ["corner-green", "corner-red", "corner-settings"]
         assert await own_names(harness, "services") == []
         await make_ready(harness)
-        found = await harness.get(f"{SHOPS}/corner")
-        assert found["status"]["state"] == "ACTIVE"
-        assert found["status"]["ready"] == 2
-        assert found["status"]["address"]
+        result = await harness.get(f"{SHOPS}/corner")
+        assert result["status"]["state"] == "ACTIVE"
+        assert result["status"]["ready"] == 2
+        assert result["status"]["address"]
         assert await own_names(harness, "services") == ["corner"]
 
     run_with_controller(main)

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 def test_kind_from_openapi() -> None:
     async def main(twin: EmbeddedTwin) -> None:
         client = Client(twin.cluster.transport())
-        found = await resolve_openapi(client, DEPLOYMENT)
-        assert found is not None
-        assert (found.api_version, found.kind, found.plural, found.namespaced) == ("apps/v1", "Deployment", "deployments", True)
-        spec = found.schema.properties["spec"]
+        result = await resolve_openapi(client, DEPLOYMENT)
+        assert result is not None
+        assert (result.api_version, result.kind, result.plural, result.namespaced) == ("apps/v1", "Deployment", "deployments", True)
+        spec = result.schema.properties["spec"]
         assert spec.properties["replicas"].type == "integer"
         assert spec.properties["template"].properties["spec"].properties["containers"].type == "array"
         kinds = OpenAPIKinds()
-        kinds.add(found)
-        assert kinds.find("apps/v1", "Deployment") is found
+        kinds.add(result)
+        assert kinds.find("apps/v1", "Deployment") is result
         assert kinds.find("apps/v1", "Nothing") is None
         assert list(kinds.names()) == [("apps/v1", "Deployment")]
 

@@ -68,10 +68,10 @@ def test_retained_object_loses_labels() -> None:
     async def main(harness: GraphHarness) -> None:
         await make(harness, "{onDelete: retain}")
         await delete(harness)
-        found = await harness.get(f"{CORE}/configmaps/child")
-        assert found["data"] == {"value": "first"}
-        assert found["metadata"].get("labels") is None
-        assert found["metadata"]["annotations"] == {"note": "first"}
+        result = await harness.get(f"{CORE}/configmaps/child")
+        assert result["data"] == {"value": "first"}
+        assert result["metadata"].get("labels") is None
+        assert result["metadata"]["annotations"] == {"note": "first"}
 
     run_with_controller(main)
 
@@ -81,8 +81,8 @@ def test_retained_object_survives_pruning() -> None:
         await make(harness, "{onDelete: retain}")
         await harness.twin.do("PATCH", f"{THINGS}/a", {"spec": {"wanted": False}})
         await harness.settle()
-        found = await harness.get(f"{CORE}/configmaps/child")
-        assert found["metadata"].get("labels") is None
+        result = await harness.get(f"{CORE}/configmaps/child")
+        assert result["metadata"].get("labels") is None
         assert (await harness.get(f"{THINGS}/a"))["status"]["state"] == "ACTIVE"
 
     run_with_controller(main)
@@ -92,9 +92,9 @@ def test_restore_returns_previous_state() -> None:
     async def main(harness: GraphHarness) -> None:
         before = await harness.twin.do("POST", f"{CORE}/configmaps", MINE)
         await make(harness, "{onDelete: restore}")
-        found = await harness.get(f"{CORE}/configmaps/child")
-        assert found["data"] == {"own": "1", "value": "first"}
-        assert found["metadata"]["annotations"]["theirs"] == "yes"
+        result = await harness.get(f"{CORE}/configmaps/child")
+        assert result["data"] == {"own": "1", "value": "first"}
+        assert result["metadata"]["annotations"]["theirs"] == "yes"
         await delete(harness)
         after = await harness.get(f"{CORE}/configmaps/child")
         assert after["metadata"]["uid"] == before["metadata"]["uid"]
@@ -239,8 +239,8 @@ def test_field_of_other_manager_is_a_conflict() -> None:
     async def main(harness: GraphHarness) -> None:
         await harness.twin.do("POST", f"{CORE}/configmaps?fieldManager=helm", {**MINE, "data": {"value": "theirs"}})
         await make(harness, "{}")
-        found = await harness.get(f"{THINGS}/a")
-        assert found["status"]["state"] == "ERROR"
+        result = await harness.get(f"{THINGS}/a")
+        assert result["status"]["state"] == "ERROR"
         message = (await harness.condition(f"{THINGS}/a", "Ready"))["message"]
         assert "ConfigMap default/child already exists" in message
         assert '.data.value (conflict with "helm"' in message
@@ -259,8 +259,8 @@ def test_existing_object_without_conflict_is_adopted() -> None:
     async def main(harness: GraphHarness) -> None:
         await harness.twin.do("POST", f"{CORE}/configmaps", MINE)
         await make(harness, "{}")
-        found = await harness.get(f"{CORE}/configmaps/child")
-        assert found["data"] == {"own": "1", "value": "first"}
+        result = await harness.get(f"{CORE}/configmaps/child")
+        assert result["data"] == {"own": "1", "value": "first"}
         assert (await harness.get(f"{THINGS}/a"))["status"]["state"] == "ACTIVE"
 
     run_with_controller(main)
@@ -402,8 +402,8 @@ async def differences(harness: GraphHarness, graph: Graph, wanted: dict[str, Any
     observed, _ = await inspection.observe(client, graph, wanted)
     new = {item.node.id: item.objects for item in render(graph, wanted, observed) if item.state != EXCLUDED}
     lifecycles = {node.id: node.lifecycle for node in graph.nodes}
-    found = diff.compare(observed, new, lifecycles=lifecycles, owned=inspection.owned_fields)
-    return {item.node: f"{item.action}: {item.reason}" if item.reason else item.action for item in found}
+    result = diff.compare(observed, new, lifecycles=lifecycles, owned=inspection.owned_fields)
+    return {item.node: f"{item.action}: {item.reason}" if item.reason else item.action for item in result}
 
 
 def test_job_with_changed_template_is_recreated_as_diff_says() -> None:
@@ -488,8 +488,8 @@ def test_obsolete_object_is_deleted_as_diff_says(lifecycle: str, expected: str) 
         await make(harness, lifecycle)
         compiled = build_graph(definition_parser.parse(await harness.get(f"{GRAPHS}/thing")), BuiltinKinds())
         instance = await harness.get(f"{THINGS}/a")
-        found = await differences(harness, compiled, {**instance, "spec": {"value": "first", "wanted": False}})
-        assert found["child"].startswith(expected)
+        result = await differences(harness, compiled, {**instance, "spec": {"value": "first", "wanted": False}})
+        assert result["child"].startswith(expected)
         await harness.apply("{apiVersion: kro.run/v1alpha1, kind: Thing, metadata: {name: a}, spec: {wanted: false}}")
         assert await harness.twin.gone(f"{CORE}/configmaps/child") == (expected == "delete")
 

@@ -64,8 +64,8 @@ def test_revisions_are_immutable() -> None:
         status, refused = await twin.ask("PATCH", f"{path}/shop-r00003", {"spec": {"revision": 4}})
         assert status == 422
         assert "spec is immutable" in refused["message"]
-        found = await twin.do("GET", f"{path}?fieldSelector=spec.snapshot.name=shop")
-        assert [item["metadata"]["name"] for item in found["items"]] == ["shop-r00003"]
+        result = await twin.do("GET", f"{path}?fieldSelector=spec.snapshot.name=shop")
+        assert [item["metadata"]["name"] for item in result["items"]] == ["shop-r00003"]
 
     run_on_twin(main)
 

@@ -60,9 +60,9 @@ def test_relabeled_object_is_cached_again() -> None:
         assert view.get("one", "default") is None
         view.record_write(await client.patch(resource, "one", _labelled("true"), "default"))
         await harness.settle(1)
-        found = view.get("one", "default")
-        assert found is not None
-        assert found.uid == created["metadata"]["uid"]
+        result = view.get("one", "default")
+        assert result is not None
+        assert result.uid == created["metadata"]["uid"]
         await views.close()
 
     run_with_controller(main)

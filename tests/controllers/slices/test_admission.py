@@ -30,7 +30,7 @@ def _queued(replicas: int = 2, **more: Any) -> Any:
 def test_workload_with_quota_gets_pools_before_pods() -> None:
     decision = decided(_queued(), workload(), **CHECKS)
     creates = only(decision, CreateNodePool)
-    assert [each.job.name for each in creates] == ["js-slice-0", "js-slice-1"]
+    assert [item.job.name for item in creates] == ["js-slice-0", "js-slice-1"]
     assert creates[0].body["initialNodeCount"] == 4
     assert creates[0].regarding.kind == "Workload"
     check = one(decision, SetAdmissionCheck)

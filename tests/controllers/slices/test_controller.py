@@ -28,8 +28,8 @@ def _here(monkeypatch: pytest.MonkeyPatch, found: InstanceMetadata) -> None:
 
 def test_unset_values_come_from_the_metadata_server(monkeypatch: pytest.MonkeyPatch) -> None:
     _here(monkeypatch, HERE)
-    found = asyncio.run(resolve_cluster(Settings(cluster="mine")))
-    assert (found.project, found.location, found.cluster, found.zones) == ("p", "us-central2", "mine", ("us-central2-b",))
+    result = asyncio.run(resolve_cluster(Settings(cluster="mine")))
+    assert (result.project, result.location, result.cluster, result.zones) == ("p", "us-central2", "mine", ("us-central2-b",))
 
 
 def test_missing_cluster_name_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

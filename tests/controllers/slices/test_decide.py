@@ -172,9 +172,9 @@ def test_retry_delay_grows_to_cap() -> None:
 
 
 def test_jitter() -> None:
-    found = [jitter(100.0, f"job-{index}") for index in range(100)]
-    assert 100 <= min(found) < 110
-    assert 140 < max(found) <= 150
+    result = [jitter(100.0, f"job-{index}") for index in range(100)]
+    assert 100 <= min(result) < 110
+    assert 140 < max(result) <= 150
     assert jitter(0.0, "job") == 0
 
 
@@ -363,5 +363,5 @@ def test_cloud_error_is_reported_and_nothing_else() -> None:
 
 
 def test_actions_are_sorted_by_urgency() -> None:
-    found = kinds(decided(leader(), jobset(), pool(0, "gone")))
-    assert found == ["DeleteNodePool", "CreateNodePool", "SetCondition"]
+    result = kinds(decided(leader(), jobset(), pool(0, "gone")))
+    assert result == ["DeleteNodePool", "CreateNodePool", "SetCondition"]

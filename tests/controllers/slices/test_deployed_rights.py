@@ -51,19 +51,19 @@ async def queues(made: Rig) -> None:
 
 def test_rbac_is_sufficient(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
-        async with rig() as made:
-            client = await deploy(made)
+        async with rig() as created:
+            client = await deploy(created)
             with pytest.raises(Forbidden):
                 await client.list(SECRET)
-            await queues(made)
-            controller = SlicesController(client, made.open_container(), SETTINGS)
+            await queues(created)
+            controller = SlicesController(client, created.open_container(), SETTINGS)
             election = LeaderElection(client, well_known.LEASE, NAMESPACE)
             task = asyncio.create_task(election.run(controller.run))
-            await made.client.create(jobset("plain", 1))
-            await made.client.create(jobset("queued", 1, labels=QUEUED))
-            await made.client.create(jobset("impossible", 1, topology="2x2x3"))
-            await made.until(lambda: _ended(made, "plain", "queued"), 900)
-            await made.until(lambda: _deleted(made), 300)
+            await created.client.create(jobset("plain", 1))
+            await created.client.create(jobset("queued", 1, labels=QUEUED))
+            await created.client.create(jobset("impossible", 1, topology="2x2x3"))
+            await created.until(lambda: _ended(created, "plain", "queued"), 900)
+            await created.until(lambda: _deleted(created), 300)
             assert not task.done()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -185,7 +185,7 @@ def test_digest_covers_every_field() -> None:
 def test_candidates_are_ordered() -> None:
     settings = Settings(zones=("a", "b"), capacity=(SPOT, ON_DEMAND))
     requirements = NodePoolRequirements("tpu")
-    assert [str(each) for each in capacity.candidates(requirements, settings)] == [
+    assert [str(item) for item in capacity.candidates(requirements, settings)] == [
         "spot in a",
         "spot in b",
         "on-demand in a",

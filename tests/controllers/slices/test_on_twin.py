@@ -33,11 +33,11 @@ async def _deleted(rig: Rig) -> None:
 
 async def _events(rig: Rig, reason: str, count: int = 1) -> list[tuple[str, str, str]]:
     async def look() -> list[tuple[str, str, str]]:
-        found = [each for each in await rig.events() if each[1] == reason]
-        return found if len(found) >= count else []
+        result = [item for item in await rig.events() if item[1] == reason]
+        return result if len(result) >= count else []
 
-    found: list[tuple[str, str, str]] = await rig.until(look, what=f"{count} events {reason}")
-    return found
+    result: list[tuple[str, str, str]] = await rig.until(look, what=f"{count} events {reason}")
+    return result
 
 
 def test_jobset_runs_and_releases_its_pools() -> None:
@@ -102,7 +102,7 @@ def test_operation_limit_follows_the_cloud() -> None:
         assert clock.loop_time() - started < 12 / 3 * 10 * 1.5
         refused = rig.registry.render().count("TooManyOperations")
         assert refused == 1  # one line: this kind of rejection has occurred
-        assert not [each for each in await rig.events() if each[1] == "NodePoolCreationFailed"]
+        assert not [item for item in await rig.events() if item[1] == "NodePoolCreationFailed"]
 
     run_with_rig(main, operations=3, **FAST)
 
@@ -221,9 +221,9 @@ def test_incomplete_jobset_is_suspended_and_retried() -> None:
         assert (await rig.jobset())["spec"]["suspend"] is True
         rig.service.configure({"capacity": [{"zone": ZONE, "machineType": "ct4p-hightpu-4t", "nodes": 4}]})
         await _running(rig, 4)
-        found = await rig.jobset()
-        assert found["status"]["restarts"] == 0
-        assert well_known.HELD_UNTIL not in found["metadata"]["annotations"]
+        result = await rig.jobset()
+        assert result["status"]["restarts"] == 0
+        assert well_known.HELD_UNTIL not in result["metadata"]["annotations"]
 
     run_with_rig(main, replace(SETTINGS, time_limit=600.0), **FAST)
 
@@ -245,7 +245,7 @@ def test_cloud_error_is_reported_once(fault: str, reason: str, note: str) -> Non
         await clock.sleep(600)
         assert len(await _events(rig, "NodePoolCreationFailed")) == 1
         [pod] = await rig.pods("Pending")
-        condition = next(each for each in pod["status"]["conditions"] if each["type"] == well_known.POD_CONDITION)
+        condition = next(item for item in pod["status"]["conditions"] if item["type"] == well_known.POD_CONDITION)
         assert (condition["status"], condition["reason"]) == ("False", reason)
         condition = await rig.condition()
         assert (condition["status"], condition["reason"]) == ("False", reason)
@@ -323,8 +323,8 @@ def test_gpu_and_cpu_pools() -> None:
         cpu = {**none, well_known.MACHINE_TYPE: "n2-standard-4"}
         await rig.client.create(jobset("cpu", selector=cpu, amounts={"cpu": 3}, seconds=3600))
         await _running(rig, 4)
-        found = {pool["config"]["machineType"]: pool["initialNodeCount"] for pool in (await rig.pools()).values()}
-        assert found == {"g2-standard-4": 2, "n2-standard-4": 2}
+        result = {pool["config"]["machineType"]: pool["initialNodeCount"] for pool in (await rig.pools()).values()}
+        assert result == {"g2-standard-4": 2, "n2-standard-4": 2}
 
     run_with_rig(main, **FAST)
 

@@ -13,7 +13,7 @@ from sliceworks.controllers.slices.settings import Settings
 
 
 def test_variables_of_the_go_provisioner() -> None:
-    found = settings.read(
+    result = settings.read(
         {
             "GCP_PROJECT_ID": "p",
             "GCP_CLUSTER": "c",
@@ -33,7 +33,7 @@ def test_variables_of_the_go_provisioner() -> None:
             "CONCURRENCY": "7",
         }
     )
-    assert found == Settings(
+    assert result == Settings(
         project="p",
         cluster="c",
         location="us-central2",
@@ -54,21 +54,21 @@ def test_variables_of_the_go_provisioner() -> None:
 
 
 def test_defaults_of_the_go_provisioner() -> None:
-    found = settings.read({"GCP_ZONE": ""})
-    assert (found.zones, found.node_secure_boot, found.force_on_demand, found.node_min_lifespan) == ((), True, False, 10.0)
-    assert (found.concurrency, found.capacity) == (3, (ON_DEMAND,))
+    result = settings.read({"GCP_ZONE": ""})
+    assert (result.zones, result.node_secure_boot, result.force_on_demand, result.node_min_lifespan) == ((), True, False, 10.0)
+    assert (result.concurrency, result.capacity) == (3, (ON_DEMAND,))
 
 
 def test_flags_over_environment_over_file() -> None:
     file = {"project": "file", "cluster": "file", "zones": ["a", "b"], "suspendedGrace": "1m", "timeLimit": 60, "drain": True}
-    found = settings.read({"GCP_CLUSTER": "env", "GCP_ZONE": "c,d"}, file, {"cluster": None, "zones": "e", "drain": False})
-    assert (found.project, found.cluster, found.zones) == ("file", "env", ("e",))
-    assert (found.suspended_grace, found.time_limit, found.drain) == (60.0, 60.0, False)
+    result = settings.read({"GCP_CLUSTER": "env", "GCP_ZONE": "c,d"}, file, {"cluster": None, "zones": "e", "drain": False})
+    assert (result.project, result.cluster, result.zones) == ("file", "env", ("e",))
+    assert (result.suspended_grace, result.time_limit, result.drain) == (60.0, 60.0, False)
 
 
 def test_capacity_in_order() -> None:
-    found = settings.read({"SLICES_CAPACITY": "reservation=r, spot,on-demand"})
-    assert found.capacity == (Capacity("reservation", "r"), SPOT, ON_DEMAND)
+    result = settings.read({"SLICES_CAPACITY": "reservation=r, spot,on-demand"})
+    assert result.capacity == (Capacity("reservation", "r"), SPOT, ON_DEMAND)
 
 
 @pytest.mark.parametrize(

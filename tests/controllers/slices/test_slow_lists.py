@@ -28,21 +28,21 @@ class Slow(Container):
         return await super().create_node_pool(pool)
 
     async def list_node_pools(self) -> list[dict[str, Any]]:
-        found = await super().list_node_pools()
+        result = await super().list_node_pools()
         await clock.sleep(5)
-        return found
+        return result
 
 
 def test_stale_list_does_not_drop_a_new_pool() -> None:
     async def scenario() -> None:
-        async with rig(operations=3, seconds={"createNodePool": 1.0, "boot": 1.0}) as made:
-            container = made.open_container()
+        async with rig(operations=3, seconds={"createNodePool": 1.0, "boot": 1.0}) as created:
+            container = created.open_container()
             container.__class__ = Slow
-            controller = SlicesController(Client(made.cluster.transport()), container, SETTINGS)
+            controller = SlicesController(Client(created.cluster.transport()), container, SETTINGS)
             task = asyncio.create_task(controller.run())
-            await made.client.create(jobset("train", 12, topology="2x2x1", pods=1, seconds=1000))
-            await made.until(lambda: _running(made, 12), 600)
-            assert await made.events("NodePoolCreationFailed") == []
+            await created.client.create(jobset("train", 12, topology="2x2x1", pods=1, seconds=1000))
+            await created.until(lambda: _running(created, 12), 600)
+            assert await created.events("NodePoolCreationFailed") == []
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
@@ -63,10 +63,10 @@ class Hanging(Container):
 
 def test_list_that_never_returns_is_reported_as_stuck() -> None:
     async def scenario() -> None:
-        async with rig() as made:
-            container = made.open_container()
+        async with rig() as created:
+            container = created.open_container()
             container.__class__ = Hanging
-            controller = SlicesController(Client(made.cluster.transport()), container, SETTINGS)
+            controller = SlicesController(Client(created.cluster.transport()), container, SETTINGS)
             group = ControllerGroup([controller], stall_timeout=600)
             task = asyncio.create_task(controller.run())
             await clock.sleep(590)

@@ -41,10 +41,10 @@ async def apply(client: Client, environment: Environment, steps: Iterable[Step] 
 
 
 def count(outcomes: Iterable[ApplyResult]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for each in outcomes:
-        found[each.action] = found.get(each.action, 0) + 1
-    return found
+    result: dict[str, int] = {}
+    for item in outcomes:
+        result[item.action] = result.get(item.action, 0) + 1
+    return result
 
 
 @asynccontextmanager
@@ -72,12 +72,12 @@ def test_example_is_created_unchanged_and_deleted(name: str) -> None:
             assert set(count(await apply(client, environment))) == {"noop"}
             known = await inventory.read(client, name)
             assert set(count(await applier.compare(client, on_twin(environment), known))) == {"noop"}
-            before = {each["metadata"]["name"] for each in (await client.list_all(NAMESPACE)).items}
+            before = {item["metadata"]["name"] for item in (await client.list_all(NAMESPACE)).items}
             assert SYSTEM in before
             assert await Destroyer(client, known).remove(silent) == len(first)
-            left = {each["metadata"]["name"] for each in (await client.list_all(NAMESPACE)).items}
+            left = {item["metadata"]["name"] for item in (await client.list_all(NAMESPACE)).items}
             assert left == {"default", "kube-node-lease", "kube-public", "kube-system"}
-            assert [str(each.reference) for each in first if not await is_deleted(client, each.reference)] == []
+            assert [str(item.reference) for item in first if not await is_deleted(client, item.reference)] == []
 
     play(main)
 
@@ -90,8 +90,8 @@ def test_drift_is_detected_and_repaired() -> None:
         known = await inventory.read(client, "small")
         await client.patch(QUEUE, "slices", {"spec": {"queueingStrategy": "StrictFIFO"}}, field_manager="kubectl")
         await client.delete(SERVICE_ACCOUNT, "trainer", "research")
-        seen = [each for each in await applier.compare(client, on_twin(environment), known) if each.action != "noop"]
-        assert {(str(each.reference), each.action) for each in seen} == {
+        seen = [item for item in await applier.compare(client, on_twin(environment), known) if item.action != "noop"]
+        assert {(str(item.reference), item.action) for item in seen} == {
             ("ClusterQueue slices", "update"),
             ("ServiceAccount research/trainer", "create"),
         }
@@ -104,8 +104,8 @@ def test_drift_is_detected_and_repaired() -> None:
 def test_removed_team_is_deleted_with_its_namespace() -> None:
     async def main(client: Client) -> None:
         await apply(client, small(TEAMS))
-        gone = [each for each in await apply(client, small("  teams: {training: {}}\n")) if each.action == "delete"]
-        assert {str(each.reference) for each in gone} == {
+        deleted = [item for item in await apply(client, small("  teams: {training: {}}\n")) if item.action == "delete"]
+        assert {str(item.reference) for item in deleted} == {
             "ClusterRole sliceworks-queue-readers",
             "ClusterRoleBinding sliceworks-queue-readers",
             "LocalQueue research/queue",
@@ -128,8 +128,8 @@ def test_namespace_in_use_is_kept_with_a_reason() -> None:
     async def main(client: Client) -> None:
         await apply(client, small(TEAMS))
         await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "notes", "namespace": "research"}})
-        kept = [each for each in await apply(client, small("  teams: {training: {}}\n")) if each.action == "keep"]
-        assert [(str(each.reference), each.reason) for each in kept] == [("Namespace research", "it contains ConfigMap notes")]
+        kept = [item for item in await apply(client, small("  teams: {training: {}}\n")) if item.action == "keep"]
+        assert [(str(item.reference), item.reason) for item in kept] == [("Namespace research", "it contains ConfigMap notes")]
         assert (await client.get(NAMESPACE, "research"))["status"]["phase"] == "Active"
         await client.delete(CONFIG_MAP, "notes", "research")
         assert count(await apply(client, small("  teams: {training: {}}\n")))["delete"] == 1
@@ -165,8 +165,8 @@ def test_objects_of_other_managers_are_kept() -> None:
 def test_ready_within_is_set_and_removed_in_kueue() -> None:
     async def main(client: Client) -> None:
         await apply(client, small("  queues: {readyWithin: 7m}\n"))
-        found = await client.get(CONFIG_MAP, "kueue-manager-config", "kueue-system")
-        assert "timeout: 7m" in found["data"]["controller_manager_config.yaml"]
+        result = await client.get(CONFIG_MAP, "kueue-manager-config", "kueue-system")
+        assert "timeout: 7m" in result["data"]["controller_manager_config.yaml"]
         await apply(client, small())
         with pytest.raises(NotFound):
             await client.get(CONFIG_MAP, "kueue-manager-config", "kueue-system")
@@ -195,8 +195,8 @@ def test_release_is_kept_while_its_kinds_are_used() -> None:
         await apply(client, small(), released)
         await clock.sleep(5)
         await client.create({"apiVersion": "acme.example/v1", "kind": "Thing", "metadata": {"name": "a", "namespace": "default"}})
-        kept = [each for each in await apply(client, small()) if each.action == "keep"]
-        assert {(str(each.reference), each.reason) for each in kept} == {
+        kept = [item for item in await apply(client, small()) if item.action == "keep"]
+        assert {(str(item.reference), item.reason) for item in kept} == {
             ("CustomResourceDefinition things.acme.example", "things created by others exist"),
             ("Namespace thing-system", "things created by others exist"),
         }
@@ -235,14 +235,14 @@ class Fragile:
 async def everything(client: Client) -> bytes:
     """Our objects in the cluster, without what differs between runs."""
     known = await inventory.read(client, "small")
-    found = []
+    result = []
     for who in sorted(known.entries):
         resource = await client.resource_of({"apiVersion": who.api_version, "kind": who.kind})
         obj = await client.get(resource, who.name, who.namespace or None)
         changing = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
         metadata = {key: value for key, value in obj["metadata"].items() if key not in changing}
-        found.append({**obj, "metadata": metadata, "status": None})
-    return orjson.dumps(found, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
+        result.append({**obj, "metadata": metadata, "status": None})
+    return orjson.dumps(result, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
 
 
 INTERRUPTED = TEAMS + "  queues: {readyWithin: 7m}\n  identities: {workloads: {trainer: {namespace: jobs}}}\n"
@@ -281,7 +281,7 @@ def test_interrupted_destroy_is_resumed() -> None:
             except Stopped:
                 stopped = True
             await Destroyer(client, await inventory.read(client, "small")).remove(silent)
-            left = {each["metadata"]["name"] for each in (await client.list_all(NAMESPACE)).items}
+            left = {item["metadata"]["name"] for item in (await client.list_all(NAMESPACE)).items}
             assert left <= {"default", "kube-node-lease", "kube-public", "kube-system", SYSTEM}
             assert not (await inventory.read(client, "small")).entries
             assert not (await client.list_all(QUEUE)).items
@@ -294,7 +294,7 @@ def test_jobs_are_deleted_first() -> None:
     async def main(client: Client) -> None:
         environment = small(TEAMS)
         await apply(client, environment)
-        job = next(each.probe for step in on_twin(environment) for each in step.waits if isinstance(each, WebhookReady))
+        job = next(item.probe for step in on_twin(environment) for item in step.waits if isinstance(item, WebhookReady))
         labels = {"kueue.x-k8s.io/queue-name": "queue"}
         await client.create({**job, "metadata": {"name": "busy", "namespace": "research", "labels": labels}})
         await clock.sleep(5)
@@ -374,7 +374,7 @@ def test_progress_names_objects_and_missing_conditions() -> None:
         ):
             await applier.apply(on_twin(environment), known, lambda _step: output.append)
         assert "ServiceAccount tpu-provisioner-system/tpu-provisioner-controller-manager" in output
-        assert any("is unschedulable: " in each for each in output)
+        assert any("is unschedulable: " in item for item in output)
 
     play(main, nodes=0)
 

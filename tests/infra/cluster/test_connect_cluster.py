@@ -51,7 +51,7 @@ def test_outputs_and_token_are_sufficient(cluster: TwinCluster, monkeypatch: pyt
 
     async def main() -> list[str]:
         async with connect_cluster(outputs(cluster), renewing) as client:
-            return [each["metadata"]["name"] for each in (await client.list(NAMESPACE)).items]
+            return [item["metadata"]["name"] for item in (await client.list(NAMESPACE)).items]
 
     assert "default" in clock.run(main())
     assert renewing.refusals == 1

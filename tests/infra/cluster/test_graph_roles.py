@@ -18,10 +18,10 @@ Object = dict[str, Any]
 
 
 def definition(*resources: Object, **schema: Any) -> Object:
-    found = [{"id": f"r{number}", **each} for number, each in enumerate(resources)]
+    result = [{"id": f"r{number}", **item} for number, item in enumerate(resources)]
     return {
         "metadata": {"name": "g"},
-        "spec": {"schema": {"apiVersion": "v1alpha1", "kind": "Thing", **schema}, "resources": found},
+        "spec": {"schema": {"apiVersion": "v1alpha1", "kind": "Thing", **schema}, "resources": result},
     }
 
 
@@ -110,8 +110,8 @@ def test_controller_permissions_match_graphs() -> None:
         group="acme.example",
     )
     created, read = ["get", "list", "watch", "create", "patch", "delete"], ["get", "list", "watch"]
-    found = {(rule["apiGroups"][0], rule["resources"][0]): rule["verbs"] for rule in graph_rules([graph])}
-    assert found == {
+    result = {(rule["apiGroups"][0], rule["resources"][0]): rule["verbs"] for rule in graph_rules([graph])}
+    assert result == {
         ("", "configmaps"): created,
         ("", "events"): ["list"],
         ("", "pods"): ["list"],

@@ -99,7 +99,7 @@ def test_team_and_identity_share_account_and_namespace() -> None:
 )
 def test_team_with_unusable_identity_is_an_error(team: str, wrong: str) -> None:
     text = f"  identities: {{workloads: {{trainer: {{namespace: jobs}}}}}}\n  teams: {{research: {team}}}\n"
-    assert [each.problem for each in preflight.check(environments.small(text))] == ([wrong] if wrong else [])
+    assert [item.problem for item in preflight.check(environments.small(text))] == ([wrong] if wrong else [])
 
 
 def test_conflicting_parts_are_an_error() -> None:
@@ -114,8 +114,8 @@ def test_ready_within_configures_and_restarts_kueue() -> None:
     manager = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "m", "namespace": "kueue-system"}, "spec": pods}
     marks = []
     for text in ("", "  queues: {readyWithin: 10m}\n", "  queues: {readyWithin: 20m}\n"):
-        found = environments.on_twin(environments.small(text), releases={"kueue": [plain, manager]})
-        [step] = [each for each in found if each.name == "kueue"]
+        result = environments.on_twin(environments.small(text), releases={"kueue": [plain, manager]})
+        [step] = [item for item in result if item.name == "kueue"]
         config, deployment = step.objects
         [settings] = load_all(config["data"]["controller_manager_config.yaml"], "config")
         assert settings.data["webhook"] == {"port": 9443}
@@ -130,15 +130,15 @@ def test_ready_within_configures_and_restarts_kueue() -> None:
 
 def test_existing_kueue_is_configured_only_if_owned() -> None:
     text = "  queues: {readyWithin: 10m}\n"
-    assert [each["metadata"]["name"] for each in objects(text, "ConfigMap")] == ["kueue-manager-config"]
+    assert [item["metadata"]["name"] for item in objects(text, "ConfigMap")] == ["kueue-manager-config"]
     assert objects(text, "ConfigMap", configures_kueue=False) == []
     assert objects("", "ConfigMap") == []
 
 
 def test_steps_wait_for_webhooks_of_jobset_and_kueue() -> None:
     steps = {step.name: step for step in environments.on_twin(environments.small())}
-    asked = [wait for name in ("jobset", "kueue") for wait in steps[name].waits if isinstance(wait, WebhookReady)]
-    assert [(wait.component, wait.probe["kind"]) for wait in asked] == [("JobSet", "JobSet"), ("Kueue", "ResourceFlavor")]
+    requested = [wait for name in ("jobset", "kueue") for wait in steps[name].waits if isinstance(wait, WebhookReady)]
+    assert [(wait.component, wait.probe["kind"]) for wait in requested] == [("JobSet", "JobSet"), ("Kueue", "ResourceFlavor")]
 
 
 def test_no_queues_without_kueue() -> None:
@@ -199,8 +199,8 @@ def test_image_of_document_or_registry() -> None:
     assert composition.controller_image(environments.small("  addons: {image: a/b:c}\n")) == "a/b:c"
     from sliceworks import __version__
 
-    found = composition.controller_image(environments.small("  registry: {}\n"))
-    assert found == f"us-central2-docker.pkg.dev/my-project/small-images/controllers:{__version__}"
+    result = composition.controller_image(environments.small("  registry: {}\n"))
+    assert result == f"us-central2-docker.pkg.dev/my-project/small-images/controllers:{__version__}"
 
 
 def test_graph_definitions_follow_their_controller() -> None:
@@ -228,18 +228,18 @@ def test_project_is_adopted_and_never_deleted() -> None:
             "cnrm.cloud.google.com/auto-create-network": "false",
             "cnrm.cloud.google.com/deletion-policy": "abandon",
         }
-    [space] = [each for each in objects(service % "folder: '12'", "Namespace") if each["metadata"]["name"] == "team"]
+    [space] = [item for item in objects(service % "folder: '12'", "Namespace") if item["metadata"]["name"] == "team"]
     assert space["metadata"]["annotations"] == {"cnrm.cloud.google.com/project-id": "my-project"}
 
 
 def test_secret_without_file_is_kept() -> None:
     service = "  selfService: {modelRegistries: [{secret: kaggle-secret, file: kaggle.json}]}\n"
     environment = environments.small(service)
-    found = {
+    result = {
         step.name: step for step in composition.compose_steps(environment, environments.cluster_inputs(environment, secrets={}))
     }
-    assert found["secrets"].objects == ()
-    assert [str(who) for who in found["secrets"].keeps] == ["Secret config-connector/kaggle-secret"]
+    assert result["secrets"].objects == ()
+    assert [str(who) for who in result["secrets"].keeps] == ["Secret config-connector/kaggle-secret"]
 
 
 def test_secret_values_are_never_shown() -> None:
@@ -257,12 +257,12 @@ def test_secret_values_are_never_shown() -> None:
     ],
 )
 def test_manual_steps_are_reported(text: str, output: str) -> None:
-    assert any(each.startswith(output) for each in composition.manual_steps(environments.small(text), builds=False))
+    assert any(item.startswith(output) for item in composition.manual_steps(environments.small(text), builds=False))
 
 
 def test_buildable_images_are_not_reported() -> None:
     assert not [
-        each for each in composition.manual_steps(environments.small("  registry: {build: [controllers]}\n")) if "images" in each
+        item for item in composition.manual_steps(environments.small("  registry: {build: [controllers]}\n")) if "images" in item
     ]
 
 
@@ -294,8 +294,8 @@ def test_mesh_injects_proxies_and_has_an_ingress_gateway() -> None:
 
 def test_mesh_channel_and_ingress_namespace() -> None:
     text = _MESH % ", meshChannel: rapid, ingressNamespace: edge"
-    found = {item["metadata"]["name"]: item["metadata"]["labels"] for item in objects(text, "Namespace")}
-    assert {name: labels["istio.io/rev"] for name, labels in found.items()} == dict.fromkeys(
+    result = {item["metadata"]["name"]: item["metadata"]["labels"] for item in objects(text, "Namespace")}
+    assert {name: labels["istio.io/rev"] for name, labels in result.items()} == dict.fromkeys(
         ("serving", "edge"), "asm-managed-rapid"
     )
     with pytest.raises(InvalidDocument, match="require mesh"):

@@ -36,14 +36,14 @@ Object = dict[str, Any]
 @functools.cache
 def sequences() -> list[Object]:
     """What is asked, in order."""
-    found: list[Object] = yaml.load((HERE / "sequences.yaml").read_text(), yaml.CSafeLoader)
-    return found
+    result: list[Object] = yaml.load((HERE / "sequences.yaml").read_text(), yaml.CSafeLoader)
+    return result
 
 
 def crds() -> list[Object]:
     """The kinds of our own that the sequences use."""
-    found: list[Object] = yaml.load((HERE / "crds.yaml").read_text(), yaml.CSafeLoader)
-    return found
+    result: list[Object] = yaml.load((HERE / "crds.yaml").read_text(), yaml.CSafeLoader)
+    return result
 
 
 def name_of(number: int) -> str:

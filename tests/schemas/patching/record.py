@@ -26,16 +26,16 @@ Object = dict[str, Any]
 def cases() -> list[Object]:
     """Every case: its number, the type of the patch, the resource, the document and the patch."""
     requests = yaml.load((HERE / "cases.yaml").read_text(), yaml.CSafeLoader)
-    found: list[Object] = []
+    result: list[Object] = []
     for kind in ("json", "merge", "merge-whole"):
         for patch in requests[kind]["patches"]:
             document = {"spec": {"free": requests[kind]["document"]}}
-            found.append({"type": kind.partition("-")[0], "of": WIDGET, "document": document, "patch": _from_root(kind, patch)})
+            result.append({"type": kind.partition("-")[0], "of": WIDGET, "document": document, "patch": _from_root(kind, patch)})
     for group in requests["strategic"]:
-        found += [
+        result += [
             {"type": "strategic", "of": group["of"], "document": group["document"], "patch": patch} for patch in group["patches"]
         ]
-    return [{"number": number, **case} for number, case in enumerate(found)]
+    return [{"number": number, **case} for number, case in enumerate(result)]
 
 
 def _from_root(kind: str, patch: Any) -> Any:

@@ -51,8 +51,8 @@ def cases() -> list[Case]:
 
 
 def answers() -> dict[str, Json]:
-    found: dict[str, Json] = orjson.loads(ANSWERS.read_bytes())
-    return found
+    result: dict[str, Json] = orjson.loads(ANSWERS.read_bytes())
+    return result
 
 
 def _prepared(obj: Json) -> Json:

@@ -49,11 +49,11 @@ class Server:
 def main() -> None:
     server = Server(sys.argv[1], sys.argv[2])
     server.send("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-    found = {case.id: _ask(server, case) for case in cases()}
+    result = {case.id: _ask(server, case) for case in cases()}
     ANSWERS.write_text(
-        "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True)}" for name, answer in found.items()) + "\n}\n"
+        "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True)}" for name, answer in result.items()) + "\n}\n"
     )
-    print(f"{len(found)} answers")
+    print(f"{len(result)} answers")
 
 
 def _ask(server: Server, case: Case) -> Json:

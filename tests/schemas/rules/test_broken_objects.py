@@ -53,19 +53,19 @@ def test_no_rule_fails_on_a_broken_object(case: Any) -> None:
 
 def everything(obj: Json, old: Json) -> list[Any]:
     strategy = strategy_of(obj)
-    found: list[Any] = [
+    result: list[Any] = [
         *metadata_errors(obj["metadata"]),
         *metadata_update_errors(obj["metadata"], old["metadata"]),
     ]
     if strategy.validate is not None:
-        found += strategy.validate(obj)
+        result += strategy.validate(obj)
     if strategy.warnings is not None:
         assert all(isinstance(warning, str) for warning in strategy.warnings(obj))
     for validate in (strategy.validate_update, strategy.validate_status):
         if validate is not None:
-            found += validate(obj, old)
-            found += validate(old, obj)
-    return found
+            result += validate(obj, old)
+            result += validate(old, obj)
+    return result
 
 
 def break_something(value: Any, chance: random.Random) -> None:

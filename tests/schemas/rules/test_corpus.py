@@ -82,8 +82,8 @@ def test_update(name: str) -> None:
     old["metadata"] |= {"resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z", "uid": "UID"}
     new = kept(merge_patch(old, case.update))
     new["metadata"]["creationTimestamp"] = old["metadata"]["creationTimestamp"]  # put back before anything is checked
-    found = errors(case, new, old)
-    assert found == (expected(answer["causes"]) if "causes" in answer else [])
+    result = errors(case, new, old)
+    assert result == (expected(answer["causes"]) if "causes" in answer else [])
 
 
 def strategy_of(obj: Json) -> Strategy:
@@ -121,18 +121,18 @@ def before_validation(obj: Json) -> Json:
 
 def errors(case: Case, obj: Json, old: Json | None = None) -> list[tuple[str, str, str]]:
     strategy = strategy_of(case.object)
-    found = metadata_errors(obj["metadata"]) if old is None else metadata_update_errors(obj["metadata"], old["metadata"])
+    result = metadata_errors(obj["metadata"]) if old is None else metadata_update_errors(obj["metadata"], old["metadata"])
     if case.subresource and old is not None:
         part = strategy.parts.get(case.subresource)
         check = part.validate if part else strategy.validate_status
         assert check is not None
-        found += check(obj, old)
-        return expected([error.cause() for error in found])
+        result += check(obj, old)
+        return expected([error.cause() for error in result])
     if strategy.validate is not None:
-        found += strategy.validate(obj)
+        result += strategy.validate(obj)
     if old is not None and strategy.validate_update is not None:
-        found += strategy.validate_update(obj, old)
-    return expected([error.cause() for error in found])
+        result += strategy.validate_update(obj, old)
+    return expected([error.cause() for error in result])
 
 
 def expected(causes: list[dict[str, str]]) -> list[tuple[str, str, str]]:

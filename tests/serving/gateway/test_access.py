@@ -69,7 +69,7 @@ def test_key_sees_only_its_models() -> None:
             keys = [key("a", "ka", models=["team-a/*"]), key("b", "kb", models=["other"]), key("all", "kc")]
             async with gateway(document(models=models, keys=keys)) as gate:
                 seen = {who: (await gate.ask("GET", "/v1/models", key=who)).json["data"] for who in ("ka", "kb", "kc")}
-                assert {who: [each["id"] for each in listed] for who, listed in seen.items()} == {
+                assert {who: [item["id"] for item in listed] for who, listed in seen.items()} == {
                     "ka": ["team-a/x", "team-a/y"],
                     "kb": ["other"],
                     "kc": ["team-a/x", "team-a/y", "other"],
@@ -90,8 +90,8 @@ def test_request_limit_has_retry_after() -> None:
             spec = document(echo.url, keys=[key("a", "ka", rateLimit={"requestsPerMinute": 3}), key("b", "kb")])
             async with gateway(spec) as gate:
                 got = [await gate.ask("POST", "/v1/chat/completions", chat(), key="ka") for _ in range(4)]
-                assert [each.status for each in got] == [200, 200, 200, 429]
-                assert [each.headers.get("x-ratelimit-remaining-requests") for each in got] == ["2", "1", "0", "0"]
+                assert [item.status for item in got] == [200, 200, 200, 429]
+                assert [item.headers.get("x-ratelimit-remaining-requests") for item in got] == ["2", "1", "0", "0"]
                 assert 50 < float(got[3].headers["x-ratelimit-reset-requests"].rstrip("s")) <= 60
                 assert got[3].json["error"]["code"] == "rate_limit_exceeded"
                 assert 5 <= int(got[3].headers["retry-after"]) <= 20

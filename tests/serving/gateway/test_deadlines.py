@@ -45,7 +45,7 @@ class _Exchange:
 @pytest.mark.parametrize("times", [TIMES, IMPATIENT])
 def test_expired_calls_are_found_within_one_step(times: Any) -> None:
     chance = random.Random(7)
-    deadlines, calls, now, found = Deadlines(), dict[_Exchange, Any](), 1000.0, 0
+    deadlines, calls, now, result = Deadlines(), dict[_Exchange, Any](), 1000.0, 0
     for _ in range(4000):
         now += chance.choice((0.01, 0.1, 0.25, 0.4))
         if chance.random() < 0.2:
@@ -61,7 +61,7 @@ def test_expired_calls_are_found_within_one_step(times: Any) -> None:
                 deadlines.discard(exchange)  # type: ignore[arg-type]
                 del calls[exchange]
         late: dict[Any, str] = dict(deadlines.expired(now))
-        found += len(late)
+        result += len(late)
         for exchange in list(calls):
             if exchange in late:
                 assert exchange.overdue(now) > 0
@@ -70,7 +70,7 @@ def test_expired_calls_are_found_within_one_step(times: Any) -> None:
                 exchange.seen_late = min(exchange.seen_late, now) if exchange.overdue(now) > 0 else math.inf
                 assert int(now / STEP) <= exchange.seen_late / STEP
         assert len(deadlines) == len(calls)
-    assert found > 100
+    assert result > 100
 
 
 def test_each_timeout_has_its_message() -> None:

@@ -41,7 +41,7 @@ def pod(name: str, address: str, *, ready: bool = True, label: str = "a", **meta
 
 
 def urls(services: list[Object], pods: list[Object], wanted: Discovery = WANTED) -> list[tuple[str, str]]:
-    return [(each.url, each.grpc) for each in find_backends(wanted, services, pods)]
+    return [(item.url, item.grpc) for item in find_backends(wanted, services, pods)]
 
 
 def test_target_ports_are_resolved() -> None:
@@ -103,7 +103,7 @@ def test_backends_follow_pods(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
 
             task = asyncio.create_task(finder.run())
             await _start_pod(client)
-            await _until(lambda: [each.name for each in router.state.upstreams] == [echo.url])
+            await _until(lambda: [item.name for item in router.state.upstreams] == [echo.url])
             [server] = router.state.upstreams
             await client.patch(POD, "one", {"metadata": {"labels": {"note": "x"}}})
             await clock.sleep(0.3)
@@ -150,11 +150,11 @@ def test_discovered_backends_follow_a_reload() -> None:
             for failures in (5, 1)
         )
         state = State(plain)
-        [found] = find_backends(WANTED, [service(http=80)], [pod("one", "10.0.0.1")])
-        state.models["m"].balancer.set_upstreams([create_upstream(found, plain)])
+        [result] = find_backends(WANTED, [service(http=80)], [pod("one", "10.0.0.1")])
+        state.models["m"].balancer.set_upstreams([create_upstream(result, plain)])
         assert State(plain, state).upstreams == state.upstreams
         [changed] = State(careful, state).upstreams
-        assert (changed.backend, changed.health_check.consecutive_failures) == (found, 1)
+        assert (changed.backend, changed.health_check.consecutive_failures) == (result, 1)
 
     clock.run(main(), virtual=True)
 

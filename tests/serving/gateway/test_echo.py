@@ -93,8 +93,8 @@ def test_invalid_requests_have_openai_errors() -> None:
             wrong = [b"{", {"model": "m"}, {"model": "m", "messages": []}, {"messages": []}, {"model": "n", "messages": [{}]}]
             wrong += [chat(max_tokens=-1), chat(max_tokens="5")]
             got = await asyncio.gather(*(ask(echo.port, "POST", "/v1/chat/completions", body) for body in wrong))
-            assert [each.status for each in got] == [400, 400, 400, 400, 404, 400, 400]
-            assert all(each.json["error"]["message"] for each in got)
+            assert [item.status for item in got] == [400, 400, 400, 400, 404, 400, 400]
+            assert all(item.json["error"]["message"] for item in got)
 
     clock.run(main())
 
@@ -105,7 +105,7 @@ def test_triton_load_and_unload() -> None:
 
             async def listed() -> list[str]:
                 reported = (await ask(echo.port, "POST", "/v2/repository/index")).json
-                return [each["name"] for each in reported]
+                return [item["name"] for item in reported]
 
             assert await listed() == ["m"]
             assert (await ask(echo.port, "GET", "/v2/models/ara/ready")).status == 404

@@ -46,9 +46,9 @@ def test_published_model_generates_scores_embeds_and_streams(cell: SaxCell, clie
     assert client.generate(MODEL, "one two", {"per_example_max_decode_steps": 3.0}, 5) == [("one two one", -1.0)]
     assert client.score(MODEL, "a", ["b", "c d"], 5) == [-1.0, -2.0]
     assert len(client.embed(MODEL, "text", 5)) == 8
-    heard: list[str] = []
-    client.generate_stream(MODEL, "one two", {}, 5, lambda _last, items: heard.extend(text for text, _, _ in items))
-    assert heard == ["one", " two"]
+    received: list[str] = []
+    client.generate_stream(MODEL, "one two", {}, 5, lambda _last, items: received.extend(text for text, _, _ in items))
+    assert received == ["one", " two"]
     assert [(model["model"], model["active_replicas"]) for model in client.list_models("/sax/test")] == [(MODEL, 2)]
     client.unpublish(MODEL)
     assert client.list_models("/sax/test") == []
@@ -148,8 +148,8 @@ def test_load_test_of_a_cell_in_its_own_process(
         start(running, [*command, "run", "-f", "gateway.yaml", "--quiet"])
         assert clock.wait_until(lambda: is_listening(port), 30)
         assert run(["load", "run", "-f", "test.yaml", "-o", "json", "--quiet"]) == 0
-    found = orjson.loads(capsys.readouterr().out)
-    assert (found["summary"]["requests"], found["summary"]["succeeded"]) == (20, 20)
+    result = orjson.loads(capsys.readouterr().out)
+    assert (result["summary"]["requests"], result["summary"]["succeeded"]) == (20, 20)
 
 
 def start(running: ExitStack, command: list[str]) -> None:

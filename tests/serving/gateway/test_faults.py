@@ -328,7 +328,7 @@ def test_incomplete_request_is_freed() -> None:
             for size in (1000, 1_000_000):
                 async with await Client.open(gate.port) as client:
                     client.writer.write(HEAD + b"content-length: %d\r\n\r\n" % (2 * size) + b"x" * size)
-                    await until(lambda size=size: any(each._body_size >= size for each in gate.program.server.connections))  # type: ignore[misc]
+                    await until(lambda size=size: any(item._body_size >= size for item in gate.program.server.connections))  # type: ignore[misc]
                     [line] = gate.program.server.connections
                 await until(lambda: not gate.program.server.connections)
                 assert (line._large, line._body, line._body_size) == (None, [], 0)
@@ -376,7 +376,7 @@ def test_failed_request_is_freed(kind: str, serve: Any) -> None:
     """
 
     def kept() -> int:
-        return sum(isinstance(each, Connection) for each in gc.get_objects())
+        return sum(isinstance(item, Connection) for item in gc.get_objects())
 
     async def main() -> None:
         times = {"firstToken": "200ms", "idle": "300ms", "total": "500ms"}
@@ -414,13 +414,13 @@ def test_random_backend_crashes_lose_no_response(soak_seconds: float) -> None:
         async with upstream(**settings) as a, upstream(**settings) as b, upstream(**settings) as c, upstream(**settings) as d:
             servers = [a, b, c, d]
             retries = {"attempts": 8, "retryRatio": 1.0, "minRetriesPerSecond": 100}
-            async with gateway(document(*(each.url for each in servers), health_check=health, retries=retries)) as gate:
+            async with gateway(document(*(item.url for item in servers), health_check=health, retries=retries)) as gate:
                 ending = asyncio.get_running_loop().time() + soak_seconds
                 killer = asyncio.ensure_future(_kill(servers, chance))
                 done = await asyncio.gather(*(_send_requests(gate, number, ending) for number in range(16)))
                 assert not killer.done()
                 killer.cancel()
-                answered, cut = (sum(each[place] for each in done) for place in range(2))
+                answered, cut = (sum(item[place] for item in done) for place in range(2))
                 assert answered > 10 * soak_seconds
                 assert cut < answered
                 await until(gate.idle)

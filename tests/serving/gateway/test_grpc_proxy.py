@@ -65,7 +65,7 @@ async def server(serve: Serve) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def gateway_for(*addresses: str, **more: Any) -> AsyncIterator[tuple[Running, Any]]:
-    backends = [{"kind": "triton", "url": f"http://127.0.0.1:{number + 1}", "grpc": each} for number, each in enumerate(addresses)]
+    backends = [{"kind": "triton", "url": f"http://127.0.0.1:{number + 1}", "grpc": item} for number, item in enumerate(addresses)]
     models = [{"name": "m", "backends": backends}]
     spec = document(
         models=models, listen={"port": 0, "grpcPort": 0}, health_check={"interval": "1h", "ejectionTime": "50ms"}, **more
@@ -78,16 +78,16 @@ async def gateway_for(*addresses: str, **more: Any) -> AsyncIterator[tuple[Runni
 async def _mark_healthy(gate: Running) -> None:
     """Mark the backends healthy: they have no HTTP endpoint for health checks."""
     servers = gate.program.router.state.upstreams
-    await until(lambda: all(each.checked for each in servers))
+    await until(lambda: all(item.checked for item in servers))
     await gate.program.health_checker.stop()
-    for each in servers:
-        each.healthy = True
+    for item in servers:
+        item.healthy = True
 
 
 async def echo_messages(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
     """Echo each message."""
-    async for each in messages:
-        yield each
+    async for item in messages:
+        yield item
     context.set_trailing_metadata((("one", "1"), ("two", "2")))
 
 
@@ -109,8 +109,8 @@ SENT = [message(str(number)) for number in range(5)]
 
 
 async def _several() -> AsyncIterator[bytes]:
-    for each in SENT:
-        yield each
+    for item in SENT:
+        yield item
         await asyncio.sleep(0.005)
 
 
@@ -119,7 +119,7 @@ def test_busy_or_dead_backend_is_replaced() -> None:
         async with server(busy) as first, server(echo_messages) as good, gateway_for(first, "127.0.0.1:1", good) as (gate, ask):
             for _ in range(6):
                 call = ask(_several())
-                assert [each async for each in call] == SENT
+                assert [item async for item in call] == SENT
                 assert dict(await call.trailing_metadata()) == {"one": "1", "two": "2"}
             assert 'retries_total{model="m",reason="unavailable"}' in await gate.numbers()
             await until(gate.idle)
@@ -130,11 +130,11 @@ def test_busy_or_dead_backend_is_replaced() -> None:
 def test_recovered_backend_is_used_again() -> None:
     async def main() -> None:
         async with server(echo_messages) as address, gateway_for(address) as (_, ask):
-            assert [each async for each in ask(_several())] == SENT
+            assert [item async for item in ask(_several())] == SENT
         port = int(address.rpartition(":")[2])
         async with gateway_for(address, retries={"attempts": 0}) as (_, ask):
             with pytest.raises(grpc.aio.AioRpcError):
-                assert [each async for each in ask(_several())]
+                assert [item async for item in ask(_several())]
             running = grpc.aio.server(handlers=[Handler(echo_messages)])
             running.add_insecure_port(f"127.0.0.1:{port}")
             await running.start()
@@ -142,7 +142,7 @@ def test_recovered_backend_is_used_again() -> None:
                 async with asyncio.timeout(60):
                     while True:
                         try:
-                            assert [each async for each in ask(_several())] == SENT
+                            assert [item async for item in ask(_several())] == SENT
                             break
                         except grpc.aio.AioRpcError:
                             await asyncio.sleep(0.1)
@@ -182,7 +182,7 @@ def test_goaway_without_calls_is_retried(reason: int) -> None:
         ):
             for _ in range(4):
                 async with asyncio.timeout(60):
-                    assert [each async for each in ask(_several())] == SENT
+                    assert [item async for item in ask(_several())] == SENT
             await until(gate.idle)
 
     clock.run(main())
@@ -217,10 +217,10 @@ def test_goaway_finishes_active_calls() -> None:
                 await following.start()
                 of_newer = [b"newer"] * len(SENT)
                 async with asyncio.timeout(60):
-                    while (got := [each async for each in ask(_several())]) != of_newer:
+                    while (got := [item async for item in ask(_several())]) != of_newer:
                         assert got == SENT  # The GOAWAY has not arrived yet.
                     for _ in range(3):
-                        assert [each async for each in ask(_several())] == of_newer
+                        assert [item async for item in ask(_several())] == of_newer
                 for one in SENT[1:]:
                     going.put_nowait(one)
                     assert await call.read() == one
@@ -245,8 +245,8 @@ def test_attempts_are_limited(serve: Serve, heard: int, retries: dict[str, int])
             got: list[bytes] = []
 
             async def listen() -> None:
-                async for each in ask(_several()):
-                    got.append(each)  # noqa: PERF401 - what came before the error counts
+                async for item in ask(_several()):
+                    got.append(item)  # noqa: PERF401 - what came before the error counts
 
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await listen()
@@ -288,11 +288,11 @@ def test_unreadable_message_ends_the_stream_with_a_reason() -> None:
         async with server(echo_messages) as address, gateway_for(address) as (gate, ask):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 async with asyncio.timeout(60):
-                    assert [each async for each in ask(odd())]
+                    assert [item async for item in ask(odd())]
             assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
             await until(gate.idle)
             assert 'key="anonymous",code="400"} 1\n' in await gate.numbers()
-            assert [each async for each in ask(_several())] == SENT
+            assert [item async for item in ask(_several())] == SENT
 
     clock.run(main())
 
@@ -310,7 +310,7 @@ def test_metadata_is_proxied() -> None:
         async with server(reject) as address, gateway_for(address) as (gate, ask):
             for _ in range(6):
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    assert [each async for each in ask(_several(), metadata=sent)]
+                    assert [item async for item in ask(_several(), metadata=sent)]
                 assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.INTERNAL, "no")
                 assert _by_name(caught.value.trailing_metadata()) == _by_name(sent)
             # It may be the fault of the request, and opens no circuit.
@@ -321,10 +321,10 @@ def test_metadata_is_proxied() -> None:
 
 def _by_name(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, list[str | bytes]]:
     """Values in their order; gRPC keeps no order between names."""
-    found: dict[str, list[str | bytes]] = {}
+    result: dict[str, list[str | bytes]] = {}
     for name, value in metadata:
-        found.setdefault(name, []).append(value)
-    return found
+        result.setdefault(name, []).append(value)
+    return result
 
 
 def test_two_keys_are_rejected() -> None:
@@ -332,9 +332,9 @@ def test_two_keys_are_rejected() -> None:
         keys = [{"name": name, "sha256": hash_key(name).hex()} for name in ("a", "b")]
         async with server(echo_messages) as address, gateway_for(address, keys=keys) as (_, ask):
             one, two = (("authorization", f"Bearer {name}") for name in ("a", "b"))
-            assert [each async for each in ask(_several(), metadata=(one,))] == SENT
+            assert [item async for item in ask(_several(), metadata=(one,))] == SENT
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                assert [each async for each in ask(_several(), metadata=(one, two))]
+                assert [item async for item in ask(_several(), metadata=(one, two))]
             assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
 
     clock.run(main())
@@ -390,13 +390,13 @@ def test_messages_are_buffered_until_a_response() -> None:
         messages = ReplayableMessages(b"one", rest(), 6)
         first = messages.replay()
         assert [await anext(first), await anext(first)] == [b"one", b"two"]
-        assert [each async for each in messages.replay()] == [b"one", b"two", b"three"]
+        assert [item async for item in messages.replay()] == [b"one", b"two", b"three"]
         assert not messages.replayable
         assert not ReplayableMessages(b"long", rest(), 3).replayable
         settled = ReplayableMessages(b"one", rest(), 100)
         assert settled.replayable
         settled.settle()
-        assert [each async for each in settled.replay()] == [b"one", b"two", b"three"]
+        assert [item async for item in settled.replay()] == [b"one", b"two", b"three"]
 
     asyncio.run(main())
 
@@ -438,14 +438,14 @@ def test_failed_call_has_metric_and_span() -> None:
 
     async def seen(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         parents.append(dict(context.invocation_metadata())["traceparent"])
-        async for each in fail_after_first(messages, context):
-            yield each
+        async for item in fail_after_first(messages, context):
+            yield item
 
     async def main() -> None:
         async with server(seen) as address, gateway_for(address) as (gate, ask):
             gate.program.router.tracer = Tracer(provider)
             with pytest.raises(grpc.aio.AioRpcError):
-                assert [each async for each in ask(_several())]
+                assert [item async for item in ask(_several())]
             await until(gate.idle)
             assert 'route="ModelStreamInfer",key="anonymous",code="503"' in await gate.numbers()
 
@@ -516,16 +516,16 @@ def test_backends_with_tls_and_credential(tmp_path: Path) -> None:
     created = self_signed()
     (tmp_path / "authority.crt").write_bytes(created.certificate)
     (tmp_path / "credential").write_text("of-the-server")
-    heard: list[str] = []
+    received: list[str] = []
 
     async def seen(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        heard.append(dict(context.invocation_metadata())["authorization"])
-        async for each in messages:
-            yield each
+        received.append(dict(context.invocation_metadata())["authorization"])
+        async for item in messages:
+            yield item
 
     class Told(echo_server.EchoServer):
         def authenticate(self, method: str, path: str, headers: Mapping[str, str], peer: object = None) -> object:
-            heard.append(headers.get("authorization", ""))
+            received.append(headers.get("authorization", ""))
             return None
 
     async def main() -> None:
@@ -536,13 +536,13 @@ def test_backends_with_tls_and_credential(tmp_path: Path) -> None:
                 async with grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
                     ask: Any = channel.stream_stream(METHOD)
                     key = (("authorization", "Bearer of-the-client"),)
-                    assert [each async for each in ask(_several(), metadata=key)] == SENT
+                    assert [item async for item in ask(_several(), metadata=key)] == SENT
                 got = await gate.ask("POST", "/v2/models/m/generate", {"text_input": "a b"}, key="of-the-client")
                 assert got.json["text_output"] == "a b"
 
     clock.run(main())
-    assert set(heard) <= {"Bearer of-the-server", ""}
-    assert heard.count("Bearer of-the-server") >= 2
+    assert set(received) <= {"Bearer of-the-server", ""}
+    assert received.count("Bearer of-the-server") >= 2
 
 
 @asynccontextmanager
@@ -586,7 +586,7 @@ def test_changed_ca_file_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 assert got.json["text_output"] == "a b"
                 async with grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
                     ask: Any = channel.stream_stream(METHOD)
-                    assert [each async for each in ask(_several())] == SENT
+                    assert [item async for item in ask(_several())] == SENT
                 for wrong in (b"", b"not a certificate"):
                     authority.write_bytes(wrong)
                     with pytest.raises(SliceworksError, match="cannot use the CA file: it contains no certificate"):

@@ -95,7 +95,7 @@ def test_bytes_are_unchanged() -> None:
             )
             assert got.body == b'{"a" : 1}'
             assert got.headers["x-own"] == "1"
-            head, body = next(each for each in seen if each[0].startswith(b"POST"))
+            head, body = next(item for item in seen if item[0].startswith(b"POST"))
             assert body == odd
             assert b"x-custom: yes" in head
             assert b"secret" not in head
@@ -194,8 +194,8 @@ def test_embeddings_and_models() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url)) as gate:
             got = await gate.ask("POST", "/v1/embeddings", {"model": "m", "input": ["a", "b"]})
-            assert [len(each["embedding"]) for each in got.json["data"]] == [8, 8]
-            assert [each["id"] for each in (await gate.ask("GET", "/v1/models")).json["data"]] == ["m"]
+            assert [len(item["embedding"]) for item in got.json["data"]] == [8, 8]
+            assert [item["id"] for item in (await gate.ask("GET", "/v1/models")).json["data"]] == ["m"]
             assert (await gate.ask("GET", "/v1/models/m")).json["id"] == "m"
             assert (await gate.ask("GET", "/v1/models/other")).status == 404
             backends = [{"kind": "echo", "url": echo.url}]

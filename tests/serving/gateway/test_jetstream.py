@@ -15,12 +15,12 @@ from sliceworks.base import clock
 
 
 def objects(body: bytes) -> list[dict[str, Any]]:
-    found, rest = [], body.decode()
+    result, rest = [], body.decode()
     while rest:
         value, end = json.JSONDecoder().raw_decode(rest)
-        found.append(value)
+        result.append(value)
         rest = rest[end:].lstrip()
-    return found
+    return result
 
 
 def test_native_stream_passes_unchanged() -> None:
@@ -28,7 +28,7 @@ def test_native_stream_passes_unchanged() -> None:
         async with upstream(token_time=0.002) as echo, gateway(document(echo.url, kind="jetstream")) as gate:
             for body in ({"text_content": {"text": "a b c"}}, {"model": "m", "text_content": {"text": "a b c"}, "max_tokens": 3}):
                 got = await gate.ask("POST", "/v1/generate", body)
-                assert [each["streamContent"]["samples"][0]["text"] for each in objects(got.body)] == ["a", " b", " c"]
+                assert [item["streamContent"]["samples"][0]["text"] for item in objects(got.body)] == ["a", " b", " c"]
                 assert len(got.chunks) == 3
             wrong = await gate.ask("POST", "/v1/generate", {"model": "other", "text_content": {"text": "x"}})
             assert (wrong.status, list(wrong.json)) == (404, ["detail"])
@@ -74,7 +74,7 @@ def test_openai_protocol(kind: str) -> None:
             body = chat("one two", max_tokens=2, stream=True, stream_options={"include_usage": True})
             stream = await gate.ask("POST", "/v1/chat/completions", body)
             output = [orjson.loads(event[6:])["choices"][0] for event in stream.body.split(b"\n\n")[:3]]
-            assert [each["delta"] for each in output] == [{"role": "assistant", "content": "one"}, {"content": " two"}, {}]
+            assert [item["delta"] for item in output] == [{"role": "assistant", "content": "one"}, {"content": " two"}, {}]
             assert output[2]["finish_reason"] == "length"
             assert b'"completion_tokens":2' in stream.body
             text = await gate.ask("POST", "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 1})
@@ -82,9 +82,9 @@ def test_openai_protocol(kind: str) -> None:
             body = {"model": "m", "prompt": "a b c d e", "max_tokens": 5, "stop": ["x", " c d"]}
             for streamed in (False, True):
                 until_then = await gate.ask("POST", "/v1/completions", {**body, "stream": streamed})
-                events = [until_then.body] if not streamed else [each[6:] for each in until_then.body.split(b"\n\n")[:-2]]
+                events = [until_then.body] if not streamed else [item[6:] for item in until_then.body.split(b"\n\n")[:-2]]
                 output = [orjson.loads(event)["choices"][0] for event in events]
-                assert ("".join(each["text"] for each in output), output[-1]["finish_reason"]) == ("a b", "stop")
+                assert ("".join(item["text"] for item in output), output[-1]["finish_reason"]) == ("a b", "stop")
             for odd in ODD:
                 refused = await gate.ask("POST", "/v1/completions", {**body, **odd})
                 assert (refused.status, refused.json["error"]["param"]) == (400, next(iter(odd)))
@@ -146,7 +146,7 @@ def test_split_objects() -> None:
         {"initialContent": {}},
         *({"streamContent": {"samples": [{"text": text}]}} for text in ("é" * 20, "}{", '"\\', "end")),
     ]
-    written = "".join(json.dumps(each, indent=2, ensure_ascii=False) for each in output).encode()
+    written = "".join(json.dumps(item, indent=2, ensure_ascii=False) for item in output).encode()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
@@ -190,7 +190,7 @@ def test_closed_idle_connection_is_retried() -> None:
         async with raw_upstream(serve) as url, gateway(document(url, **spec)) as gate:
             await until(lambda: gate.program.router.state.upstreams[0].checked)
             got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
-            assert [each.json["choices"][0]["message"]["content"] for each in got] == ["hi", "hi"]
+            assert [item.json["choices"][0]["message"]["content"] for item in got] == ["hi", "hi"]
             assert len(requests) == 3
             await until(gate.idle)
 

@@ -36,7 +36,7 @@ def test_least_loaded_backend_is_picked() -> None:
             picked = group.pick()
             assert picked is not None
             picked.request_started("one")
-        assert [each.outstanding for each in (a, b, c)] == [3, 3, 3]
+        assert [item.outstanding for item in (a, b, c)] == [3, 3, 3]
         b.request_finished("one", failed=False)
         assert group.pick() is b
 
@@ -74,15 +74,15 @@ def test_slow_start() -> None:
 
 
 def _filled(group: LoadBalancer, count: int) -> list[Upstream]:
-    found = []
+    result = []
     for _ in range(count):
         picked = group.pick()
         assert picked is not None
         picked.request_started("one")
-        found.append(picked)
-    for each in found:
-        each.request_finished("one", failed=False)
-    return found
+        result.append(picked)
+    for item in result:
+        item.request_finished("one", failed=False)
+    return result
 
 
 def test_circuit_opens_and_half_opens() -> None:
@@ -112,8 +112,8 @@ def test_half_open_circuit_allows_one_request() -> None:
     async def main() -> None:
         a = server("a", consecutiveFailures=1, ejectionTime="10s")
         group = LoadBalancer("m", [a], LoadBalancing())
-        for each in ("old", "older", "wrong"):
-            a.request_started(each)
+        for item in ("old", "older", "wrong"):
+            a.request_started(item)
         a.request_finished("wrong", failed=True)
         await clock.sleep(10)
         assert group.pick() is a
@@ -171,7 +171,7 @@ def test_dead_backend_loses_no_request() -> None:
         async with upstream() as one, upstream() as two, gateway(document(one.url, two.url)) as gate:
             await one.kill()
             got = await asyncio.gather(*(gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(40)))
-            assert {each.status for each in got} == {200}
+            assert {item.status for item in got} == {200}
             assert two.engine.received == 40
             await until(lambda: not gate.program.router.state.upstreams[0].healthy)
 
@@ -217,7 +217,7 @@ def test_503_is_retried_and_400_is_not() -> None:
                 spec = document(bad.url, good.url, health_check={"consecutiveFailures": 100})
                 async with gateway(spec) as gate:
                     got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(6)]
-                    assert Counter(each.status for each in got) == seen
+                    assert Counter(item.status for item in got) == seen
                     assert ('retries_total{model="m",reason="503"}' in await gate.numbers()) == (status == 503)
 
     clock.run(main())
@@ -298,7 +298,7 @@ def test_closed_idle_connection_is_retried() -> None:
         async with raw_upstream(answer) as url, gateway(document(url, retries=retries, health_check={"interval": "1h"})) as gate:
             await until(lambda: gate.program.router.state.upstreams[0].checked)
             got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
-            assert [each.status for each in got] == [200, 200]
+            assert [item.status for item in got] == [200, 200]
             assert len(requests) == 3
 
     clock.run(main())
@@ -363,7 +363,7 @@ def test_cancelled_connect_is_not_pooled(tmp_path: Path) -> None:
 
     def kept(pool: ConnectionPool) -> int:
         gc.collect()
-        return sum(isinstance(each, UpstreamConnection) and each._pool is pool for each in gc.get_objects())
+        return sum(isinstance(item, UpstreamConnection) and item._pool is pool for item in gc.get_objects())
 
     async def main() -> None:
         trusted, shown = ssl.create_default_context(cadata=renew(tmp_path).decode()), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -401,7 +401,7 @@ def test_hedged_request() -> None:
                 spec = document(slow.url, quick.url, load_balancing={"hedgingDelay": hedge}, timeouts={"total": "600ms"})
                 async with gateway(spec) as gate:
                     got = [await gate.ask("POST", "/v1/chat/completions", chat(stream=number % 2 == 0)) for number in range(4)]
-                    statuses = Counter(each.status for each in got)
+                    statuses = Counter(item.status for item in got)
                     assert statuses == ({200: 4} if hedge else {200: 2, 504: 2})
                     assert ('reason="hedge"' in await gate.numbers()) == bool(hedge)
                     await until(lambda: slow.engine.in_flight == 0)
@@ -420,11 +420,11 @@ def test_failed_hedge_is_ignored() -> None:
                 health_check={"interval": "1h", "consecutiveFailures": 100},
             )
             async with gateway(spec) as gate:
-                await until(lambda: all(each.checked for each in gate.program.router.state.upstreams))
-                for each in gate.program.router.state.upstreams:
-                    each.healthy = True
+                await until(lambda: all(item.checked for item in gate.program.router.state.upstreams))
+                for item in gate.program.router.state.upstreams:
+                    item.healthy = True
                 got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(4)]
-                assert {each.status for each in got} == {200}
+                assert {item.status for item in got} == {200}
                 assert gate.idle()
 
     clock.run(main())

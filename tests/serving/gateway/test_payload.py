@@ -54,10 +54,10 @@ def test_end_of_body_equals_full_parse(body: dict[str, Any], chance: random.Rand
     if len(written) > 5000:
         for quick in (peeking._find_in_tail(written), peeking._find_first(written, 1)):
             assert quick is None or quick.model == slow.model
-    found = find_model(written)
-    assert found.model == slow.model
-    if found.model is not None:
-        assert orjson.loads(replace_model(written, found, "other")) == {**orjson.loads(written), "model": "other"}
+    result = find_model(written)
+    assert result.model == slow.model
+    if result.model is not None:
+        assert orjson.loads(replace_model(written, result, "other")) == {**orjson.loads(written), "model": "other"}
 
 
 @pytest.mark.parametrize("after", [b"", b',"stream":true', b',"stream_options":{"include_usage":true},"stop":["a","]"]'])

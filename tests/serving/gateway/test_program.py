@@ -292,10 +292,10 @@ def test_change_during_reload_is_not_missed(tmp_path: Path, monkeypatch: pytest.
     file = tmp_path / "gateway.yaml"
 
     def read(path: Path) -> Any:
-        found = read_document(path)
-        if len(found.spec.models) == 2:
+        result = read_document(path)
+        if len(result.spec.models) == 2:
             write(path, {"models": [model("http://127.0.0.1:1", name) for name in "mno"]})
-        return found
+        return result
 
     async def main() -> None:
         write(file, {"models": [model("http://127.0.0.1:1")]})
@@ -439,7 +439,7 @@ def test_spans_reach_the_collector() -> None:
     clock.run(main())
     reported = ExportTraceServiceRequest.FromString(b"".join(received))
     (resource,) = reported.resource_spans
-    names = {each.key: each.value.string_value for each in resource.resource.attributes}
+    names = {item.key: item.value.string_value for item in resource.resource.attributes}
     assert names["service.name"] == "sliceworks-gateway"
     (span,) = resource.scope_spans[0].spans
     assert (span.name, span.trace_id.hex(), span.parent_span_id.hex()) == ("chat m", trace, parent)

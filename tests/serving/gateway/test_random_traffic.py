@@ -165,20 +165,20 @@ class RandomGateway:
 
 def held(states: list[State]) -> list[str]:
     """What any of the configurations still counts as active."""
-    found = []
+    result = []
     for state in states:
         for served in state.models.values():
-            found += [f"{served.name} is waited for"] * served.balancer.waiting + [
+            result += [f"{served.name} is waited for"] * served.balancer.waiting + [
                 f"{served.name}'s quota"
             ] * served.rate_limit.in_flight
-            found += [f"a request at {each.name}" for each in served.balancer.upstreams if each.outstanding or each._probe_request]
-        found += [f"{name}'s quota" for name in "ab" if (caller := state.keys.get(name)) and caller.rate_limit.in_flight]
-    return found
+            result += [f"a request at {item.name}" for item in served.balancer.upstreams if item.outstanding or item._probe_request]
+        result += [f"{name}'s quota" for name in "ab" if (caller := state.keys.get(name)) and caller.rate_limit.in_flight]
+    return result
 
 
 def calls() -> int:
     """The number of existing Call objects."""
-    return sum(isinstance(each, Call) for each in gc.get_objects())
+    return sum(isinstance(item, Call) for item in gc.get_objects())
 
 
 @asynccontextmanager

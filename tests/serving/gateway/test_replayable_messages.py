@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def _all(messages: AsyncIterator[bytes]) -> list[bytes]:
-    return [each async for each in messages]
+    return [item async for item in messages]
 
 
 def test_abandoned_reader_takes_no_message() -> None:
@@ -23,16 +23,16 @@ def test_abandoned_reader_takes_no_message() -> None:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
 
         async def rest() -> AsyncIterator[bytes]:
-            while (found := await queue.get()) is not None:
-                yield found
+            while (result := await queue.get()) is not None:
+                yield result
 
         sent = ReplayableMessages(b"1", rest(), 100)
         first = asyncio.create_task(_all(sent.replay()))
         await asyncio.sleep(0)
         second = asyncio.create_task(_all(sent.replay()))
         await asyncio.sleep(0)
-        for each in (b"2", b"3", None):
-            await queue.put(each)
+        for item in (b"2", b"3", None):
+            await queue.put(item)
         return await first, await second
 
     assert clock.run(main(), virtual=True) == ([b"1"], [b"1", b"2", b"3"])
@@ -41,8 +41,8 @@ def test_abandoned_reader_takes_no_message() -> None:
 def test_too_large_stream_is_not_replayable() -> None:
     async def main() -> tuple[list[bytes], bool]:
         async def rest() -> AsyncIterator[bytes]:
-            for each in (b"22", b"333"):
-                yield each
+            for item in (b"22", b"333"):
+                yield item
 
         sent = ReplayableMessages(b"1", rest(), 4)
         return await _all(sent.replay()), sent.replayable

@@ -53,7 +53,7 @@ class FakeSax:
     def score(self, model: str, prefix: str, suffixes: list[str], timeout: float) -> list[float]:
         self.patience.append(timeout)
         self.gate.wait(100)
-        return [-float(len(each)) for each in suffixes]
+        return [-float(len(item)) for item in suffixes]
 
     def details(self, model: str) -> dict[str, Any]:
         self.gate.wait(100)

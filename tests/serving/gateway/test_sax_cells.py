@@ -47,10 +47,10 @@ def test_root_is_the_address_of_an_admin_server(sax_cell: Cell) -> None:
 
 
 def test_stream(cells: CellClient) -> None:
-    heard: list[tuple[bool, list[Any]]] = []
-    cells.generate_stream(MODEL, "hello", {}, 5, lambda last, items: heard.append((last, items)))
-    assert [items[0][:2] for _, items in heard[:-1]] == [("Hel", 0), ("lo", 3), (" wor", 5), ("ld", 9)]
-    assert heard[-1] == (True, [])
+    received: list[tuple[bool, list[Any]]] = []
+    cells.generate_stream(MODEL, "hello", {}, 5, lambda last, items: received.append((last, items)))
+    assert [items[0][:2] for _, items in received[:-1]] == [("Hel", 0), ("lo", 3), (" wor", 5), ("ld", 9)]
+    assert received[-1] == (True, [])
 
 
 def test_models_are_published_updated_and_unpublished(sax_cell: Cell, cells: CellClient) -> None:
@@ -69,11 +69,11 @@ def test_models_are_published_updated_and_unpublished(sax_cell: Cell, cells: Cel
 @pytest.mark.parametrize("streamed", [False, True])
 def test_stopped_server_is_skipped(sax_cell: Cell, cells: CellClient, streamed: bool) -> None:
     sax_cell.servers[0].busy = True
-    heard: list[bool] = []
+    received: list[bool] = []
     for _ in range(3):
         if streamed:
-            cells.generate_stream(MODEL, "hello", {}, 5, lambda last, _: heard.append(last))
-            assert heard[-1]
+            cells.generate_stream(MODEL, "hello", {}, 5, lambda last, _: received.append(last))
+            assert received[-1]
         else:
             assert cells.generate(MODEL, "hello", {}, 5)[0][0] == "HELLO"
     sax_cell.servers[1].busy = True

@@ -37,11 +37,11 @@ def test_text_before_a_stop_sequence_is_forwarded(texts: list[str], pieces: list
 @given(st.lists(_LETTERS.filter(bool), min_size=1, max_size=3), st.lists(_LETTERS, max_size=8))
 def test_chunk_boundaries_do_not_matter(texts: list[str], pieces: list[str]) -> None:
     whole = "".join(pieces)
-    at = min((found for each in texts if (found := whole.find(each)) >= 0), default=None)
+    at = min((result for item in texts if (result := whole.find(item)) >= 0), default=None)
     output, met = passed(texts, pieces)
     assert met == (at is not None)
     if at is None:
         assert "".join(output) == whole
     else:
         assert whole.startswith("".join(output))
-        assert not any(each in "".join(output) for each in texts)
+        assert not any(item in "".join(output) for item in texts)

@@ -75,7 +75,7 @@ def test_model_metadata(served: Callable[[], AbstractAsyncContextManager[Running
             assert metadata["inputs"][0]["name"] == "text_input"
             assert metadata["inputs"][0]["datatype"] == "BYTES"
             index = (await gate.ask("POST", "/v2/repository/index")).json
-            assert [(each["name"], each["state"]) for each in index] == [("add", "READY"), ("speak", "READY")]
+            assert [(item["name"], item["state"]) for item in index] == [("add", "READY"), ("speak", "READY")]
 
     clock.run(main())
 

@@ -36,8 +36,8 @@ def test_every_cause_has_a_test() -> None:
 
 
 def test_kueue_missing() -> None:
-    found = given.queued(kueue=False, workload=None, local_queue=None, cluster_queue=None, cohort=())
-    assert cause_names(found) == ["kueue-missing"]
+    result = given.queued(kueue=False, workload=None, local_queue=None, cluster_queue=None, cohort=())
+    assert cause_names(result) == ["kueue-missing"]
 
 
 def test_workload_not_created_yet() -> None:
@@ -51,8 +51,8 @@ def test_forbidden_cluster_queue_reports_kueues_message() -> None:
         "hidden": frozenset({"ClusterQueue"}),
         "unreadable": ("ClusterQueue cq: forbidden",),
     }
-    found = Evidence(now=given.NOW, jobset=given.jobset(), workload=given.workload(), local_queue=given.local(), **seen)  # type: ignore[arg-type]
-    answer = diagnose(found)
+    result = Evidence(now=given.NOW, jobset=given.jobset(), workload=given.workload(), local_queue=given.local(), **seen)  # type: ignore[arg-type]
+    answer = diagnose(result)
     assert [cause.kind.name for cause in answer.causes] == ["pending-in-queue"]
     assert answer.causes[0].reported == "couldn't assign flavors"
     assert "Could not be read:\n  ClusterQueue cq: forbidden" in train_description.describe_answer(answer)
@@ -66,15 +66,15 @@ def test_reasons_of_newer_kueue_without_cluster_queue() -> None:
     ):
         reported = given.conditions(QuotaReserved=("False", reason, "so it is"))
         hidden = frozenset({"ClusterQueue"})
-        found = Evidence(
+        result = Evidence(
             now=given.NOW, jobset=given.jobset(), workload=given.workload(told=reported), local_queue=given.local(), hidden=hidden
         )
-        assert cause_names(found) == [name]
+        assert cause_names(result) == [name]
 
 
 def test_forbidden_local_queue_is_not_missing() -> None:
-    found = Evidence(now=given.NOW, jobset=given.jobset(), workload=given.workload(), hidden=frozenset({"LocalQueue"}))
-    assert cause_names(found) == ["pending-in-queue"]
+    result = Evidence(now=given.NOW, jobset=given.jobset(), workload=given.workload(), hidden=frozenset({"LocalQueue"}))
+    assert cause_names(result) == ["pending-in-queue"]
 
 
 def test_cluster_queue_without_namespace_selector() -> None:
@@ -104,9 +104,9 @@ def test_job_that_fits_and_is_not_admitted_for_minutes_has_a_cause() -> None:
 
 
 def test_jobs_of_other_queues_that_kueue_waits_for_are_named() -> None:
-    found = given.queued(unready=(given.workload("slow"),))
-    assert cause_names(found) == ["others-not-ready"]
-    assert first_message(found) == "Kueue admits no jobs until the pods of the admitted jobs are ready: team/slow."
+    result = given.queued(unready=(given.workload("slow"),))
+    assert cause_names(result) == ["others-not-ready"]
+    assert first_message(result) == "Kueue admits no jobs until the pods of the admitted jobs are ready: team/slow."
 
 
 def test_nested_cohorts_lend_quota() -> None:
@@ -114,16 +114,16 @@ def test_nested_cohorts_lend_quota() -> None:
     other = given.cluster_queue(16, name="other", cohortName="right")
     cohorts = tuple({"metadata": {"name": name}, "spec": {"parentName": "top"}} for name in ("left", "right"))
     workload = given.workload(chips=12, created="2026-01-01T11:59:50Z")
-    found = given.queued(cluster_queue=own, cohort=(own, other), cohorts=cohorts, workload=workload)
-    assert cause_names(found) == ["pending-in-queue"]  # quota is free: Kueue is about to admit it
+    result = given.queued(cluster_queue=own, cohort=(own, other), cohorts=cohorts, workload=workload)
+    assert cause_names(result) == ["pending-in-queue"]  # quota is free: Kueue is about to admit it
     assert cause_names(given.queued(cluster_queue=own, cohort=(own, other), workload=workload, cohorts=())) == ["quota-too-small"]
 
 
 def test_quota_above_the_lending_limit_is_not_shared() -> None:
     own = given.cluster_queue(4, cohortName="all")
     other = given.cluster_queue(16, used=16, name="other", cohortName="all", limits={"lendingLimit": "4"})
-    found = given.queued(cluster_queue=own, cohort=(own, other), workload=given.workload(chips=8))
-    assert first_message(found).startswith("It requests 8 TPU chips of v4; 4 of 8 TPU chips are free.")
+    result = given.queued(cluster_queue=own, cohort=(own, other), workload=given.workload(chips=8))
+    assert first_message(result).startswith("It requests 8 TPU chips of v4; 4 of 8 TPU chips are free.")
 
 
 def test_releases_are_sorted_by_end_and_long_lists_shortened() -> None:
@@ -133,48 +133,48 @@ def test_releases_are_sorted_by_end_and_long_lists_shortened() -> None:
     bound = given.jobset(suspend=False, status=ready)
     bound["spec"]["replicatedJobs"][0]["template"]["spec"]["activeDeadlineSeconds"] = 9000
     full = given.cluster_queue(16, used=16)
-    found = diagnose(given.queued(cluster_queue=full, holders=(late, soon, *others), holder_jobsets={("team", "other-0"): bound}))
-    assert "1 TPU chip by team/other-2 (priority 0); 2 TPU chips by 2 more" in found.causes[0].message
-    releases = [(release.job.name, release.basis) for release in found.releases]
+    result = diagnose(given.queued(cluster_queue=full, holders=(late, soon, *others), holder_jobsets={("team", "other-0"): bound}))
+    assert "1 TPU chip by team/other-2 (priority 0); 2 TPU chips by 2 more" in result.causes[0].message
+    releases = [(release.job.name, release.basis) for release in result.releases]
     assert releases[:3] == [
         ("soon", "by its estimate"),
         ("late", "by its estimate"),
         ("other-0", "at the latest, by its deadline"),
     ]
-    assert "end time unknown" in train_description.describe_answer(found)
+    assert "end time unknown" in train_description.describe_answer(result)
 
 
 def test_release_of_a_job_that_has_not_started_has_no_time() -> None:
     full = given.cluster_queue(16, used=16)
     starting = {("team", "a"): given.jobset(suspend=False)}
-    found = diagnose(given.queued(cluster_queue=full, holders=(given.holder("a", 16, run_seconds="60"),), holder_jobsets=starting))
-    assert "16 TPU chips of v4 when team/a ends; it has not started yet" in train_description.describe_answer(found)
+    result = diagnose(given.queued(cluster_queue=full, holders=(given.holder("a", 16, run_seconds="60"),), holder_jobsets=starting))
+    assert "16 TPU chips of v4 when team/a ends; it has not started yet" in train_description.describe_answer(result)
 
 
 def test_incomplete_list_of_holders_is_marked() -> None:
     full = given.cluster_queue(16, used=16)
-    found = given.queued(cluster_queue=full, holders=(given.holder("a", 4),), all_holders=False)
-    assert "In use (incomplete list): 4 TPU chips by team/a" in first_message(found)
+    result = given.queued(cluster_queue=full, holders=(given.holder("a", 4),), all_holders=False)
+    assert "In use (incomplete list): 4 TPU chips by team/a" in first_message(result)
 
 
 def test_position_in_queue() -> None:
     head = tuple(given.workload(f"j{number}", priority=5) for number in range(6))
     full = given.cluster_queue(16, used=16)
     full["status"]["pendingWorkloads"] = 40
-    found = diagnose(given.queued(cluster_queue=full, workload=given.workload(priority=5), queue_index=9, head=head))
-    assert [cause.kind.name for cause in found.causes] == ["quota-in-use", "jobs-ahead"]
-    assert found.ahead is not None
-    assert (found.ahead.position, found.ahead.total, len(found.ahead.first)) == (10, 40, 5)
-    page = train_description.describe_answer(found)
+    result = diagnose(given.queued(cluster_queue=full, workload=given.workload(priority=5), queue_index=9, head=head))
+    assert [cause.kind.name for cause in result.causes] == ["quota-in-use", "jobs-ahead"]
+    assert result.ahead is not None
+    assert (result.ahead.position, result.ahead.total, len(result.ahead.first)) == (10, 40, 5)
+    page = train_description.describe_answer(result)
     assert "Position 10 of 40 in the queue:" in page
     assert "  and 4 more" in page
 
 
 def test_first_in_queue_has_no_jobs_ahead() -> None:
-    found = diagnose(given.queued(queue_index=0, head=(given.workload(),)))
-    assert found.ahead is not None
-    assert (found.ahead.position, found.ahead.first) == (1, ())
-    assert "jobs-ahead" not in [cause.kind.name for cause in found.causes]
+    result = diagnose(given.queued(queue_index=0, head=(given.workload(),)))
+    assert result.ahead is not None
+    assert (result.ahead.position, result.ahead.first) == (1, ())
+    assert "jobs-ahead" not in [cause.kind.name for cause in result.causes]
 
 
 def evicted(reason: str, message: str = "", *, active: bool = True) -> Evidence:
@@ -204,8 +204,8 @@ def test_preempted_by_a_job_that_may_not_be_read() -> None:
 
 def test_reservation_full() -> None:
     reported = given.conditions(sliceworks_dev__SlicesReady=("False", "ReservationExhausted", "no machines left"))
-    found = Evidence(now=given.NOW, jobset=given.jobset(queue="", suspend=False, told=reported))
-    assert cause_names(found) == ["reservation-full"]
+    result = Evidence(now=given.NOW, jobset=given.jobset(queue="", suspend=False, told=reported))
+    assert cause_names(result) == ["reservation-full"]
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ def test_failed_attempts_before_admission(reason: str, name: str) -> None:
     reported = given.conditions(QuotaReserved=("True", "QuotaReserved", ""))
     workload = given.workload(told=reported, admissionChecks=[{"name": "c", "state": "Pending", "message": "0 of 1 slices"}])
     checks = {"c": {"kind": "AdmissionCheck", "metadata": {"name": "c"}, "spec": {"controllerName": "sliceworks.dev/slices"}}}
-    found = given.queued(jobset=given.jobset(metadata={"annotations": notes}), workload=workload, checks=checks)
-    assert cause_names(found) == [name, "check-pending"]
+    result = given.queued(jobset=given.jobset(metadata={"annotations": notes}), workload=workload, checks=checks)
+    assert cause_names(result) == [name, "check-pending"]
 
 
 def test_malformed_attempts_annotation_is_ignored() -> None:
@@ -229,9 +229,9 @@ def test_malformed_attempts_annotation_is_ignored() -> None:
 
 
 def test_forbidden_nodes() -> None:
-    found = given.started(given.unplaced(), hidden=frozenset({"Node"}))
-    assert cause_names(found) == ["unschedulable"]
-    assert diagnose(found).causes[0].reported == "0/1 nodes are available"
+    result = given.started(given.unplaced(), hidden=frozenset({"Node"}))
+    assert cause_names(result) == ["unschedulable"]
+    assert diagnose(result).causes[0].reported == "0/1 nodes are available"
 
 
 def test_exclusive_node_pools_with_too_few_hosts() -> None:
@@ -240,21 +240,21 @@ def test_exclusive_node_pools_with_too_few_hosts() -> None:
     leader["metadata"]["annotations"] = exclusive
     nodes = tuple(given.node(f"n{number}", f"pool-{number % 3}") for number in range(6))
     job = given.jobset(given.part(replicas=2, pods=3), queue="", suspend=False)
-    found = given.started(leader, jobset=job, nodes={"type=v4": nodes})
-    assert first_message(found) == "It needs 2 exclusive node pools of 3 hosts; the cluster has 0."
+    result = given.started(leader, jobset=job, nodes={"type=v4": nodes})
+    assert first_message(result) == "It needs 2 exclusive node pools of 3 hosts; the cluster has 0."
 
 
 def test_small_pods_share_hosts() -> None:
     job = given.jobset(given.part(replicas=1, pods=5), queue="", suspend=False)
-    found = given.started(given.unplaced(), jobset=job, nodes={"type=v4": (given.node("a", chips=8), given.node("b", chips=8))})
-    assert first_message(found) == "It needs capacity for 5 pods; the 2 hosts that match have capacity for 4."
+    result = given.started(given.unplaced(), jobset=job, nodes={"type=v4": (given.node("a", chips=8), given.node("b", chips=8))})
+    assert first_message(result) == "It needs capacity for 5 pods; the 2 hosts that match have capacity for 4."
 
 
 def test_hosts_in_use_by_unknown_or_known_jobs() -> None:
-    found = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)})
-    assert cause_names(found) == ["unschedulable"]
-    found = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)}, occupants={"n": ("team/other",)})
-    assert cause_names(found) == ["hosts-in-use"]
+    result = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)})
+    assert cause_names(result) == ["unschedulable"]
+    result = given.started(given.unplaced(), nodes={"type=v4": (given.node(),)}, occupants={"n": ("team/other",)})
+    assert cause_names(result) == ["hosts-in-use"]
 
 
 @pytest.mark.parametrize(
@@ -267,9 +267,9 @@ def test_hosts_in_use_by_unknown_or_known_jobs() -> None:
 def test_claim_missing_or_not_bound(claim: dict[str, Any] | None, words: str) -> None:
     pod = given.unplaced()
     pod["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
-    found = given.started(pod, nodes={"type=v4": (given.node(),)}, claims={"data": claim})
-    assert cause_names(found) == ["volume"]
-    assert words in first_message(found)
+    result = given.started(pod, nodes={"type=v4": (given.node(),)}, claims={"data": claim})
+    assert cause_names(result) == ["volume"]
+    assert words in first_message(result)
 
 
 def test_crash_loop_after_oom_kill_is_out_of_memory() -> None:
@@ -297,16 +297,16 @@ def test_pods_with_the_same_failure_are_one_cause() -> None:
 
 def test_failed_without_pods() -> None:
     reported = given.conditions(Failed=("True", "FailedJobs", "jobset failed due to one or more job failures"))
-    found = Evidence(now=given.NOW, jobset=given.jobset(told=reported))
-    assert cause_names(found) == ["failed"]
+    result = Evidence(now=given.NOW, jobset=given.jobset(told=reported))
+    assert cause_names(result) == ["failed"]
 
 
 def test_restarting_after_a_failure() -> None:
     reported = given.conditions(RestartingJobSet=("True", "DefaultFailurePolicy", "applying RestartJobSet failure policy action"))
     again = given.jobset(queue="", suspend=False, told=reported, status={"restarts": 2}, failurePolicy={"maxRestarts": 3})
-    found = given.started(jobset=again)
-    assert cause_names(found) == ["restarting"]
-    assert first_message(found) == "It is restarting: 2 of 3 restarts used."
+    result = given.started(jobset=again)
+    assert cause_names(result) == ["restarting"]
+    assert first_message(result) == "It is restarting: 2 of 3 restarts used."
 
 
 def event(kind: str, name: str, reason: str, message: str) -> dict[str, Any]:
@@ -323,8 +323,8 @@ def test_starting() -> None:
 def test_running_after_restarts() -> None:
     status = {"restarts": 2, "replicatedJobsStatus": [{"name": "slice", "ready": 1}]}
     again = event("JobSet", "job", "RestartJobSetFailurePolicyAction", "applying RestartJobSet (first failed job: job-slice-0)")
-    found = given.started(jobset=given.jobset(queue="", suspend=False, status=status), events=(again,))
-    [cause] = diagnose(found).causes
+    result = given.started(jobset=given.jobset(queue="", suspend=False, status=status), events=(again,))
+    [cause] = diagnose(result).causes
     assert (cause.kind.name, cause.message) == ("running", "All of its replicated jobs are ready. It was restarted 2 times.")
     assert "job-slice-0" in cause.reported
 
@@ -335,44 +335,44 @@ def page(answer: Diagnosis, width: int) -> list[str]:
 
 def test_page_fits_the_terminal() -> None:
     full = given.cluster_queue(16, used=16)
-    found = diagnose(given.queued(cluster_queue=full, holders=(given.holder("a-job-with-a-name", 16),)))
+    result = diagnose(given.queued(cluster_queue=full, holders=(given.holder("a-job-with-a-name", 16),)))
     for width in (60, 80, 100):
-        assert max(len(line) for line in page(found, width)) <= width
-    assert page(found, 80)[0] == "job is pending: the quota of its queue is in use."
+        assert max(len(line) for line in page(result, width)) <= width
+    assert page(result, 80)[0] == "job is pending: the quota of its queue is in use."
 
 
 def test_json_output() -> None:
-    found = train_description.answer_data(diagnose(given.queued()))
-    assert found["causes"][0]["seenIn"][0] == {
+    result = train_description.answer_data(diagnose(given.queued()))
+    assert result["causes"][0]["seenIn"][0] == {
         "kind": "Workload",
         "namespace": "team",
         "name": "w-job",
         "field": "status.conditions[QuotaReserved]",
     }
-    assert (found["ahead"], found["state"]) == (None, "queued")
+    assert (result["ahead"], result["state"]) == (None, "queued")
 
 
 def test_condition_of_the_leader_pod_is_used_without_the_jobsets() -> None:
     ready = given.conditions(sliceworks_dev__SlicesReady=("True", "Ready", "1 of 1 slices are ready"))
     leader = given.unplaced()
     leader["status"]["conditions"] += given.conditions(sliceworks_dev__SliceReady=("False", "Stockout", "1 failed attempt"))
-    found = given.started(leader, jobset=given.jobset(queue="", suspend=False, told=ready))
-    assert cause_names(found) == ["stockout"]
+    result = given.started(leader, jobset=given.jobset(queue="", suspend=False, told=ready))
+    assert cause_names(result) == ["stockout"]
     leader["spec"]["nodeName"] = "n"
-    assert "stockout" not in cause_names(found)
+    assert "stockout" not in cause_names(result)
 
 
 def test_released_slices_do_not_explain_a_pending_job() -> None:
     released = given.conditions(sliceworks_dev__SlicesReady=("False", "Released", "0 slices are ready: the JobSet is suspended"))
-    found = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=released))
-    assert "slice-rejected" not in cause_names(found)
+    result = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=released))
+    assert "slice-rejected" not in cause_names(result)
 
 
 def test_missing_selector_is_named() -> None:
     problem = "spec.nodeSelector: cloud.google.com/gke-tpu-topology is required (such as 2x2x2)"
     reported = given.conditions(sliceworks_dev__SlicesReady=("False", "BadRequest", f"0 of 1 slices are ready: {problem}"))
-    found = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=reported))
-    assert cause_names(found) == ["slice-rejected"]
+    result = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=reported))
+    assert cause_names(result) == ["slice-rejected"]
 
 
 def test_retry_reports_the_failure_of_the_last_attempt() -> None:
@@ -380,10 +380,10 @@ def test_retry_reports_the_failure_of_the_last_attempt() -> None:
     notes = {"slices.sliceworks.dev/attempts": '{"job-slice-0": [3, 0.0, "QuotaExceeded"]}'}
     job = given.jobset(queue="", suspend=False, told=making, metadata={"annotations": notes})
     failed = event("JobSet", "job", "NodePoolCreationFailed", "Quota 'TPU_V4' exceeded")
-    found = given.started(jobset=job, events=(failed,))
-    assert cause_names(found) == ["project-quota"]
-    assert first_message(found).endswith("It is being retried.")
-    assert diagnose(found).causes[0].reported == "Quota 'TPU_V4' exceeded"
+    result = given.started(jobset=job, events=(failed,))
+    assert cause_names(result) == ["project-quota"]
+    assert first_message(result).endswith("It is being retried.")
+    assert diagnose(result).causes[0].reported == "Quota 'TPU_V4' exceeded"
 
 
 def _admitted(**more: Any) -> Evidence:
@@ -437,8 +437,8 @@ def test_running_job_with_steps_after_it_is_running() -> None:
     later = {**given.part("after"), "dependsOn": [{"name": "slice", "status": "Complete"}]}
     ready = {"replicatedJobsStatus": [{"name": "slice", "ready": 1}]}
     pod = _pending_pod(nodeName="n") | {"status": {"phase": "Running"}}
-    found = _admitted(jobset=given.jobset(given.part(), later, suspend=False, status=ready), jobs=(_job(),), pods=(pod,))
-    assert cause_names(found) == ["running"]
+    result = _admitted(jobset=given.jobset(given.part(), later, suspend=False, status=ready), jobs=(_job(),), pods=(pod,))
+    assert cause_names(result) == ["running"]
 
 
 def test_job_in_its_first_step_is_not_blocked() -> None:
@@ -446,11 +446,11 @@ def test_job_in_its_first_step_is_not_blocked() -> None:
     pod = _pending_pod(nodeName="n") | {"status": {"phase": "Running"}}
     step = _job()
     step["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "prepare"
-    found = _admitted(jobset=given.jobset(first, later, suspend=False), jobs=(step,), pods=(pod,))
-    assert cause_names(found) == ["replicated-job-blocked"]
+    result = _admitted(jobset=given.jobset(first, later, suspend=False), jobs=(step,), pods=(pod,))
+    assert cause_names(result) == ["replicated-job-blocked"]
     step["status"] = {"active": 1, "ready": 1}
-    assert cause_names(found) == ["earlier-step"]
-    assert diagnose(found).summary == "job runs an earlier step."
+    assert cause_names(result) == ["earlier-step"]
+    assert diagnose(result).summary == "job runs an earlier step."
 
 
 def test_host_that_is_not_ready_is_the_cause() -> None:
@@ -459,16 +459,16 @@ def test_host_that_is_not_ready_is_the_cause() -> None:
         "status": {"conditions": given.conditions(Ready=("Unknown", "NodeStatusUnknown", "stopped"))},
     }
     for pod in (_pending_pod(nodeName="n"), given.pod(told=given.conditions(Ready=("False", "", "")))):
-        found = _resumed(_job(), pods=(pod,))
-        assert cause_names(replace(found, hosts={"n": silent}))[0] == "host-lost"
-    assert "The host n of 1 pod is not ready since" in first_message(replace(found, hosts={"n": silent}))
+        result = _resumed(_job(), pods=(pod,))
+        assert cause_names(replace(result, hosts={"n": silent}))[0] == "host-lost"
+    assert "The host n of 1 pod is not ready since" in first_message(replace(result, hosts={"n": silent}))
 
 
 def test_host_that_does_not_report_the_containers_of_a_pod_is_the_cause() -> None:
     pod = _pending_pod(nodeName="n")
     pod["status"]["conditions"] = given.conditions(PodScheduled=("True", "", ""))
-    found = _resumed(_job(), pods=(pod,))
-    assert cause_names(found) == ["not-started"]
-    assert first_message(found) == "The host n has not reported the containers of the pod p for 60m."
+    result = _resumed(_job(), pods=(pod,))
+    assert cause_names(result) == ["not-started"]
+    assert first_message(result) == "The host n has not reported the containers of the pod p for 60m."
     pulling = {"reason": "Pulling", "involvedObject": {"kind": "Pod", "name": "p"}, "metadata": {}}
-    assert cause_names(replace(found, events=(pulling,))) == ["starting"]
+    assert cause_names(replace(result, events=(pulling,))) == ["starting"]

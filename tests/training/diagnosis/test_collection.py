@@ -31,7 +31,7 @@ class CountingTransport:
         self.inner, self.hidden, self.requested = inner, hidden, Counter[str]()
 
     async def send(self, request: Request, *, stream: bool = False) -> Response:
-        what = next((each for each in self.hidden if f"/{each}" in request.path), "")
+        what = next((item for item in self.hidden if f"/{item}" in request.path), "")
         if what:
             raise Forbidden(f"{what} is forbidden")
         self.requested[request.path] += 1
@@ -94,7 +94,7 @@ def test_request_count_does_not_grow_with_the_queue() -> None:
             await clock.sleep(30)
             counting = CountingTransport(twin.transport())
             answer = await diagnose(Client(counting), "job")
-            assert [each.kind.name for each in answer.causes] == ["quota-in-use", "jobs-ahead"]
+            assert [item.kind.name for item in answer.causes] == ["quota-in-use", "jobs-ahead"]
             counts.append(sum(counting.requested.values()))
             assert not any(path.endswith(("/pods", "/nodes", "/jobs")) for path in counting.requested)
         assert counts[1] <= counts[0] <= 15
@@ -110,7 +110,7 @@ def test_forbidden_cluster_queue_is_optional() -> None:
         await clock.sleep(30)
         hidden = ("clusterqueues", "resourceflavors", "namespaces/default/localqueues/q/pendingworkloads")
         answer = await diagnose(Client(CountingTransport(twin.transport(), hidden)), "job")
-        assert [each.kind.name for each in answer.causes] == ["pending-in-queue"]
+        assert [item.kind.name for item in answer.causes] == ["pending-in-queue"]
         assert "insufficient unused quota" in answer.causes[0].reported
         assert "ClusterQueue cq: forbidden" in answer.unreadable
         assert "Its jobs: 2 pending, 2 with quota: w0 (4 TPU chips of v4), w1 (4 TPU chips of v4)." in answer.causes[0].message
@@ -127,7 +127,7 @@ def test_position_from_local_queue() -> None:
         answer = await diagnose(Client(CountingTransport(twin.transport(), ("clusterqueues",))), "job")
         assert answer.ahead is not None
         assert answer.ahead.position == 4  # two of the five run
-        assert "jobs-ahead" in [each.kind.name for each in answer.causes]
+        assert "jobs-ahead" in [item.kind.name for item in answer.causes]
 
     run_on_twin(scenario)
 
@@ -144,7 +144,7 @@ def test_position_without_visibility_api() -> None:
         )
         assert answer.ahead is not None
         assert answer.ahead.position == 4
-        assert len([each for each in answer.unreadable if "visibility" in each]) == 1
+        assert len([item for item in answer.unreadable if "visibility" in item]) == 1
 
     run_on_twin(scenario)
 
@@ -190,7 +190,7 @@ def test_forbidden_workloads_are_reported() -> None:
         await submit(client, "job")
         hidden = ("workloads", "clusterqueues")
         answer = await diagnose(Client(CountingTransport(twin.transport(), hidden)), "job")
-        assert [each.kind.name for each in answer.causes] == ["pending-in-queue"]
+        assert [item.kind.name for item in answer.causes] == ["pending-in-queue"]
         assert "workloads in default: forbidden" in answer.unreadable
 
     run_on_twin(scenario)

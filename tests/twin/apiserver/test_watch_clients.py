@@ -134,8 +134,8 @@ class TestWatches:
         with twin(made, Limits(stalled=0.3, sweep=0.02), HistoryWindow(changes=100)) as small:
             deaf, well = small.watch(), small.watch()
             deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            heard: list[bytes] = []
-            ear = threading.Thread(target=lambda: heard.extend(iter(well.line, b"")))
+            received: list[bytes] = []
+            ear = threading.Thread(target=lambda: received.extend(iter(well.line, b"")))
             ear.start()
             small.wait(2)
             watches = small.store._cache(KEY).watches._all()
@@ -147,7 +147,7 @@ class TestWatches:
             else:
                 small.wait(1)
             small.write("x", "the end")
-            small.running.wait(lambda: heard and b"the end" in b"".join(heard[-5:]))
+            small.running.wait(lambda: received and b"the end" in b"".join(received[-5:]))
             well.hang_up()
             ear.join(120)
             small.wait(0)
@@ -155,7 +155,7 @@ class TestWatches:
             well.socket.close()
 
     def test_a_thousand_watches(self, shared: Twin) -> None:
-        count, heard = 1_000, 0
+        count, received = 1_000, 0
         port, tls = shared.running.port, ssl.create_default_context(cadata=shared.running.made.authority())
         request = f"GET {MAPS}?watch=1&resourceVersion={shared.store.announced} HTTP/1.1\r\nHost: x\r\n"
         request += f"Authorization: Bearer {shared.cluster.token}\r\n\r\n"
@@ -169,7 +169,7 @@ class TestWatches:
             return reader
 
         async def main() -> None:
-            nonlocal heard
+            nonlocal received
             readers: list[asyncio.StreamReader] = []
             try:
                 # A few at a time: the server limits how long a TLS handshake may take.
@@ -179,14 +179,14 @@ class TestWatches:
                 await asyncio.to_thread(shared.write, "x", "for all")
                 for reader in readers:
                     await reader.readline()
-                    heard += b"for all" in await reader.readline()
+                    received += b"for all" in await reader.readline()
             finally:
                 for writer in writers:
                     writer.transport.abort()
 
         writers: list[asyncio.StreamWriter] = []
         asyncio.run(main())
-        assert heard == count
+        assert received == count
         shared.wait(0)
 
 

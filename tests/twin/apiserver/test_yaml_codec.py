@@ -38,10 +38,10 @@ def read(text: str) -> Any:
     ],
 )  # fmt: skip
 def test_scalar_values(text: str, value: Any) -> None:
-    found = read(f"v:\n  {text}\n")["v"]
-    assert found == value
-    assert type(found) is type(value)
-    orjson.dumps(found)
+    result = read(f"v:\n  {text}\n")["v"]
+    assert result == value
+    assert type(result) is type(value)
+    orjson.dumps(result)
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_large_body_without_aliases_is_decoded() -> None:
 
 
 def test_alias_is_a_copy() -> None:
-    found = read("a: &a {b: []}\nc: *a")
-    found["a"]["b"].append(1)
-    assert found["c"] == {"b": []}
+    result = read("a: &a {b: []}\nc: *a")
+    result["a"]["b"].append(1)
+    assert result["c"] == {"b": []}
 
 
 def test_duplicate_fields_are_reported() -> None:

@@ -36,7 +36,7 @@ def test_server_certificate_is_renewed_before_it_expires(tmp_path: Path) -> None
 @pytest.mark.parametrize("content", ["garbage", "-----BEGIN CERTIFICATE-----\nAAAA"])
 @pytest.mark.parametrize("name", ["ca.pem", "server.pem"])
 def test_garbage_is_an_error_that_names_the_file(tmp_path: Path, name: str, content: str) -> None:
-    found = certificates.ensure(tmp_path)
+    result = certificates.ensure(tmp_path)
     first = (tmp_path / name).read_text().partition("\n")[0]
     (tmp_path / name).write_text(f"{first}\n{content}")
     with pytest.raises(SliceworksError) as refusal:
@@ -45,31 +45,31 @@ def test_garbage_is_an_error_that_names_the_file(tmp_path: Path, name: str, cont
     assert refusal.value.hint == f"delete {name}; the next start creates a new one"
     if name == "ca.pem":
         with pytest.raises(SliceworksError, match="not a certificate"):
-            certificates.client_certificate(found, "user")
+            certificates.client_certificate(result, "user")
 
 
 def test_damaged_file_is_replaced(tmp_path: Path) -> None:
-    found = certificates.ensure(tmp_path)
-    server = found.server_file.read_text()
-    found.authority_file.write_text("")
+    result = certificates.ensure(tmp_path)
+    server = result.server_file.read_text()
+    result.authority_file.write_text("")
     assert certificates.ensure(tmp_path).authority().startswith("-----BEGIN CERTIFICATE-----")
-    assert found.server_file.read_text() != server
+    assert result.server_file.read_text() != server
 
 
 def test_client_certificate_identifies_the_user(tmp_path: Path) -> None:
-    found = certificates.ensure(tmp_path)
-    (tmp_path / "client.pem").write_text(certificates.client_certificate(found, "jane", ["team-a", "team-b"]))
-    client = ssl.create_default_context(cadata=found.authority())
+    result = certificates.ensure(tmp_path)
+    (tmp_path / "client.pem").write_text(certificates.client_certificate(result, "jane", ["team-a", "team-b"]))
+    client = ssl.create_default_context(cadata=result.authority())
     client.load_cert_chain(tmp_path / "client.pem")
-    user = certificates.user_from_certificate(_peer_after_handshake(certificates.server_context(found), client))
+    user = certificates.user_from_certificate(_peer_after_handshake(certificates.server_context(result), client))
     assert user is not None
     assert (user.name, user.groups) == ("jane", ("team-a", "team-b", "system:authenticated"))
 
 
 def test_handshake_without_client_certificate(tmp_path: Path) -> None:
-    found = certificates.ensure(tmp_path)
-    client = ssl.create_default_context(cadata=found.authority())
-    assert certificates.user_from_certificate(_peer_after_handshake(certificates.server_context(found), client)) is None
+    result = certificates.ensure(tmp_path)
+    client = ssl.create_default_context(cadata=result.authority())
+    assert certificates.user_from_certificate(_peer_after_handshake(certificates.server_context(result), client)) is None
 
 
 def _peer_after_handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> Any:

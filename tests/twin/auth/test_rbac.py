@@ -90,11 +90,14 @@ def test_scope_of_cluster_role_bindings_and_role_bindings(objects: Objects) -> N
     objects.add(CLUSTER_ROLES, role("reader", "get on pods"))
     objects.add(CLUSTER_ROLE_BINDINGS, binding("all", "reader", user_subject("amy")))
     objects.add(ROLE_BINDINGS, binding("some", "reader", user_subject("joe"), namespace="a"))
-    asked = Attributes(_JOE, "get", resource="pods", namespace="a", name="x")
-    assert objects.rbac.authorize(asked) == (True, 'RBAC: allowed by RoleBinding "some/a" of ClusterRole "reader" to User "joe"')
-    assert not objects.rbac.authorize(asked._replace(namespace="b")).allowed
-    assert not objects.rbac.authorize(asked._replace(namespace="")).allowed
-    seen = objects.rbac.authorize(asked._replace(user=_AMY, namespace="b"))
+    requested = Attributes(_JOE, "get", resource="pods", namespace="a", name="x")
+    assert objects.rbac.authorize(requested) == (
+        True,
+        'RBAC: allowed by RoleBinding "some/a" of ClusterRole "reader" to User "joe"',
+    )
+    assert not objects.rbac.authorize(requested._replace(namespace="b")).allowed
+    assert not objects.rbac.authorize(requested._replace(namespace="")).allowed
+    seen = objects.rbac.authorize(requested._replace(user=_AMY, namespace="b"))
     assert seen == (True, 'RBAC: allowed by ClusterRoleBinding "all" of ClusterRole "reader" to User "amy"')
 
 
@@ -111,23 +114,23 @@ def test_service_account_and_group_subjects(objects: Objects) -> None:
 
 
 def test_changes_update_the_cache(objects: Objects) -> None:
-    asked = Attributes(_JOE, "get", resource="pods")
+    requested = Attributes(_JOE, "get", resource="pods")
     objects.add(CLUSTER_ROLES, role("reader", "get on pods"))
-    assert not objects.rbac.authorize(asked).allowed
+    assert not objects.rbac.authorize(requested).allowed
     objects.add(CLUSTER_ROLE_BINDINGS, binding("b", "reader", user_subject("joe")))
-    assert objects.rbac.authorize(asked).allowed
+    assert objects.rbac.authorize(requested).allowed
     objects.rbac.observe(CLUSTER_ROLES, "", "reader", role("reader", "list on pods"))
-    assert not objects.rbac.authorize(asked).allowed
+    assert not objects.rbac.authorize(requested).allowed
     objects.rbac.observe(CLUSTER_ROLE_BINDINGS, "", "b", None)
-    assert not objects.rbac.authorize(asked._replace(verb="list")).allowed
+    assert not objects.rbac.authorize(requested._replace(verb="list")).allowed
     objects.rbac.invalidate()
-    assert objects.rbac.authorize(asked).allowed
+    assert objects.rbac.authorize(requested).allowed
 
 
 def test_system_masters_are_always_allowed(objects: Objects) -> None:
-    asked = Attributes(User("root", groups=("system:masters",)), "eat", resource="everything")
-    assert objects.rbac.authorize(asked) == (True, "")
-    objects.rbac.require(asked)
+    requested = Attributes(User("root", groups=("system:masters",)), "eat", resource="everything")
+    assert objects.rbac.authorize(requested) == (True, "")
+    objects.rbac.require(requested)
 
 
 def test_missing_roles_are_reported(objects: Objects) -> None:

@@ -62,8 +62,8 @@ def cluster() -> Cluster:
 
 def claims(token: str) -> dict[str, Any]:
     part = token.split(".")[1]
-    found: dict[str, Any] = orjson.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-    return found
+    result: dict[str, Any] = orjson.loads(urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return result
 
 
 def test_static_token_and_anonymous_user(cluster: Cluster) -> None:
@@ -95,16 +95,16 @@ def test_token_request_round_trip(cluster: Cluster) -> None:
     answer = cluster.request()
     assert answer["spec"] == {"audiences": ["https://kubernetes.default.svc"], "expirationSeconds": 3600, "boundObjectRef": None}
     assert answer["metadata"]["uid"] == "sa-uid"
-    found = claims(answer["status"]["token"])
-    assert found["sub"] == "system:serviceaccount:g1:default"
-    assert found["kubernetes.io"] == {"namespace": "g1", "serviceaccount": {"name": "default", "uid": "sa-uid"}}
-    assert found["exp"] - found["iat"] == 3600
+    result = claims(answer["status"]["token"])
+    assert result["sub"] == "system:serviceaccount:g1:default"
+    assert result["kubernetes.io"] == {"namespace": "g1", "serviceaccount": {"name": "default", "uid": "sa-uid"}}
+    assert result["exp"] - result["iat"] == 3600
     user = cluster.login(answer["status"]["token"])
     assert user.info() == {
         "username": "system:serviceaccount:g1:default",
         "uid": "sa-uid",
         "groups": ["system:serviceaccounts", "system:serviceaccounts:g1", "system:authenticated"],
-        "extra": {"authentication.kubernetes.io/credential-id": [f"JTI={found['jti']}"]},
+        "extra": {"authentication.kubernetes.io/credential-id": [f"JTI={result['jti']}"]},
     }
 
 
@@ -135,11 +135,11 @@ def test_pod_token_is_bound_to_the_pod_and_valid_for_a_year(cluster: Cluster) ->
     answer = cluster.request(
         expirationSeconds=3607, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p1", "uid": "pod-uid"}
     )
-    found = claims(answer["status"]["token"])
-    assert found["kubernetes.io"]["pod"] == {"name": "p1", "uid": "pod-uid"}
-    assert found["kubernetes.io"]["node"] == {"name": "n1", "uid": "node-uid"}
-    assert found["exp"] - found["iat"] == 365 * 24 * 3600
-    assert found["kubernetes.io"]["warnafter"] - found["iat"] == 3607
+    result = claims(answer["status"]["token"])
+    assert result["kubernetes.io"]["pod"] == {"name": "p1", "uid": "pod-uid"}
+    assert result["kubernetes.io"]["node"] == {"name": "n1", "uid": "node-uid"}
+    assert result["exp"] - result["iat"] == 365 * 24 * 3600
+    assert result["kubernetes.io"]["warnafter"] - result["iat"] == 3607
     extra = cluster.login(answer["status"]["token"]).extra
     assert extra["authentication.kubernetes.io/pod-name"] == ("p1",)
     assert extra["authentication.kubernetes.io/node-uid"] == ("node-uid",)

@@ -67,8 +67,8 @@ def test_node_pool_scales_from_and_to_zero() -> None:
             await cloud.client.create(pod(f"p-{number}", cpu="1500m"))
         await clock.sleep(200)
         assert len(await cloud.nodes("cpu")) == 3
-        found = await cloud.client.list_all(POD, "default")
-        assert {item["status"]["phase"] for item in found.items} == {"Running"}
+        result = await cloud.client.list_all(POD, "default")
+        assert {item["status"]["phase"] for item in result.items} == {"Running"}
         operations = (await cloud.do("GET", f"{PLACE}/operations"))["operations"]
         assert [operation["operationType"] for operation in operations] == ["CREATE_NODE_POOL"]
 
@@ -97,11 +97,11 @@ def test_node_pool_deleted_during_a_scan_stays_deleted(monkeypatch: pytest.Monke
         count, requests = NodeManager.unschedulable_pods, list[Any]()
 
         async def slowly(manager: NodeManager) -> list[Any]:
-            found = await count(manager)
-            if found and not requests:
+            result = await count(manager)
+            if result and not requests:
                 requests.append(await cloud.do("DELETE", f"{POOLS}/cpu"))
                 await cloud.done(requests[0])
-            return found
+            return result
 
         monkeypatch.setattr(NodeManager, "unschedulable_pods", slowly)
         await clock.sleep(300)
@@ -202,16 +202,16 @@ def test_autopilot_cluster_creates_node_pools_for_pods() -> None:
             pod("gpu", limits=gpus, nodeSelector={"cloud.google.com/gke-accelerator": "nvidia-l4"}, tolerations=anywhere)
         )
         await clock.sleep(600)
-        found = {item["metadata"]["name"]: item for item in (await cloud.client.list_all(POD, "default")).items}
-        assert {name: item["status"]["phase"] for name, item in found.items()} == dict.fromkeys(found, "Running")
+        result = {item["metadata"]["name"]: item for item in (await cloud.client.list_all(POD, "default")).items}
+        assert {name: item["status"]["phase"] for name, item in result.items()} == dict.fromkeys(result, "Running")
         nodes = {node["metadata"]["name"]: node["metadata"]["labels"] for node in await cloud.nodes()}
-        machines = {name: nodes[item["spec"]["nodeName"]]["node.kubernetes.io/instance-type"] for name, item in found.items()}
+        machines = {name: nodes[item["spec"]["nodeName"]]["node.kubernetes.io/instance-type"] for name, item in result.items()}
         assert machines == {"web": "e2-standard-8", "large": "n2-standard-48", "tpu": "ct5lp-hightpu-4t", "gpu": "g2-standard-4"}
-        for name in found:
+        for name in result:
             await cloud.client.delete(POD, name, "default")
         await clock.sleep(2000)
         assert await cloud.nodes() == []
         pools = (await cloud.do("GET", f"{place}/clusters/auto/nodePools"))["nodePools"]
-        assert [each["name"] for each in pools] == ["default-pool"]
+        assert [item["name"] for item in pools] == ["default-pool"]
 
     run_on_cloud(main)

@@ -212,9 +212,9 @@ def test_stockout_sets_the_cluster_to_error() -> None:
 
 def test_server_config_lists_versions() -> None:
     async def main(cloud: Cloud) -> None:
-        found = await cloud.do("GET", f"{PLACE}/serverConfig")
-        assert found["defaultClusterVersion"] in found["validMasterVersions"]
-        assert {channel["channel"] for channel in found["channels"]} == {"RAPID", "REGULAR", "STABLE", "EXTENDED"}
+        result = await cloud.do("GET", f"{PLACE}/serverConfig")
+        assert result["defaultClusterVersion"] in result["validMasterVersions"]
+        assert {channel["channel"] for channel in result["channels"]} == {"RAPID", "REGULAR", "STABLE", "EXTENDED"}
 
     without_clusters(main, workloads=False)
 

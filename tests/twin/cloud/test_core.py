@@ -26,8 +26,8 @@ def test_request_without_a_valid_token_is_unauthenticated() -> None:
             ("", "Request is missing required authentication credential.", "CREDENTIALS_MISSING"),
             ("wrong", "Request had invalid authentication credentials.", "ACCESS_TOKEN_EXPIRED"),
         ):
-            status, found = await cloud.ask("GET", POOLS, token=token)
-            error = found["error"]
+            status, result = await cloud.ask("GET", POOLS, token=token)
+            error = result["error"]
             assert (status, error["code"], error["status"]) == (401, 401, "UNAUTHENTICATED")
             assert error["message"].startswith(words)
             assert error["details"][0]["reason"] == reason
@@ -37,8 +37,8 @@ def test_request_without_a_valid_token_is_unauthenticated() -> None:
 
 def test_error_has_googles_format() -> None:
     async def main(cloud: Cloud) -> None:
-        _, found = await cloud.ask("GET", f"{POOLS}/none")
-        error = found["error"]
+        _, result = await cloud.ask("GET", f"{POOLS}/none")
+        error = result["error"]
         output = f"Not found: {POOLS}/none."
         assert error["errors"] == [{"message": output, "domain": "global", "reason": "notFound"}]
         assert error["details"][0]["@type"] == "type.googleapis.com/google.rpc.RequestInfo"
@@ -85,15 +85,15 @@ def test_route_matches_raw_paths() -> None:
             Route("GET", "projects/{project}", "project", answer, ""),
         ]
     )
-    found = routes.find("GET", "b/one/o/a%2Fb%20c")
-    assert found is not None
-    assert found.params == {"bucket": "one", "object": "a/b c"}
-    found = routes.find("POST", "projects/example.com:p:getIamPolicy")
-    assert found is not None
-    assert (found.route.method, found.params) == ("policy", {"project": "example.com:p"})
-    found = routes.find("GET", "projects/example.com:p")
-    assert found is not None
-    assert found.params == {"project": "example.com:p"}
+    result = routes.find("GET", "b/one/o/a%2Fb%20c")
+    assert result is not None
+    assert result.params == {"bucket": "one", "object": "a/b c"}
+    result = routes.find("POST", "projects/example.com:p:getIamPolicy")
+    assert result is not None
+    assert (result.route.method, result.params) == ("policy", {"project": "example.com:p"})
+    result = routes.find("GET", "projects/example.com:p")
+    assert result is not None
+    assert result.params == {"project": "example.com:p"}
     assert routes.find("GET", "b/one/o/") is None
     assert routes.find("GET", "b/one/o/a/b") is None
 

@@ -69,10 +69,10 @@ class Fuzzer:
             return self.random.choice(SCALARS)
         fields = self.messages.get(message) or {}
         chosen = self.random.sample(sorted(fields), min(len(fields), self.random.randint(0, 6)))
-        found = {name: self.value(fields[name], 0) for name in chosen}
+        result = {name: self.value(fields[name], 0) for name in chosen}
         if self.random.random() < 0.1:
-            found[self.random.choice(("colour", "", "a.b", "kind"))] = self.random.choice(SCALARS)
-        return self.sensible(message, found)
+            result[self.random.choice(("colour", "", "a.b", "kind"))] = self.random.choice(SCALARS)
+        return self.sensible(message, result)
 
     def sensible(self, message: str, found: Any) -> Any:
         """Sometimes a valid value, to pass the first checks."""
@@ -120,11 +120,11 @@ def test_fuzzed_requests_never_cause_internal_errors() -> None:
             method, path, data = request(fuzzer)
             cloud.container.clusters.adopt("p", "us-central2-b", "c")
             status, _, answer = await cloud.server.handle(method, f"/container/v1/{path}", headers, data)
-            found = orjson.loads(answer)
-            assert status in {200, 400, 404, 409, 429, 501}, (method, path, data, found)
+            result = orjson.loads(answer)
+            assert status in {200, 400, 404, 409, 429, 501}, (method, path, data, result)
             if status == 200:
                 message = discovery.messages("container", "v1", method, f"v1/{path.partition('?')[0]}")[1]
-                problems = discovery.problems("container", "v1", message, found)
+                problems = discovery.problems("container", "v1", message, result)
                 assert not problems, (method, path, data, problems)
             seen.add(status)
             await clock.sleep(fuzzer.random.choice((0, 0, 1, 60)))

@@ -44,9 +44,9 @@ class Answer(NamedTuple):
 
 
 async def send(cloud: Cloud, method: str, path: str, body: Any = None, **options: Any) -> Answer:
-    status, found = await cloud.send(method, path, body, **options)
-    assert status >= 400, found
-    return Answer(status, found["error"]["status"], found["error"]["message"])
+    status, result = await cloud.send(method, path, body, **options)
+    assert status >= 400, result
+    return Answer(status, result["error"]["status"], result["error"]["message"])
 
 
 def pool(**fields: Any) -> Case:
@@ -96,8 +96,8 @@ async def failed_pool(cloud: Cloud, parent: str, **fields: Any) -> Answer:
         await clock.sleep(10)
         operation = await cloud.call("GET", f"/container/v1/{place}/operations/{operation['name']}")
     (condition,) = operation["nodepoolConditions"]
-    found = await cloud.call("GET", f"/container/v1/{parent}/nodePools/a")
-    assert found["status"] == "ERROR"
+    result = await cloud.call("GET", f"/container/v1/{parent}/nodePools/a")
+    assert result["status"] == "ERROR"
     return Answer(0, condition["canonicalCode"], condition["message"], condition.get("code", ""))
 
 
@@ -121,8 +121,8 @@ async def account(cloud: Cloud, name: str = "runner", *roles: str) -> str:
     member = {"roles/iam.serviceAccountTokenCreator": "user:administrator@example.com"}
     await bind(cloud, f"/iam/v1/projects/p/serviceAccounts/{email}", member)
     path = f"/iamcredentials/v1/projects/-/serviceAccounts/{email}:generateAccessToken"
-    found = await cloud.call("POST", path, {"scope": ["https://www.googleapis.com/auth/cloud-platform"], "lifetime": "600s"})
-    return str(found["accessToken"])
+    result = await cloud.call("POST", path, {"scope": ["https://www.googleapis.com/auth/cloud-platform"], "lifetime": "600s"})
+    return str(result["accessToken"])
 
 
 async def bind(cloud: Cloud, resource: str, members: dict[str, str]) -> Obj:
@@ -609,8 +609,8 @@ def test_subnetwork_without_clusters_is_expanded_and_changed() -> None:
         await cloud.call("POST", f"{SUBNETWORK}/expandIpCidrRange", {"ipCidrRange": "10.0.0.0/19"})
         await cloud.call("PATCH", SUBNETWORK, {"secondaryIpRanges": secondary(pods="10.4.0.0/14")})
         await cloud.call("PATCH", SUBNETWORK, {"secondaryIpRanges": secondary(pods="10.4.0.0/14", more="10.32.0.0/20")})
-        found = await cloud.call("GET", SUBNETWORK)
-        assert (found["ipCidrRange"], len(found["secondaryIpRanges"])) == ("10.0.0.0/19", 2)
+        result = await cloud.call("GET", SUBNETWORK)
+        assert (result["ipCidrRange"], len(result["secondaryIpRanges"])) == ("10.0.0.0/19", 2)
 
     run_on_cloud(main, workloads=False)
 
@@ -652,8 +652,8 @@ def test_another_machine_type_recreates_the_nodes_of_a_pool() -> None:
         await cloud.done(await cloud.create("pool", 2, config={"machineType": "n1-standard-4"}))
         await cloud.call("PUT", f"/container/v1/{POOLS}/pool", {"machineType": "n1-standard-8"})
         await clock.sleep(300)
-        found = await cloud.pool("pool")
-        assert (found["config"]["machineType"], found["status"]) == ("n1-standard-8", "RUNNING")
+        result = await cloud.pool("pool")
+        assert (result["config"]["machineType"], result["status"]) == ("n1-standard-8", "RUNNING")
         nodes = [node for node in await cloud.nodes() if node["metadata"]["labels"]["cloud.google.com/gke-nodepool"] == "pool"]
         assert {node["metadata"]["labels"]["node.kubernetes.io/instance-type"] for node in nodes} == {"n1-standard-8"}
         assert {node["status"]["capacity"]["cpu"] for node in nodes} == {"8"}
@@ -694,6 +694,6 @@ def test_caller_reads_its_permissions() -> None:
 
 def test_largest_slice_of_every_generation_is_accepted() -> None:
     for name in ("v4-6144", "v5p-12288", "v6e-256", "v5litepod-256", "tpu7x-18432"):
-        found = catalog.find(name)
-        assert isinstance(found, catalog.Slice)
-        assert gke_rules.check_slice(found) is None
+        result = catalog.find(name)
+        assert isinstance(result, catalog.Slice)
+        assert gke_rules.check_slice(result) is None

@@ -20,8 +20,8 @@ PLACE = "projects/p/locations/us-central2-b"
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[HttpCloud]:
-    with served_cloud() as found:
-        yield found
+    with served_cloud() as result:
+        yield result
 
 
 def client(served: HttpCloud, version: str = "v1", token: str = "") -> Any:
@@ -34,9 +34,9 @@ def client(served: HttpCloud, version: str = "v1", token: str = "") -> Any:
 
 def wait(locations: Any, operation: dict[str, Any]) -> dict[str, Any]:
     for _ in range(600):
-        found: dict[str, Any] = locations.operations().get(name=f"{PLACE}/operations/{operation['name']}").execute()
-        if found["status"] == "DONE":
-            return found
+        result: dict[str, Any] = locations.operations().get(name=f"{PLACE}/operations/{operation['name']}").execute()
+        if result["status"] == "DONE":
+            return result
         time.sleep(0.02)
     raise AssertionError(operation)
 
@@ -52,7 +52,7 @@ def test_cluster_and_node_pool_lifecycle(served: HttpCloud, version: str) -> Non
         body = {"cluster": {"name": name, "initialNodeCount": 1}}
         wait(locations, clusters.create(parent=PLACE, body=body).execute())
         assert clusters.get(name=cluster).execute()["status"] == "RUNNING"
-        assert name in [each["name"] for each in clusters.list(parent="projects/p/locations/-").execute()["clusters"]]
+        assert name in [item["name"] for item in clusters.list(parent="projects/p/locations/-").execute()["clusters"]]
         pool = {
             "name": "slice",
             "initialNodeCount": 4,

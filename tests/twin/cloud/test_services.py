@@ -24,8 +24,8 @@ async def ask(cloud: Cloud, http: str, path: str, body: dict[str, Any] | None = 
 
 async def succeed(cloud: Cloud, http: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Body of a response that must succeed and match Google's discovery document."""
-    status, found = await ask(cloud, http, path, body)
-    assert status == 200, found
+    status, result = await ask(cloud, http, path, body)
+    assert status == 200, result
     service, version = path.split("/")[1:3]
     plain = path.partition("?")[0]
     # Paths in discovery documents include the version, except for older APIs.
@@ -33,8 +33,8 @@ async def succeed(cloud: Cloud, http: str, path: str, body: dict[str, Any] | Non
     relative = relative.removeprefix(f"{version}/") if service in _BASED else relative
     message = discovery.messages(service, version, http, relative)[1]
     if message:
-        assert discovery.problems(service, version, message, found) == []
-    return found
+        assert discovery.problems(service, version, message, result) == []
+    return result
 
 
 _BASED = {"bigquery", "compute", "storage"}
@@ -48,8 +48,8 @@ def test_network_with_a_subnetwork_cannot_be_deleted() -> None:
         assert operation["status"] == "DONE"
         created = await succeed(cloud, "GET", f"{SUBNETS}/sub")
         assert (created["gatewayAddress"], created["stackType"]) == ("10.0.0.1", "IPV4_ONLY")
-        status, found = await ask(cloud, "DELETE", f"{NETWORKS}/net")
-        assert (status, found["error"]["errors"][0]["reason"]) == (400, "resourceInUseByAnotherResource")
+        status, result = await ask(cloud, "DELETE", f"{NETWORKS}/net")
+        assert (status, result["error"]["errors"][0]["reason"]) == (400, "resourceInUseByAnotherResource")
         await succeed(cloud, "DELETE", f"{SUBNETS}/sub")
         await succeed(cloud, "DELETE", f"{NETWORKS}/net")
         assert (await ask(cloud, "GET", f"{NETWORKS}/net"))[0] == 404
@@ -73,9 +73,9 @@ def test_overlapping_subnetwork_is_rejected(body: dict[str, Any], says: str) -> 
         network = {"network": f"projects/{PROJECT}/global/networks/net"}
         await succeed(cloud, "POST", NETWORKS, {"name": "net"})
         await succeed(cloud, "POST", SUBNETS, {"name": "a", "ipCidrRange": "10.0.0.0/20", **network})
-        status, found = await ask(cloud, "POST", SUBNETS, {**body, **network})
+        status, result = await ask(cloud, "POST", SUBNETS, {**body, **network})
         assert status == 400
-        assert says in found["error"]["message"]
+        assert says in result["error"]["message"]
 
     run_on_cloud(main, workloads=False)
 
@@ -87,8 +87,8 @@ def test_stale_policy_etag_is_rejected() -> None:
         binding = {"role": "roles/viewer", "members": ["user:a@example.com"]}
         after = await succeed(cloud, "POST", f"{at}:setIamPolicy", {"policy": {**before, "bindings": [binding]}})
         assert after["bindings"] == [binding]
-        status, found = await ask(cloud, "POST", f"{at}:setIamPolicy", {"policy": {**before, "bindings": []}})
-        assert (status, found["error"]["status"]) == (409, "ABORTED")
+        status, result = await ask(cloud, "POST", f"{at}:setIamPolicy", {"policy": {**before, "bindings": []}})
+        assert (status, result["error"]["status"]) == (409, "ABORTED")
         wrong = {"role": "roles/viewer", "members": ["unqualified"]}
         assert (await ask(cloud, "POST", f"{at}:setIamPolicy", {"policy": {"bindings": [wrong]}}))[0] == 400
 
@@ -101,8 +101,8 @@ def test_service_account_is_found_by_email_and_id() -> None:
         assert created["email"] == f"trainer@{PROJECT}.iam.gserviceaccount.com"
         assert (await ask(cloud, "POST", ACCOUNTS, {"accountId": "trainer"}))[0] == 409
         assert (await ask(cloud, "POST", ACCOUNTS, {"accountId": "no"}))[0] == 400
-        found = await succeed(cloud, "GET", f"{ACCOUNTS}/{created['uniqueId']}")
-        assert found["displayName"] == "T"
+        result = await succeed(cloud, "GET", f"{ACCOUNTS}/{created['uniqueId']}")
+        assert result["displayName"] == "T"
         await succeed(cloud, "DELETE", f"{ACCOUNTS}/{created['email']}")
         assert (await ask(cloud, "GET", f"{ACCOUNTS}/{created['email']}"))[0] == 404
 
@@ -121,8 +121,8 @@ def test_bucket_with_objects_cannot_be_deleted() -> None:
             b"hello",
         )
         assert sent[0] == 200
-        found = await succeed(cloud, "GET", "/storage/v1/b/data/o/a%2Fb.txt")
-        assert (found["size"], found["md5Hash"]) == ("5", "XUFAKrxLKna5cZ2REBfFkg==")
+        result = await succeed(cloud, "GET", "/storage/v1/b/data/o/a%2Fb.txt")
+        assert (result["size"], result["md5Hash"]) == ("5", "XUFAKrxLKna5cZ2REBfFkg==")
         assert (await ask(cloud, "DELETE", "/storage/v1/b/data"))[0] == 409
         await ask(cloud, "DELETE", "/storage/v1/b/data/o/a%2Fb.txt")
         assert (await ask(cloud, "DELETE", "/storage/v1/b/data"))[0] == 200
@@ -169,9 +169,9 @@ def test_subscription_needs_its_topic_and_table_its_dataset() -> None:
 
 def test_unknown_fields_and_routes_are_rejected() -> None:
     async def main(cloud: Cloud) -> None:
-        status, found = await ask(cloud, "POST", NETWORKS, {"name": "net", "colour": "red"})
+        status, result = await ask(cloud, "POST", NETWORKS, {"name": "net", "colour": "red"})
         assert status == 400
-        assert 'Unknown name "colour": Cannot find field.' in found["error"]["message"]
+        assert 'Unknown name "colour": Cannot find field.' in result["error"]["message"]
         assert (await ask(cloud, "GET", f"/compute/v1/projects/{PROJECT}/global/sslPolicies"))[0] == 501
 
     run_on_cloud(main, workloads=False)

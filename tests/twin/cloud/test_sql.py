@@ -40,7 +40,7 @@ def test_query_returns_rows(text: str, rows: list[list[Any]]) -> None:
 def test_query_supports_parameters_and_aliases() -> None:
     assert ask("SELECT n FROM d.t WHERE team = @team", team="b") == [[None], [3]]
     fields, _ = execute(parse("SELECT team AS t, COUNT(*), MAX(at) FROM d.t GROUP BY team"), COLUMNS, ROWS, {})
-    assert [(each["name"], each["type"]) for each in fields] == [("t", "STRING"), ("f1_", "INTEGER"), ("f2_", "TIMESTAMP")]
+    assert [(item["name"], item["type"]) for item in fields] == [("t", "STRING"), ("f1_", "INTEGER"), ("f2_", "TIMESTAMP")]
 
 
 @pytest.mark.parametrize(

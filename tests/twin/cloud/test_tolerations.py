@@ -24,7 +24,7 @@ def pod(name: str, *tolerations: dict[str, Any], **limits: str) -> dict[str, Any
 
 async def tolerations_of(client: Client, body: dict[str, Any]) -> list[dict[str, Any]]:
     created = await client.create(body, resource=POD)
-    return [each for each in created["spec"]["tolerations"] if each["effect"] == "NoSchedule"]
+    return [item for item in created["spec"]["tolerations"] if item["effect"] == "NoSchedule"]
 
 
 def test_pods_tolerate_the_taints_of_requested_devices() -> None:
@@ -35,7 +35,7 @@ def test_pods_tolerate_the_taints_of_requested_devices() -> None:
         assert await tolerations_of(cloud.client, pod("three", TPU, google_com__tpu="4")) == [TPU]
         assert await tolerations_of(cloud.client, pod("four", cpu="1")) == []
         both = await tolerations_of(cloud.client, pod("five", nvidia_com__gpu="1", google_com__tpu="1"))
-        assert [each["key"] for each in both] == ["google.com/tpu", "nvidia.com/gpu"]
+        assert [item["key"] for item in both] == ["google.com/tpu", "nvidia.com/gpu"]
 
     run_on_cloud(main)
 

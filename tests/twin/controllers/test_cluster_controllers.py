@@ -26,8 +26,8 @@ def test_quota_usage_follows_pods() -> None:
         async def used() -> dict[str, str]:
             status = (await twin.do("GET", f"{_NS}/resourcequotas/q"))["status"]
             assert status["hard"] == {"pods": "2", "requests.cpu": "2", "count/configmaps": "9"}
-            found: dict[str, str] = status["used"]
-            return found
+            result: dict[str, str] = status["used"]
+            return result
 
         hard = {"pods": "2", "requests.cpu": "2", "count/configmaps": "9"}
         await twin.do("POST", f"{_NS}/pods", pod("a"))
@@ -103,7 +103,7 @@ def test_exception_in_one_controller_does_not_block_others(
         await twin.do("POST", "/api/v1/namespaces", {"metadata": {"name": "late"}})
         await twin.quiet()
         maps = (await twin.do("GET", "/api/v1/namespaces/late/configmaps"))["items"]
-        assert [each["metadata"]["name"] for each in maps] == ["kube-root-ca.crt"]
+        assert [item["metadata"]["name"] for item in maps] == ["kube-root-ca.crt"]
 
     run_on_twin(main)
     assert "ServiceAccountController failed on /namespaces /late" in caplog.text

@@ -26,8 +26,8 @@ async def delete(twin: EmbeddedTwin, name: str, policy: str) -> None:
 
 
 async def list_names(twin: EmbeddedTwin) -> list[str]:
-    found = await twin.do("GET", _MAPS)
-    return [item["metadata"]["name"] for item in found["items"] if item["metadata"]["name"] != "kube-root-ca.crt"]
+    result = await twin.do("GET", _MAPS)
+    return [item["metadata"]["name"] for item in result["items"] if item["metadata"]["name"] != "kube-root-ca.crt"]
 
 
 def test_background_deletion_cascades() -> None:
@@ -48,8 +48,8 @@ def test_foreground_deletion_waits_for_blocking_dependents() -> None:
         await create(twin, "b", ref(parent, block=True), finalizers=["example.com/hold"])
         await create(twin, "c", ref(parent), finalizers=["example.com/hold"])
         await delete(twin, "a", "Foreground")
-        found = await twin.do("GET", f"{_MAPS}/a")
-        assert found["metadata"]["finalizers"] == ["foregroundDeletion"]
+        result = await twin.do("GET", f"{_MAPS}/a")
+        assert result["metadata"]["finalizers"] == ["foregroundDeletion"]
         for name in ("b", "c"):
             assert "deletionTimestamp" in (await twin.do("GET", f"{_MAPS}/{name}"))["metadata"]
         await twin.do("PATCH", f"{_MAPS}/b", {"metadata": {"finalizers": None}})
@@ -79,7 +79,7 @@ def test_orphan_deletion_removes_owner_references() -> None:
         await delete(twin, "a", "Orphan")
         assert await list_names(twin) == ["b", "c", "o"]
         assert "ownerReferences" not in (await twin.do("GET", f"{_MAPS}/b"))["metadata"]
-        assert [each["name"] for each in (await twin.do("GET", f"{_MAPS}/c"))["metadata"]["ownerReferences"]] == ["o"]
+        assert [item["name"] for item in (await twin.do("GET", f"{_MAPS}/c"))["metadata"]["ownerReferences"]] == ["o"]
 
     run_on_twin(main)
 
@@ -89,8 +89,8 @@ def test_object_is_kept_while_one_owner_exists() -> None:
         parent, other = await create(twin, "a"), await create(twin, "o")
         await create(twin, "b", ref(parent), ref(other))
         await delete(twin, "a", "Background")
-        found = await twin.do("GET", f"{_MAPS}/b")
-        assert [each["name"] for each in found["metadata"]["ownerReferences"]] == ["o"]
+        result = await twin.do("GET", f"{_MAPS}/b")
+        assert [item["name"] for item in result["metadata"]["ownerReferences"]] == ["o"]
         await delete(twin, "o", "Background")
         assert await list_names(twin) == []
 

@@ -25,7 +25,7 @@ DEPLOYMENTS, PODS = "/apis/apps/v1/namespaces/default/deployments", "/api/v1/nam
 
 
 def component(twin: EmbeddedTwin, name: str) -> Component:
-    return next(each for each in twin.cluster.controllers.components if each.name == name)
+    return next(item for item in twin.cluster.controllers.components if item.name == name)
 
 
 def web(replicas: int) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def test_released_address_is_allocated_once() -> None:
     addresses.reserve("10.0.0.4")
     addresses.release("10.0.0.4")
     taken = [addresses.allocate() for _ in range(8)]
-    assert len([each for each in taken if each]) == len({each for each in taken if each})
+    assert len([item for item in taken if item]) == len({item for item in taken if item})
     assert "10.0.0.4" in taken
 
 

@@ -19,8 +19,8 @@ Obj = dict[str, Any]
 
 
 async def conditions(twin: EmbeddedTwin, name: str) -> dict[str, tuple[str, str, str]]:
-    found = await twin.do("GET", f"{_NS}/{name}")
-    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in found["status"].get("conditions", ())}
+    result = await twin.do("GET", f"{_NS}/{name}")
+    return {item["type"]: (item["status"], item["reason"], item["message"]) for item in result["status"].get("conditions", ())}
 
 
 def test_default_account_and_root_ca_are_restored() -> None:
@@ -31,9 +31,9 @@ def test_default_account_and_root_ca_are_restored() -> None:
         await twin.do("PATCH", f"{_NS}/a/configmaps/kube-root-ca.crt", {"data": {"ca.crt": "bad"}})
         await twin.quiet()
         await twin.do("GET", f"{_NS}/a/serviceaccounts/default")
-        found = await twin.do("GET", f"{_NS}/a/configmaps/kube-root-ca.crt")
-        assert found["data"] == {"ca.crt": "the authority"}
-        assert found["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
+        result = await twin.do("GET", f"{_NS}/a/configmaps/kube-root-ca.crt")
+        assert result["data"] == {"ca.crt": "the authority"}
+        assert result["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
 
     run_on_twin(main)
 
@@ -74,23 +74,23 @@ def test_remaining_content_is_reported_and_pods_are_deleted_first() -> None:
         await twin.do("PATCH", f"{_NS}/a/pods/p", {"metadata": {"finalizers": None}})
         await twin.quiet()
         assert await twin.gone(f"{_NS}/a/serviceaccounts/default")
-        found = await conditions(twin, "a")
-        assert found["NamespaceDeletionDiscoveryFailure"] == (
+        result = await conditions(twin, "a")
+        assert result["NamespaceDeletionDiscoveryFailure"] == (
             "False",
             "ResourcesDiscovered",
             "All resources successfully discovered",
         )
-        assert found["NamespaceDeletionContentFailure"] == (
+        assert result["NamespaceDeletionContentFailure"] == (
             "False",
             "ContentDeleted",
             "All content successfully deleted, may be waiting on finalization",
         )
-        assert found["NamespaceContentRemaining"] == (
+        assert result["NamespaceContentRemaining"] == (
             "True",
             "SomeResourcesRemain",
             "Some resources are remaining: configmaps. has 2 resource instances",
         )
-        assert found["NamespaceFinalizersRemaining"] == (
+        assert result["NamespaceFinalizersRemaining"] == (
             "True",
             "SomeFinalizersRemain",
             (
@@ -136,8 +136,8 @@ def test_namespace_with_its_own_finalizer_stays_empty() -> None:
         await twin.do("POST", _NS, {"metadata": {"name": "a", "finalizers": ["x.io/y"]}})
         await twin.do("DELETE", f"{_NS}/a")
         await twin.quiet()
-        found = await twin.do("GET", f"{_NS}/a")
-        assert "finalizers" not in found["spec"]
+        result = await twin.do("GET", f"{_NS}/a")
+        assert "finalizers" not in result["spec"]
         assert (await conditions(twin, "a"))["NamespaceContentRemaining"][0] == "False"
         await twin.do("PATCH", f"{_NS}/a", {"metadata": {"finalizers": None}})
         assert await twin.gone(f"{_NS}/a")

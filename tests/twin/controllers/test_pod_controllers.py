@@ -41,12 +41,12 @@ def change(kind: str, obj: dict[str, Any]) -> Any:
 def test_pod_index_by_owner_node_and_namespace() -> None:
     pods = PodIndex()
     pods.observe(change("ADDED", pod_object("a")))
-    assert [each.name for each in pods.orphans("ns")] == ["a"]
+    assert [item.name for item in pods.orphans("ns")] == ["a"]
     pods.observe(change("MODIFIED", pod_object("a", owner="o", node="n")))
     assert pods.before is not None
     assert pods.before.owner == ""
     assert not list(pods.orphans("ns"))
-    assert [each.name for each in pods.owned_by("o")] == [each.name for each in pods.on_node("n")] == ["a"]
+    assert [item.name for item in pods.owned_by("o")] == [item.name for item in pods.on_node("n")] == ["a"]
     pods.observe(change("DELETED", pod_object("a", owner="o", node="n")))
     assert pods.after is None
     assert not list(pods.owned_by("o"))
@@ -58,15 +58,15 @@ def test_pod_index_by_changing_labels() -> None:
     pods, selector = PodIndex(), from_labels({"app": "x"})
 
     def names() -> list[str]:
-        return [each.name for each in pods.matching("ns", selector)]
+        return [item.name for item in pods.matching("ns", selector)]
 
     pods.observe(change("ADDED", pod_object("a", metadata={"labels": {"app": "x"}})))
     assert names() == ["a"]
     pods.observe(change("ADDED", pod_object("b", metadata={"labels": {"app": "x", "tier": "back"}})))
     pods.observe(change("ADDED", pod_object("c", metadata={"labels": {"app": "y"}})))
     assert names() == ["a", "b"]
-    assert [each.name for each in pods.matching("ns", parse_labels("app=x,tier"))] == ["b"]
-    assert [each.name for each in pods.matching("ns", parse_labels("app notin (x)"))] == ["c"]
+    assert [item.name for item in pods.matching("ns", parse_labels("app=x,tier"))] == ["b"]
+    assert [item.name for item in pods.matching("ns", parse_labels("app notin (x)"))] == ["c"]
     pods.observe(change("MODIFIED", pod_object("a", metadata={"labels": {"app": "y"}})))
     pods.observe(change("MODIFIED", pod_object("c", metadata={"labels": {"app": "x"}})))
     pods.observe(change("DELETED", pod_object("b")))
@@ -150,7 +150,7 @@ def test_least_useful_pods_are_deleted_first() -> None:
         pod("unplaced", phase="Pending"),
     ]
     related = [*pods, *(pod(f"other-{number}", node="m", ready=ready) for number in range(5))]
-    order = [each.name for each in pods_to_delete(pods, related, 5, NOW)]
+    order = [item.name for item in pods_to_delete(pods, related, 5, NOW)]
     assert order == ["unplaced", "pending", "unready", "cheap", "crowded"]
 
 
@@ -179,15 +179,15 @@ def test_endpoint_slices_change_minimally() -> None:
     ports = [{"name": "", "port": 80, "protocol": "TCP"}]
     desired = [(ports, endpoint(number)) for number in range(120)]
     changes = endpointslice_reconciler.plan_slices(service(), "IPv4", desired, [])
-    assert [len(each["endpoints"]) for each in changes.create] == [100, 20]
-    existing = [named(each, f"s{number}") for number, each in enumerate(changes.create)]
+    assert [len(item["endpoints"]) for item in changes.create] == [100, 20]
+    existing = [named(item, f"s{number}") for number, item in enumerate(changes.create)]
     assert endpointslice_reconciler.plan_slices(service(), "IPv4", desired, existing) == endpointslice_reconciler.SliceChanges()
     more = endpointslice_reconciler.plan_slices(service(), "IPv4", [*desired, (ports, endpoint(200))], existing)
-    assert [(each["metadata"]["name"], len(each["endpoints"])) for each in more.update] == [("s1", 21)]
+    assert [(item["metadata"]["name"], len(item["endpoints"])) for item in more.update] == [("s1", 21)]
     fewer = endpointslice_reconciler.plan_slices(service(), "IPv4", desired[1:], existing)
-    assert [(each["metadata"]["name"], len(each["endpoints"])) for each in fewer.update] == [("s0", 99)]
+    assert [(item["metadata"]["name"], len(item["endpoints"])) for item in fewer.update] == [("s0", 99)]
     none = endpointslice_reconciler.plan_slices(service(), "IPv4", [], existing[:1])
-    assert [(each["metadata"]["name"], each["endpoints"]) for each in none.update] == [("s0", [])]
+    assert [(item["metadata"]["name"], item["endpoints"]) for item in none.update] == [("s0", [])]
 
 
 def test_stateful_set_ordinals() -> None:
@@ -203,7 +203,7 @@ def test_node_taints_follow_conditions() -> None:
         "spec": {"taints": [{"key": "own", "effect": "NoSchedule"}, {"key": node_lifecycle.NOT_READY, "effect": "NoSchedule"}]},
         "status": {"conditions": [{"type": "Ready", "status": "Unknown"}, {"type": "DiskPressure", "status": "True"}]},
     }
-    taints = [(each["key"], each["effect"]) for each in node_lifecycle.no_schedule_taints(node, "now")]
+    taints = [(item["key"], item["effect"]) for item in node_lifecycle.no_schedule_taints(node, "now")]
     assert taints == [
         ("own", "NoSchedule"),
         (node_lifecycle.UNREACHABLE, "NoSchedule"),

@@ -73,13 +73,13 @@ async def fleet(twin: EmbeddedTwin, name: str) -> None:
 
 async def conditions(twin: EmbeddedTwin, name: str) -> dict[str, tuple[str, str, str]]:
     listed = (await twin.do("GET", f"{AUTOSCALERS}/{name}"))["status"].get("conditions") or ()
-    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in listed}
+    return {item["type"]: (item["status"], item["reason"], item["message"]) for item in listed}
 
 
 async def events(twin: EmbeddedTwin, name: str) -> dict[str, tuple[str, int]]:
-    found = (await twin.do("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}"))["items"]
-    kept = (each for each in found if each["involvedObject"]["kind"] == "HorizontalPodAutoscaler")
-    return {each["reason"]: (each["message"], each["count"]) for each in kept}
+    result = (await twin.do("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}"))["items"]
+    kept = (item for item in result if item["involvedObject"]["kind"] == "HorizontalPodAutoscaler")
+    return {item["reason"]: (item["message"], item["count"]) for item in kept}
 
 
 def test_autoscaler_is_reconciled_every_fifteen_seconds() -> None:

@@ -64,8 +64,8 @@ FIRST_STARTING = [pod(0, age=90), pod(1), pod(2)]
     ],
 )
 def test_replicas_by_utilization(pods: list[Obj], used: tuple[int, ...], target: int, replicas: int, percent: int) -> None:
-    found = replica_calculator.by_utilization(scaled(pods), metrics(*used), "cpu", target)
-    assert found[:2] == (replicas, percent)
+    result = replica_calculator.by_utilization(scaled(pods), metrics(*used), "cpu", target)
+    assert result[:2] == (replicas, percent)
 
 
 def test_failed_and_terminating_pods_do_not_count() -> None:
@@ -112,19 +112,19 @@ def test_unavailable_metrics_raise_the_cause(pods: list[Obj], used: tuple[int, .
 
 
 def test_requests_include_sidecars_and_pod_level() -> None:
-    found = pod(0)
-    found["spec"]["initContainers"] = [
+    result = pod(0)
+    result["spec"]["initContainers"] = [
         {"name": "sidecar", "restartPolicy": "Always", "resources": {"requests": {"cpu": "3"}}},
         {"name": "init", "resources": {"requests": {"cpu": "9"}}},
     ]
-    assert replica_calculator.by_utilization(scaled([found]), metrics(2000), "cpu", 50)[1] == 50
-    assert replica_calculator.by_utilization(scaled([found]), metrics(2000), "cpu", 50, container="sidecar")[1] == 66
-    found["spec"] |= {"resources": {"requests": {"cpu": "10"}}}
-    assert replica_calculator.by_utilization(scaled([found]), metrics(2000), "cpu", 50)[1] == 20
+    assert replica_calculator.by_utilization(scaled([result]), metrics(2000), "cpu", 50)[1] == 50
+    assert replica_calculator.by_utilization(scaled([result]), metrics(2000), "cpu", 50, container="sidecar")[1] == 66
+    result["spec"] |= {"resources": {"requests": {"cpu": "10"}}}
+    assert replica_calculator.by_utilization(scaled([result]), metrics(2000), "cpu", 50)[1] == 20
     with pytest.raises(MetricUnavailable, match="missing pod-level request for memory in Pod pod-0"):
-        replica_calculator.by_utilization(scaled([found]), metrics(2000), "memory", 50)
+        replica_calculator.by_utilization(scaled([result]), metrics(2000), "memory", 50)
     with pytest.raises(MetricUnavailable, match="container other not found in Pod pod-0"):
-        replica_calculator.by_utilization(scaled([found]), metrics(2000), "cpu", 50, container="other")
+        replica_calculator.by_utilization(scaled([result]), metrics(2000), "cpu", 50, container="other")
 
 
 DEFAULT_UP = [{"type": "Pods", "value": 4, "periodSeconds": 15}, {"type": "Percent", "value": 100, "periodSeconds": 15}]

@@ -32,8 +32,8 @@ STEPS = 250
 
 
 def _paths(value: Any, below: Steps = ()) -> Iterator[Steps]:
-    found = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in found:
+    result = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in result:
         yield (*below, key)
         yield from _paths(inner, (*below, key))
 
@@ -101,8 +101,8 @@ class Fuzzer:
         elif action < 10:
             await self._change(resource, subresource="status" if action > 7 else "")
         elif action < 11:
-            found = rng.choice((await self._client.list(resource)).items)["metadata"]
-            await self._client.delete(resource, found["name"], found.get("namespace"))
+            result = rng.choice((await self._client.list(resource)).items)["metadata"]
+            await self._client.delete(resource, result["name"], result.get("namespace"))
         else:
             await clock.sleep(rng.choice((1, 10, 60)))
 
@@ -136,5 +136,5 @@ def test_controllers_do_not_fail_on_unusual_objects(seed: int, caplog: pytest.Lo
 
     caplog.set_level(logging.WARNING, "sliceworks.twin")
     clock.run(main(), virtual=True, seed=seed)
-    failed = [each for each in caplog.records if each.exc_info and each.name.startswith("sliceworks.twin")]
+    failed = [item for item in caplog.records if item.exc_info and item.name.startswith("sliceworks.twin")]
     assert not failed, failed[0].getMessage()

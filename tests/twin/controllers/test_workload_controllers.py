@@ -29,8 +29,8 @@ async def job(twin: EmbeddedTwin, **spec: Any) -> None:
 
 
 async def pods(twin: EmbeddedTwin, phase: str = "Pending") -> list[Obj]:
-    found = (await twin.do("GET", PODS))["items"]
-    return [pod for pod in found if pod["status"]["phase"] == phase and "deletionTimestamp" not in pod["metadata"]]
+    result = (await twin.do("GET", PODS))["items"]
+    return [pod for pod in result if pod["status"]["phase"] == phase and "deletionTimestamp" not in pod["metadata"]]
 
 
 async def finish_pod(twin: EmbeddedTwin, pod: Obj, phase: str) -> None:
@@ -42,8 +42,8 @@ async def finish_pod(twin: EmbeddedTwin, pod: Obj, phase: str) -> None:
 
 
 async def conditions(twin: EmbeddedTwin) -> list[tuple[str, str]]:
-    found = (await twin.do("GET", f"{JOBS}/work"))["status"].get("conditions", ())
-    return [(each["type"], each["reason"]) for each in found]
+    result = (await twin.do("GET", f"{JOBS}/work"))["status"].get("conditions", ())
+    return [(item["type"], item["reason"]) for item in result]
 
 
 def test_failed_job_pods_are_replaced_with_backoff() -> None:
@@ -90,9 +90,9 @@ def test_large_job_counts_every_pod() -> None:
         for pod in waiting:
             await finish_pod(twin, pod, "Succeeded")
         await clock.sleep(10)
-        found = (await twin.do("GET", f"{JOBS}/work"))["status"]
-        assert (found["succeeded"], found["completedIndexes"]) == (700, "0-699")
-        assert found["uncountedTerminatedPods"] == {}
+        result = (await twin.do("GET", f"{JOBS}/work"))["status"]
+        assert (result["succeeded"], result["completedIndexes"]) == (700, "0-699")
+        assert result["uncountedTerminatedPods"] == {}
         assert await conditions(twin) == [("SuccessCriteriaMet", "CompletionsReached"), ("Complete", "CompletionsReached")]
         assert all("finalizers" not in pod["metadata"] for pod in await pods(twin, "Succeeded"))
 
@@ -114,8 +114,8 @@ def test_restart_counts_pods_that_finished_before() -> None:
         for pod in await pods(twin):
             await finish_pod(twin, pod, "Succeeded")
         await clock.sleep(5)
-        found = (await twin.do("GET", f"{JOBS}/work"))["status"]
-        assert found["succeeded"] == 4
+        result = (await twin.do("GET", f"{JOBS}/work"))["status"]
+        assert result["succeeded"] == 4
         assert (await conditions(twin))[-1][0] == "Complete"
 
     with_workloads(before, store)
@@ -183,6 +183,6 @@ def test_rollout_without_progress_exceeds_its_deadline() -> None:
 
     async def progress(twin: EmbeddedTwin, path: str) -> dict[str, str]:
         status = (await twin.do("GET", f"{path}/web"))["status"]
-        return {each["type"]: each["reason"] for each in status["conditions"]}
+        return {item["type"]: item["reason"] for item in status["conditions"]}
 
     with_workloads(main)

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addre
 
 
 def documents() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for file in sorted(EXAMPLE.glob("*.yaml")):
         for document in yaml.load_all(file.read_text(), yaml.CSafeLoader):
-            found += document["items"] if document["kind"] == "List" else [document]
-    return found
+            result += document["items"] if document["kind"] == "List" else [document]
+    return result
 
 
 @hostname.needed

@@ -29,14 +29,14 @@ def test_pair(case: Object) -> None:
         assert _never_applied(obj, node) == case.get("held")
         return
     result = apply_stage(step.stage, obj, step.at, WHERE if obj["kind"] == "Pod" else NO_ADDRESSES, node)
-    found: Object = {"stage": step.stage.name, "after": (step.at - now).total_seconds()}
+    actual: Object = {"stage": step.stage.name, "after": (step.at - now).total_seconds()}
     reported = {
         "status": result.status,
         "patch": result.patch,
         "delete": result.delete,
         "events": [event.reason for event in result.events],
     }
-    assert found | {name: value for name, value in reported.items() if value} == case["output"]
+    assert actual | {name: value for name, value in reported.items() if value} == case["output"]
 
 
 def _never_applied(obj: Object, node: Object | None) -> str | None:
@@ -46,8 +46,8 @@ def _never_applied(obj: Object, node: Object | None) -> str | None:
         for stage in builtin_stages(obj["kind"])
         if not stage.limit and all(holds(obj, node) for holds in stage_conditions(stage))
     )
-    found = next(matching, None)
-    return found.name if found is not None else None
+    result = next(matching, None)
+    return result.name if result is not None else None
 
 
 def test_every_stage_has_a_pair() -> None:

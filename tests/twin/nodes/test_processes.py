@@ -60,8 +60,8 @@ def test_exit_codes_set_the_phase(tmp_path: Path) -> None:
         await client.create(pod("fails", "sh", "-c", "exit 3"))
         await client.create(pod("dies", "sh", "-c", "kill -9 $$$$"))
         await client.create(pod("lacks", "there-is-no-such-program"))
-        found = {name: state(await until(client, name, ended))["terminated"] for name in ("fails", "dies", "lacks")}
-        assert {name: (end["exitCode"], end["reason"]) for name, end in found.items()} == {
+        result = {name: state(await until(client, name, ended))["terminated"] for name in ("fails", "dies", "lacks")}
+        assert {name: (end["exitCode"], end["reason"]) for name, end in result.items()} == {
             "fails": (3, "Error"),
             "dies": (137, "Error"),
             "lacks": (128, "StartError"),
@@ -77,11 +77,11 @@ def test_termination_message_falls_back_to_logs(tmp_path: Path) -> None:
         await client.create(pod("tells", *speaks, "2", **policy))
         await client.create(pod("well", *speaks, "0", **policy))
         await client.create(pod("quiet", *speaks, "2"))
-        found = {name: state(await until(client, name, ended))["terminated"] for name in ("tells", "well", "quiet")}
-        reported = found["tells"]["message"]
+        result = {name: state(await until(client, name, ended))["terminated"] for name in ("tells", "well", "quiet")}
+        reported = result["tells"]["message"]
         assert reported.endswith("3000\nno such flag\n")
         assert len(reported.splitlines()) == 80
-        assert "message" not in {**found["well"], **found["quiet"]}
+        assert "message" not in {**result["well"], **result["quiet"]}
 
     running(main, tmp_path)
 
@@ -193,7 +193,7 @@ def test_pod_waits_for_its_volumes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         mounts = [{"name": "keys", "mountPath": "/keys"}]
         volumes = [{"name": "keys", "secret": {"secretName": "late"}}]
         await client.create(pod("p", "cat", "/keys/a", volumes=volumes, volumeMounts=mounts))
-        while not (reported := [each for each in (await client.list(EVENT)).items if each["reason"] == "FailedMount"]):
+        while not (reported := [item for item in (await client.list(EVENT)).items if item["reason"] == "FailedMount"]):
             await clock.sleep(0.02)
         assert reported[0]["note"] == 'MountVolume.SetUp failed for volume "keys" : secret "late" not found'
         assert state((await client.get(POD, "p"))["status"])["waiting"] == {"reason": "ContainerCreating"}
@@ -268,8 +268,8 @@ def test_process_reaches_the_api_as_its_service_account(tmp_path: Path) -> None:
             await until(client, "before", ended)
             assert await client.logs("before", "default") == "nothing\n"
             cluster.set_api_address("https://127.0.0.1:4443", b"the authority")
-            found = "cd /var/run/secrets/kubernetes.io/serviceaccount && cat ca.crt namespace && grep -c . token"
-            line = f"cat $KUBECONFIG; echo https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; {found}"
+            result = "cd /var/run/secrets/kubernetes.io/serviceaccount && cat ca.crt namespace && grep -c . token"
+            line = f"cat $KUBECONFIG; echo https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT; {result}"
             await client.create(pod("after", "sh", "-c", line))
             await until(client, "after", ended)
             reported = await client.logs("after", "default")

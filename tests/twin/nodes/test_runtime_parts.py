@@ -112,13 +112,13 @@ def test_tpu_variables_of_a_multislice_job() -> None:
 
 
 def test_single_slice_has_no_megascale_variables() -> None:
-    found = tpu_variables(slice_pod(**{"jobset.sigs.k8s.io/replicatedjob-replicas": "1"}), TPU, None)
-    assert not [name for name in found if name.startswith("MEGASCALE")]
+    result = tpu_variables(slice_pod(**{"jobset.sigs.k8s.io/replicatedjob-replicas": "1"}), TPU, None)
+    assert not [name for name in result if name.startswith("MEGASCALE")]
 
 
 def test_single_pod_is_its_own_worker() -> None:
-    found = tpu_variables({"metadata": {"name": "p"}, "spec": {"containers": [TPU]}}, TPU, None)
-    assert (found["TPU_WORKER_ID"], found["TPU_WORKER_HOSTNAMES"]) == ("0", "localhost")
+    result = tpu_variables({"metadata": {"name": "p"}, "spec": {"containers": [TPU]}}, TPU, None)
+    assert (result["TPU_WORKER_ID"], result["TPU_WORKER_HOSTNAMES"]) == ("0", "localhost")
     assert tpu_variables(slice_pod(), {"name": "sidecar"}, None) == {}
 
 

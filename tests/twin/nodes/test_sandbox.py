@@ -54,7 +54,7 @@ def test_volumes_are_at_their_mount_paths(tmp_path: Path) -> None:
         await client.create(pod("none", "/etc/settings-of-a-test/gone", volumes=VOLUMES, volumeMounts=MOUNTS))
         assert (await until(client, "all", ended))["phase"] == "Succeeded"
         output = (await client.logs("all", "default")).splitlines()
-        assert [each for each in output if "ead-only" not in each] == ["one", "one", "kept", "seen", "file", "y", "/tmp"]
+        assert [item for item in output if "ead-only" not in item] == ["one", "one", "kept", "seen", "file", "y", "/tmp"]
         end = state(await until(client, "none", ended))["terminated"]
         assert (end["exitCode"], end["reason"]) == (128, "StartError")
         assert end["message"] == "failed to start the process: No such file or directory"
@@ -93,7 +93,7 @@ def test_missing_namespaces_are_reported_and_paths_replaced(tmp_path: Path, monk
         one, folder = (await client.logs("p", "default")).split()
         assert one == "one"
         assert Path(folder).is_relative_to(tmp_path)
-        while not (reported := [each for each in (await client.list(EVENT)).items if each["reason"] == "NoMountNamespace"]):
+        while not (reported := [item for item in (await client.list(EVENT)).items if item["reason"] == "NoMountNamespace"]):
             await clock.sleep(0.02)
         assert "mount namespaces are not available on this machine (Operation not permitted)" in reported[0]["note"]
 
@@ -104,8 +104,8 @@ def test_files_are_replaced_atomically(tmp_path: Path) -> None:
     pod_volumes.write_atomically(tmp_path, {"a": b"1", "in/b": b"2", "../c": b"3"}, 0o600)
     before = (tmp_path / "a").stat()
     pod_volumes.write_atomically(tmp_path, {"a": b"1", "d": b"4"}, 0o700)
-    assert sorted(each.name for each in tmp_path.iterdir() if not each.name.startswith("..")) == ["a", "d"]
+    assert sorted(item.name for item in tmp_path.iterdir() if not item.name.startswith("..")) == ["a", "d"]
     assert ((tmp_path / "a").stat().st_ino, (tmp_path / "a").stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (tmp_path / "d").read_bytes() == b"4"
     assert os.access(tmp_path / "d", os.X_OK)
-    assert len([each for each in tmp_path.iterdir() if each.is_dir() and not each.is_symlink()]) == 1
+    assert len([item for item in tmp_path.iterdir() if item.is_dir() and not item.is_symlink()]) == 1

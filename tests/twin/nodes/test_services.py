@@ -104,8 +104,8 @@ def test_connections_are_balanced_over_ready_pods(tmp_path: Path) -> None:
         await client.delete(POD, "one", grace_period_seconds=0)
         await client.delete(POD, "two", grace_period_seconds=0)
         await until_said(place, "ConnectionRefusedError")
-        (found,) = await slices(client, "web", lambda found: len(found[0]["endpoints"]) == 1)
-        assert found["endpoints"][0]["conditions"]["ready"] is False
+        (actual,) = await slices(client, "web", lambda result: len(result[0]["endpoints"]) == 1)
+        assert actual["endpoints"][0]["conditions"]["ready"] is False
         await client.patch(SERVICE, "web", {"spec": {"publishNotReadyAddresses": True}})
         await until_said(place, "late")
         await client.delete(SERVICE, "web")
@@ -116,9 +116,9 @@ def test_connections_are_balanced_over_ready_pods(tmp_path: Path) -> None:
 
 async def slices(client: Client, name: str, true: Callable[[list[Object]], bool]) -> list[Object]:
     while True:
-        found = (await client.list_all(ENDPOINT_SLICE, "default", labels=f"kubernetes.io/service-name={name}")).items
-        if found and true(found):
-            return found
+        result = (await client.list_all(ENDPOINT_SLICE, "default", labels=f"kubernetes.io/service-name={name}")).items
+        if result and true(result):
+            return result
         await clock.sleep(0.02)
 
 
@@ -143,9 +143,9 @@ def test_wrong_target_refuses_and_wildcard_listener_is_direct(tmp_path: Path) ->
 async def event(client: Client, name: str) -> str:
     """The note of an event of a Service."""
     for _ in range(500):
-        found = (await client.list_all(CORE_EVENT, "default", fields=f"involvedObject.name={name}")).items
-        if found:
-            return str(found[0]["message"])
+        result = (await client.list_all(CORE_EVENT, "default", fields=f"involvedObject.name={name}")).items
+        if result:
+            return str(result[0]["message"])
         await clock.sleep(0.02)
     raise AssertionError(f"no event of {name}")
 
@@ -268,13 +268,13 @@ def test_services_move_to_the_new_network(tmp_path: Path) -> None:
     async def addresses(processes: Path | None) -> list[str]:
         async with Cluster(Store(Journal(tmp_path / "store.db")), processes=processes) as cluster:
             client = Client(cluster.transport())
-            found = (await client.list_all(SERVICE, "default")).items
-            if len(found) == 1:
+            result = (await client.list_all(SERVICE, "default")).items
+            if len(result) == 1:
                 await client.create(service("web"))
                 await client.create(service("solo", clusterIP="None"))
-            found = (await client.list_all(SERVICE, "default")).items
-            assert all(each["spec"]["clusterIPs"] == [each["spec"]["clusterIP"]] for each in found)
-            return [each["spec"]["clusterIP"] for each in found]
+            result = (await client.list_all(SERVICE, "default")).items
+            assert all(item["spec"]["clusterIPs"] == [item["spec"]["clusterIP"]] for item in result)
+            return [item["spec"]["clusterIP"] for item in result]
 
     for folder, first in ((None, "10.96.0.1"), (tmp_path / "pods", r"127\.\d+\.128\.1"), (None, "10.96.0.1")):
         api, solo, web = clock.run(addresses(folder))

@@ -47,8 +47,8 @@ def on_nodes(main: Callable[[Client], Awaitable[None]], nodes: int = 2) -> None:
 
 
 async def condition(client: Client, node: str) -> Object:
-    found = await client.get(NODE, node)
-    return next(item for item in found["status"]["conditions"] if item["type"] == "Ready")
+    result = await client.get(NODE, node)
+    return next(item for item in result["status"]["conditions"] if item["type"] == "Ready")
 
 
 def test_node_boots_and_has_a_lease() -> None:
@@ -113,9 +113,9 @@ def test_pod_addresses_are_unique_in_the_pod_cidr() -> None:
         for index in range(20):
             await client.create(pod(f"p{index}", f"gke-pool-{index % 2}"))
         await clock.sleep(1)
-        found = [each["status"]["podIP"] for each in (await client.list(POD, "default")).items]
-        assert len(set(found)) == 20
-        assert {address.rpartition(".")[0] for address in found} == {"10.0.0", "10.0.1"}
+        result = [item["status"]["podIP"] for item in (await client.list(POD, "default")).items]
+        assert len(set(result)) == 20
+        assert {address.rpartition(".")[0] for address in result} == {"10.0.0", "10.0.1"}
         assert (await client.get(POD, "p1"))["status"]["hostIP"] == "172.16.0.3"
 
     on_nodes(main)
@@ -369,8 +369,8 @@ def test_same_seed_gives_same_history() -> None:
                 await clock.sleep(100)
                 done = (await client.list(POD, "default")).items
                 return [
-                    (each["metadata"]["name"], each["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"])
-                    for each in done
+                    (item["metadata"]["name"], item["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"])
+                    for item in done
                 ]
 
     first = clock.run(history(), virtual=True, seed=3)

@@ -35,9 +35,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def rows(tmp_path: Path) -> list[int]:
     """The revisions that another connection reads from the file."""
     db = sqlite3.connect(tmp_path / "store.db")
-    found = [revision for (revision,) in db.execute("SELECT revision FROM log ORDER BY revision")]
+    result = [revision for (revision,) in db.execute("SELECT revision FROM log ORDER BY revision")]
     db.close()
-    return found
+    return result
 
 
 def test_write_is_announced_after_its_commit(store: Store, tmp_path: Path) -> None:

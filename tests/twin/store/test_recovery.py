@@ -62,11 +62,11 @@ def test_log_cut_at_any_byte_loses_only_the_end(tmp_path: Path) -> None:
             (dead / "store.db").write_bytes(base)
             (dead / "store.db-wal").write_bytes(wal[:cut])
             restored = durable(dead)
-            found = values(restored.scan(PODS))
-            assert found == {f"a/{number}": number for number in range(len(found))}
-            assert restored.revision == 1 + len(found)
+            result = values(restored.scan(PODS))
+            assert result == {f"a/{number}": number for number in range(len(result))}
+            assert restored.revision == 1 + len(result)
             restored.close()
-            seen.add(len(found))
+            seen.add(len(result))
         assert seen == {0, 1, 2, 3, 4}
         store.close()
 
@@ -131,8 +131,8 @@ def test_any_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
             store = durable(tmp_path)
         except SliceworksError:
             continue
-        found = values(store.scan(PODS))
-        assert found == {key: value for key, value in EXPECTED.items() if key in found}
+        result = values(store.scan(PODS))
+        assert result == {key: value for key, value in EXPECTED.items() if key in result}
         store.close()
 
 

@@ -60,16 +60,16 @@ def test_service_account_has_the_fields_of_a_reconciled_one() -> None:
         await clock.sleep(1)
         assert reason(await twin.do("GET", f"{ACCOUNTS}/sa")) == "Updating"
         await clock.sleep(9)
-        found = await twin.do("GET", f"{ACCOUNTS}/sa")
-        assert found["metadata"]["annotations"] == {
+        result = await twin.do("GET", f"{ACCOUNTS}/sa")
+        assert result["metadata"]["annotations"] == {
             f"{PREFIX}/management-conflict-prevention-policy": "none",
             f"{PREFIX}/project-id": "k8sai-me",
             f"{PREFIX}/state-into-spec": "absent",
         }
-        assert found["metadata"]["finalizers"] == [f"{PREFIX}/finalizer", f"{PREFIX}/deletion-defender"]
-        assert found["metadata"]["generation"] == found["status"]["observedGeneration"] == 2
-        assert found["spec"] == {"resourceID": "sa"}
-        assert found["status"]["email"] == "sa@k8sai-me.iam.gserviceaccount.com"
+        assert result["metadata"]["finalizers"] == [f"{PREFIX}/finalizer", f"{PREFIX}/deletion-defender"]
+        assert result["metadata"]["generation"] == result["status"]["observedGeneration"] == 2
+        assert result["spec"] == {"resourceID": "sa"}
+        assert result["status"]["email"] == "sa@k8sai-me.iam.gserviceaccount.com"
         reported = (await twin.do("GET", "/api/v1/namespaces/team/events"))["items"]
         assert {(event["type"], event["reason"]) for event in reported} == {("Normal", "Updating"), ("Normal", "UpToDate")}
         assert {event["source"]["component"] for event in reported} == {"cnrm-controller-manager"}
@@ -152,8 +152,8 @@ def test_webhooks_deny_invalid_objects() -> None:
 def test_project_takes_its_folder_from_the_namespace() -> None:
     async def main(twin: EmbeddedTwin) -> None:
         await twin.do("POST", "/api/v1/namespaces", {"metadata": {"name": "team", "annotations": {f"{PREFIX}/folder-id": "42"}}})
-        found = await post(twin, PROJECTS, manifest("p", {"name": "p"}))
-        assert found["spec"]["folderRef"] == {"external": "42"}
+        result = await post(twin, PROJECTS, manifest("p", {"name": "p"}))
+        assert result["spec"]["folderRef"] == {"external": "42"}
 
     run_on_twin(main, workloads=True, config_connector=True)
 

@@ -80,7 +80,7 @@ def test_usage_is_rebuilt_before_the_first_decision(requests: int, down: float) 
             twin = EmbeddedTwin(cluster)
             await _create_cohort(twin)
             await twin.quiet()
-            [kueue] = [each for each in cluster.controllers.components if each.name == KUEUE]
+            [kueue] = [item for item in cluster.controllers.components if item.name == KUEUE]
             killer.left = requests
             for name, queue, cpu in (("a", "a", 16), ("b1", "b", 8), ("b2", "b", 8)):
                 await _submit(twin, name, queue, cpu)
