@@ -146,6 +146,152 @@ def test_streams_are_decoded_alike_in_any_chunks(stream: bytes, cuts: list[int])
     assert all(count >= 0 for count in meter.tokens(3, "chat"))
 
 
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+THINGS = "/apis/x.io/v1/namespaces/default/things"
+MAPS = "/api/v1/namespaces/default/configmaps"
+LIST_TYPES = st.sampled_from(["atomic", "set", "map", "", "x"])
+PATTERNS = st.sampled_from(["(a+)+$", "^[a-z]*$", "(", "a{1000}{1000}", "\\p{L}", "(?=a)", "[[:alpha:]]", ""]) | st.text(max_size=8)
+LEAVES = st.one_of(
+    st.builds(lambda pattern, length: {"type": "string", "pattern": pattern, "maxLength": length}, PATTERNS, st.integers(-1, 40)),
+    st.builds(lambda default: {"type": "string", "default": default}, st.sampled_from(["", "x" * 1000, 1, None, {}])),
+    st.builds(lambda rule: {"type": "string", "maxLength": 20, "x-kubernetes-validations": [{"rule": rule}]}, RULES),
+    st.builds(lambda least, most: {"type": "integer", "minimum": least, "maximum": most}, st.integers(-9, 9), st.floats(-9, 9)),
+    st.sampled_from([{"type": "object", "x-kubernetes-preserve-unknown-fields": True}, {"x-kubernetes-int-or-string": True}, {}]),
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda items, kind: {"type": "array", "items": items, "x-kubernetes-list-type": kind}, inner, LIST_TYPES),
+        st.builds(lambda values: {"type": "object", "additionalProperties": values}, inner),
+        st.builds(
+            lambda fields, rule: {"type": "object", "properties": fields, "x-kubernetes-validations": [{"rule": rule}]},
+            st.dictionaries(st.sampled_from("slnm"), inner, max_size=4),
+            RULES,
+        ),
+    ),
+    max_leaves=6,
+)
+COLUMN_PATHS = st.sampled_from([".spec", ".spec.s", ".spec..s", ".spec.l[*]", ".spec[?(@.s=='a')]", ".spec.l[5]", "..", "[", ""])
+SPECS: st.SearchStrategy[Any] = st.recursive(
+    st.sampled_from([None, 1, 1.5, "a", "", [], {}]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("slnm"), inner, max_size=4),
+    max_leaves=8,
+)
+OPERATIONS = st.fixed_dictionaries(
+    {"op": st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "x"]), "path": COLUMN_PATHS | st.sampled_from(
+        ["/spec", "/spec/s", "/spec/l/0", "/spec/l/-", "/metadata/labels", "", "/", "/metadata/name"])},
+    optional={"from": st.sampled_from(["/spec", "/spec/l", "/metadata"]), "value": SPECS},
+)  # fmt: skip
+PATCHES = st.one_of(
+    st.tuples(st.just("application/merge-patch+json"), st.builds(lambda spec: {"spec": spec}, SPECS)),
+    st.tuples(st.just("application/json-patch+json"), st.lists(OPERATIONS, max_size=4)),
+    st.tuples(
+        st.just("application/apply-patch+yaml"),
+        st.builds(lambda spec: {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": spec}, SPECS),
+    ),
+)
+
+
+def _definition(spec: Any, columns: list[str]) -> dict[str, Any]:
+    names = {"plural": "things", "singular": "thing", "kind": "Thing"}
+    root = {"type": "object", "properties": {"spec": spec}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": root}}
+    version["additionalPrinterColumns"] = [
+        {"name": f"c{number}", "type": "string", "jsonPath": path} for number, path in enumerate(columns)
+    ]
+    return {
+        "metadata": {"name": "things.x.io"},
+        "spec": {"group": "x.io", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def test_definitions_and_their_objects_never_fail_inside() -> None:
+    """Schemas with patterns, defaults, rules and columns, and objects and patches of all types."""
+
+    @fuzz(30)
+    @given(SCHEMAS, st.lists(COLUMN_PATHS, max_size=3), st.lists(SPECS, max_size=4), st.lists(PATCHES, max_size=4))
+    def send(schema: Any, columns: list[str], specs: list[Any], patches: list[tuple[str, Any]]) -> None:
+        async def main(twin: EmbeddedTwin) -> None:
+            async def ask(method: str, path: str, body: Any = None, **headers: str) -> int:
+                status, found = await twin.ask(method, path, body, **headers)
+                assert status < 500, (method, path, body, found)
+                return status
+
+            created = await ask("POST", CRDS, _definition(schema, columns))
+            await twin.quiet()
+            for number, spec in enumerate(specs if created == 201 else ()):
+                metadata = {"name": "a" if number == 0 else f"b{number}"}
+                await ask("POST", THINGS, {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": metadata, "spec": spec})
+            for kind, patch in patches if created == 201 else ():
+                await ask("PATCH", f"{THINGS}/a?fieldManager=f&force=true", patch, content_type=kind)
+            if created == 201:
+                assert await ask("GET", THINGS, accept=TABLE) == 200
+
+        run_on_twin(main)
+
+    send()
+
+
+POLICY_RULES = RULES.map(lambda rule: rule.replace("self.", "object.")) | st.sampled_from(
+    [
+        "object.data.all(a, object.data.all(b, object.data.all(c, object.data.all(d, a + b + c + d != ''))))",
+        "object.data.map(k, object.data[k].replace('a', object.data[k])).size() > 0",
+        "params.a == 1 || namespaceObject.metadata.name == 'x'",
+        "authorizer.group('').resource('pods').check('get').allowed()",
+        "variables.x.y.z > 0",
+        "request.options.dryRun",
+    ]
+)
+
+
+def test_admission_policies_never_fail_inside() -> None:
+    admission = "/apis/admissionregistration.k8s.io/v1"
+    rule = {"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["configmaps"]}
+
+    @fuzz(20)
+    @given(st.lists(POLICY_RULES, min_size=1, max_size=3), st.sampled_from(["Fail", "Ignore"]), st.integers(0, 3000))
+    def send(rules: list[str], failure: str, size: int) -> None:
+        async def main(twin: EmbeddedTwin) -> None:
+            validations = [{"expression": text} for text in rules]
+            spec = {"failurePolicy": failure, "matchConstraints": {"resourceRules": [rule]}, "validations": validations}
+            status, found = await twin.ask(
+                "POST", f"{admission}/validatingadmissionpolicies", {"metadata": {"name": "p"}, "spec": spec}
+            )
+            assert status in (201, 422), found
+            binding = {"metadata": {"name": "p"}, "spec": {"policyName": "p", "validationActions": ["Deny"]}}
+            await twin.do("POST", f"{admission}/validatingadmissionpolicybindings", binding)
+            await twin.quiet()
+            data = {f"k{number}": "v" for number in range(40)} | {"a": "a" * size}
+            status, found = await twin.ask("POST", MAPS, {"metadata": {"name": "a"}, "data": data})
+            assert status in (201, 422), found
+
+        run_on_twin(main)
+
+    send()
+
+
+SELECTORS = st.text("ab=!,() <>in\\.", max_size=30) | st.lists(
+    st.sampled_from(["a=b", "a!=b", "a in (b,c)", "a notin (b)", "!a", "a", "a>1", "a<x", "a==", "=", "in", "notin ()"]),
+    max_size=40,
+).map(",".join)
+
+
+@fuzz(25)
+@given(st.lists(st.tuples(SELECTORS, SELECTORS), min_size=5, max_size=5))
+def test_selectors_never_fail_inside(pairs: list[tuple[str, str]]) -> None:
+    async def main(twin: EmbeddedTwin) -> None:
+        headers = {"authorization": f"Bearer {twin.cluster.token}"}
+        for labels, fields in pairs:
+            query = (("labelSelector", labels), ("fieldSelector", fields))
+            response = await twin.cluster.api.handle(Request("GET", MAPS, query, headers, b""))
+            assert response.status in (200, 400), (labels, fields, response.body)
+
+    run_on_twin(main)
+
+
 BASE = "/container/v1/projects/p/locations/us-central1-a/clusters"
 _ENDS = ("", "/c", "/c/nodePools", "/c/nodePools/x", "/c:setMaster")
 PATHS = st.sampled_from([*(BASE + end for end in _ENDS), "/storage/v1/b", "/v1/"])
