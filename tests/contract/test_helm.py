@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pytest
 import yaml
 from tests.packaging.test_upgrade import OLD
 from tests.real.build import build
+from tests.real.definitions import monitoring
 from tests.real.programs import PROGRAMS
 from tests.support.clusters import real_enabled
 from tests.support.deployments import DEPLOY, EXAMPLE, is_terminating
@@ -172,6 +174,42 @@ def test_installation_of_version_0_1_is_upgraded(cluster: Cluster, bases: list[P
         helm.attempt("uninstall", "sliceworks", "--namespace=helm-releases", "--ignore-not-found")
         for name in DEPLOYMENTS_0_1:
             api.delete(f"/api/v1/namespaces/{name}")
+
+
+def is_served(api: Api, path: str) -> bool:
+    return api.get(path).status == 200
+
+
+MONITORING = ("serviceMonitor", "prometheusRule", "podMonitoring", "googleRules", "dashboards")
+
+
+def test_cluster_accepts_monitoring_of_the_chart(cluster: Cluster, tmp_path: Path) -> None:
+    """Prometheus' operator and Managed Service for Prometheus know every field, and their selectors match the Services and pods."""
+    api, crds = cluster.api, monitoring()
+    enabled = [f"--set=monitoring.{name}.enabled=true" for name in MONITORING]
+    text = Helm(tmp_path)("template", *RELEASE[:2], *RELEASE[3:], "--namespace=default", "--set=gateway.enabled=true", *enabled)
+    objects = [item for item in yaml.safe_load_all(text) if item]
+    resources = {crd["spec"]["names"]["kind"]: (crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in crds}
+    created = [crd for crd in crds if api.post(CRDS, crd).status == 201]
+    try:
+        for item in objects:
+            if item["kind"] not in resources:
+                continue
+            path = "/apis/{}/v1/namespaces/default/{}".format(*resources[item["kind"]])
+            eventually(partial(is_served, api, path), what=f"{path} is served")
+            item["metadata"]["namespace"] = "default"
+            api.post(path, item, query={"dryRun": "All", "fieldValidation": "Strict"}).ok(201)
+    finally:
+        for crd in created:
+            api.delete(f"{CRDS}/{crd['metadata']['name']}")
+    kinds = [item["kind"] for item in objects]
+    assert [kinds.count(kind) for kind in ("ServiceMonitor", "PodMonitoring", "PrometheusRule", "Rules")] == [3, 3, 4, 4]
+    services = [item for item in objects if item["kind"] == "Service"]
+    for item in objects:
+        if item["kind"] == "ServiceMonitor":
+            wanted = item["spec"]["selector"]["matchLabels"].items()
+            [service] = [service for service in services if wanted <= service["metadata"]["labels"].items()]
+            assert item["spec"]["endpoints"][0]["port"] in [port["name"] for port in service["spec"]["ports"]]
 
 
 def test_committed_manifests_are_rendered_from_the_chart(tmp_path: Path) -> None:

@@ -15,6 +15,13 @@ Object = dict[str, Any]
 GATEWAY_API = "sigs.k8s.io/gateway-api@v1.4.0"
 ISTIO = "istio.io/api@v1.28.0"
 PROMETHEUS = "github.com/GoogleCloudPlatform/prometheus-engine@v0.17.2"
+OPERATOR = "github.com/prometheus-operator/prometheus-operator@v0.85.0"
+_MONITORING_FILES = (
+    (OPERATOR, "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml"),
+    (OPERATOR, "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml"),
+    (PROMETHEUS, "charts/operator/crds/monitoring.googleapis.com_podmonitorings.yaml"),
+    (PROMETHEUS, "charts/operator/crds/monitoring.googleapis.com_rules.yaml"),
+)
 _FILES = (
     (GATEWAY_API, "config/crd/standard/gateway.networking.k8s.io_gateways.yaml"),
     (GATEWAY_API, "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml"),
@@ -33,6 +40,12 @@ def serving() -> tuple[Object, ...]:
         for item in yaml.load_all((_folder(module) / file).read_text(), yaml.CSafeLoader)
         if item and item["spec"]["names"]["kind"] in _KINDS
     )
+
+
+@cache
+def monitoring() -> tuple[Object, ...]:
+    """The CRDs of the Prometheus operator and of Managed Service for Prometheus that the chart uses."""
+    return tuple(yaml.load((_folder(module) / file).read_text(), yaml.CSafeLoader) for module, file in _MONITORING_FILES)
 
 
 @cache
