@@ -140,6 +140,21 @@ def test_watch_and_table_are_converted(api: Api, ns: str, hosts: Custom) -> None
     assert [row["cells"] for row in table["rows"]] == [["b", "three:3"]]
 
 
+def test_watch_with_selector_is_converted(api: Api, ns: str, hosts: Custom) -> None:
+    api.post(at(hosts, ns, "v2"), host(hosts, "other", "v2", "none:0")).ok(201)
+    api.post(at(hosts, ns, "v2"), host(hosts, "a", "v2", "one:1", labels={"keep": "yes"})).ok(201)
+    path = f"{at(hosts, ns, 'v2')}/a"
+    with api.watch(at(hosts, ns, "v1"), {"labelSelector": "keep=yes"}) as watch:
+        assert watch.next()["object"]["spec"] == {"hostPort": "one:1"}
+        api.patch(f"{at(hosts, ns, 'v2')}/other", {"spec": {"address": "none:1"}}, MERGE_PATCH).ok(200)
+        api.patch(path, {"metadata": {"labels": {"keep": "no"}}, "spec": {"address": "two:2"}}, MERGE_PATCH).ok(200)
+        left = watch.next()
+        assert (left["type"], left["object"]["spec"]) == ("DELETED", {"hostPort": "one:1"})
+        api.patch(path, {"metadata": {"labels": {"keep": "yes"}}}, MERGE_PATCH).ok(200)
+        back = watch.next()
+        assert (back["type"], back["object"]["spec"]) == ("ADDED", {"hostPort": "two:2"})
+
+
 def test_deletion_with_finalizer(api: Api, ns: str, hosts: Custom) -> None:
     path = f"{at(hosts, ns, 'v1')}/a"
     api.post(at(hosts, ns, "v1"), host(hosts, "a", "v1", "one:1", finalizers=["example.com/hold"])).ok(201)

@@ -66,8 +66,8 @@ class _Stream:
         self._resource = call.resource.storage_key
         self._ready: asyncio.Future[None] | None = None
         self._seen = 0
-        self._converted: dict[int, Entry] = {}
-        """By the identity of a pending change's entry: the object in the version of the call."""
+        self._converted: dict[Entry, Entry] = {}
+        """The entries of pending changes in the version of the call, if a webhook converts them."""
         self._header = view.table
         self._bookmarks = call.flag("allowWatchBookmarks")
         self._watch: Watch
@@ -160,9 +160,16 @@ class _Stream:
 
     async def _convert_changes(self) -> None:
         """Convert the objects of all pending changes, also of those that arrive meanwhile."""
-        while entries := [change.entry for change in self._watch.changes if id(change.entry) not in self._converted]:
+        changes, known = self._watch.changes, self._converted
+        self._converted = {entry: known[entry] for change in changes for entry in self._entries_of(change) if entry in known}
+        while entries := [entry for change in changes for entry in self._entries_of(change) if entry not in self._converted]:
             converted = await self._server.served_entries(self._call, entries)
-            self._converted |= {id(entry): new for entry, new in zip(entries, converted, strict=True)}
+            self._converted |= dict(zip(entries, converted, strict=True))
+
+    def _entries_of(self, change: Change) -> list[Entry]:
+        """The entries that events of a change can contain: without selectors, only the new one."""
+        previous = change.previous if self._match is not None else None
+        return [change.entry] if previous is None else [change.entry, previous]
 
     def _drain(self) -> list[bytes]:
         changes = self._watch.changes
@@ -191,9 +198,10 @@ class _Stream:
         entry, previous = change.entry, change.previous
         if change.type == DELETED or previous is None:
             return self._shared_event(change, DELETED)
+        previous = self._converted.get(previous, previous)
         obj = previous.object()
         obj["metadata"]["resourceVersion"] = str(change.revision)
-        last = Entry(entry.resource, entry.namespace, entry.name, change.revision, orjson.dumps(obj))
+        last = type(previous)(entry.resource, entry.namespace, entry.name, change.revision, orjson.dumps(obj))
         return self._encode_event(DELETED, last)
 
     def _shared_event(self, change: Change, type_: str) -> bytes:
@@ -206,7 +214,7 @@ class _Stream:
         return line
 
     def _encode_event(self, type_: str, entry: Entry) -> bytes:
-        entry = self._converted.pop(id(entry), entry)
+        entry = self._converted.get(entry, entry)
         if not self._view.table:
             return _event(type_, self._view.object_bytes(entry))
         table = self._view.convert(entry)
