@@ -1,4 +1,4 @@
-"""GPU and CPU machines, and the dated data beside them: zones and prices."""
+"""GPU and CPU machine types, zones and prices."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_unlisted_machine_is_priced_by_its_components(name: str, usd: float) -> 
 
 
 def test_component_prices_match_list_prices() -> None:
-    """Where they differ by more, it is the local SSDs, which are listed with the machine."""
+    """Larger differences are local SSDs, which the list price includes."""
     table = data.load("prices")["machines"]
     for capacity in ("on-demand", "spot"):
         for name, usd in table[capacity].items():

@@ -1,4 +1,4 @@
-"""Slices follow from rules: the tables that people know come out of them, and none can contradict itself."""
+"""The catalog of slices: documented types, topologies, consistency, and errors with the nearest valid type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ALL = list(catalog.list_slices())
 
-# The table that our user's first document gives, row by row.
+# The types that the user's first document lists.
 TABLE = """
 v5litepod-1    tpu-v5-lite-podslice  1x1    ct5lp-hightpu-1t  1   1
 v5litepod-4    tpu-v5-lite-podslice  2x2    ct5lp-hightpu-4t  1   4
@@ -212,18 +212,18 @@ def test_topology_of_another_size_is_rejected() -> None:
     assert caught.value.hint == "topologies of v5p-256: 4x4x8"
 
 
-def refusal(kind: type[SliceworksError], ask: Callable[[], object]) -> str:
-    """What the refusal advises; nothing when there was none."""
+def hint_of(kind: type[SliceworksError], ask: Callable[[], object]) -> str:
+    """The hint of the error; empty if none is raised."""
     try:
         ask()
     except kind as error:
-        return error.hint or "a refusal without advice"
+        return error.hint or "an error without a hint"
     return ""
 
 
 @given(st.text(max_size=12) | st.from_regex(r"(v4|v5p|v6e|v5litepod|7x)-[0-9]{0,6}", fullmatch=True))
 def test_any_name_is_found_or_rejected_in_one_line(name: str) -> None:
-    result = refusal(UnknownAccelerator, lambda: catalog.find(name))
+    result = hint_of(UnknownAccelerator, lambda: catalog.find(name))
     assert result or name in catalog.list_type_names() or name.startswith(("7x-", "v5e-"))
 
 
@@ -231,5 +231,5 @@ def test_any_name_is_found_or_rejected_in_one_line(name: str) -> None:
 def test_any_topology_is_found_or_rejected(generation: catalog.Generation, axes: list[int], chips: int | None) -> None:
     text = "x".join(map(str, axes))
     fits = generation.has(tuple(axes)) if len(axes) == generation.dimensions else False
-    hint = refusal(InvalidShape, lambda: catalog.find_slice(generation.label, text, chips))
+    hint = hint_of(InvalidShape, lambda: catalog.find_slice(generation.label, text, chips))
     assert bool(hint) == (not fits or chips not in (None, *(item.chips for item in generation.machines_for(tuple(axes)))))

@@ -1,4 +1,4 @@
-"""The cases of `cases.yaml`: rules with the schemas they stand on and the values they are tried with."""
+"""The cases of `cases.yaml`: rules, their schemas and the values to validate."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Case:
 
     @property
     def text(self) -> str:
-        """What tells the case from others."""
+        """The identity of the case."""
         return ", ".join(str(rule.get("rule")) for rule in _rules(self.schema))
 
 
@@ -46,7 +46,7 @@ def _case(index: int, one: dict[str, Any], schemas: dict[str, Any]) -> Case:
 
 
 def without_rules(schema: Any) -> Any:
-    """The schema with no rules anywhere in it."""
+    """The schema without rules."""
     if isinstance(schema, dict):
         return {key: without_rules(value) for key, value in schema.items() if key != RULES}
     return [without_rules(item) for item in schema] if isinstance(schema, list) else schema

@@ -1,6 +1,6 @@
-"""Asks a real API server what it makes of the cases, and writes its answers down: `python -m tests.cel.refresh SERVER TOKEN`.
+"""Records the responses of a real API server to the cases: `python -m tests.cel.refresh SERVER TOKEN`.
 
-The rules are tried one by one in a dry run. Those that compile go into definitions of forty each: first without rules, to make the
+Each rule is validated in a dry run. Those that compile go into definitions of forty each: first without rules, to make the
 objects that updates start from, then with them.
 """
 
@@ -62,7 +62,7 @@ def causes(answer: tuple[int, dict[str, Any]]) -> list[dict[str, str]]:
 
 
 class Trial:
-    """A definition for some cases, and the objects made of it."""
+    """A CRD for some cases, and its objects."""
 
     def __init__(self, server: Server, name: str, batch: list[Case]) -> None:
         self._server, self._name, self._batch = server, name, batch
@@ -70,7 +70,7 @@ class Trial:
         self._place = f"{_DEFINITIONS}/{name}s.{_GROUP}"
 
     def run(self) -> dict[str, Any]:
-        """What the server says of the values and updates of the cases."""
+        """The responses of the server to the values and updates of the cases."""
         self._define_without_rules()
         olds = {
             (case.name, index): self._server.call("POST", self._objects, self._object(case, f"{case.name}-{index}", old))[1]
@@ -95,7 +95,7 @@ class Trial:
             time.sleep(0.2)
 
     def _add_rules(self) -> None:
-        """A rule that always fails tells when the definition with rules is in force."""
+        """A rule that always fails shows when the CRD with rules is in effect."""
         _, current = self._server.call("GET", self._place)
         schema = whole_schema(self._batch)
         probe = {"type": "integer", RULES: [{"rule": "false"}]}

@@ -1,4 +1,4 @@
-"""Expressions of graphs: typed by schemas, run on plain documents, and clear about what is missing."""
+"""Expressions of graphs: types from schemas, evaluation on plain documents, and errors for missing values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of Kubernetes' libraries that we wrote ourselves, tried directly."""
+"""Kubernetes' CEL libraries that Sliceworks implements itself."""
 
 from __future__ import annotations
 

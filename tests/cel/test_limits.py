@@ -1,4 +1,4 @@
-"""Expressions cannot hold up the server: they are bounded in length, depth, rounds and the size of their values."""
+"""Expressions cannot block the server: length, depth, iterations and value sizes are limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules give the answers that a real API server gave: see `cases.yaml` and `observed.json`."""
+"""Rules give the same results as on a real API server: see `cases.yaml` and `observed.json`."""
 
 from __future__ import annotations
 

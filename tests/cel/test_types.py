@@ -1,4 +1,4 @@
-"""Schemas become types: what an expression may select, and by which name."""
+"""CEL types of schemas: the fields that an expression can select, and their names."""
 
 from __future__ import annotations
 

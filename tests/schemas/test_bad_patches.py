@@ -1,4 +1,4 @@
-"""Whatever is sent as a patch or applied is either taken or refused in Kubernetes' words: nothing breaks."""
+"""Any patch or applied object is accepted or rejected with Kubernetes' message; no other exception is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How built-in objects are read and written back, against the answers a real kube-apiserver gave to the same ones."""
+"""Decoding and encoding of built-in objects, compared with a real kube-apiserver."""
 
 from __future__ import annotations
 

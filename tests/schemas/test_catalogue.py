@@ -1,4 +1,4 @@
-"""The catalogue of built-in kinds, and the OpenAPI documents made from it."""
+"""The catalog of built-in kinds, and the OpenAPI documents built from it."""
 
 from __future__ import annotations
 

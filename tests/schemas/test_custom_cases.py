@@ -1,4 +1,4 @@
-"""The schema engine against the answers a real kube-apiserver gave to the same custom resources."""
+"""Validation of custom resources, compared with a real kube-apiserver."""
 
 from __future__ import annotations
 

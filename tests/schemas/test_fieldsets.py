@@ -1,4 +1,4 @@
-"""The algebra of field sets, held against plain sets of paths."""
+"""Operations on field sets, compared with sets of paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever JSON comes in, the schema engine answers with an error of its own kind, never with another."""
+"""For any JSON, the schema engine raises only its own errors."""
 
 from __future__ import annotations
 

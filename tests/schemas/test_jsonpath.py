@@ -1,4 +1,4 @@
-"""Paths of Kubernetes' JSONPath dialect find what they name, and nothing where it is missing."""
+"""Kubernetes' JSONPath dialect: selected values, and missing ones."""
 
 from __future__ import annotations
 

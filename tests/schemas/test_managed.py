@@ -1,4 +1,4 @@
-"""What of field ownership no single request to a server shows: versions, changed schemas, names, and writes that change nothing."""
+"""Field ownership across requests: versions, changed schemas, manager names, and writes without changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ownership of fields, held against what a real API server answered to the same requests."""
+"""Field ownership, compared with the responses of a real API server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Object = dict[str, Any]
 STATUS: Object = {"f:status": {}}
 SPEC: Object = {"f:spec": {}}
 DEFAULTED = ("replicas", "colour")
-# What the status endpoints of built-in kinds do not write.
+# Fields that the status endpoints of built-in kinds do not write.
 STATUS_RESETS: dict[str, Object] = {
     "Deployment": {"f:spec": {}, "f:metadata": {"f:labels": {}}},
     "Pod": {"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
@@ -73,12 +73,12 @@ def test_owners_match_the_real_server(sequence: Object, index: int) -> None:
 
 
 def _causes(details: Object | None) -> list[Object]:
-    """The real server goes through managers in no order."""
+    """The real server iterates over managers in random order."""
     return sorted((details or {}).get("causes", ()), key=orjson.dumps)
 
 
 def _code(answer: Object) -> int:
-    """The real server has no better word than 500 for an applied object that does not fit; it is the client's fault."""
+    """The real server returns 500 for an invalid applied object; the twin returns 400."""
     return 400 if answer["code"] == 500 else int(answer["code"])
 
 
@@ -168,7 +168,7 @@ def _without_owners(found: Object) -> Object:
 
 
 def _assert_same(ours: Any, theirs: Any, live: Any, path: str) -> None:
-    """Ours is theirs, up to defaults: what theirs has more must not have been there before."""
+    """Both are equal except for defaults: additional fields of the real object must be new."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         before = live if isinstance(live, dict) else {}
         for key in ours.keys() | theirs.keys():

@@ -1,4 +1,4 @@
-"""The whole way of a write (patch, read, fill in defaults, name owners), held against a real server's answers byte for byte."""
+"""A complete write (patch, decode, default, field ownership), compared byte for byte with a real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three kinds of patches, held against what a real API server made of the same documents."""
+"""The three types of patches, compared with the results of a real API server."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_patch_result_matches_the_real_server(case: Object) -> None:
 
 
 def _code(answer: Object) -> int:
-    """The real server has no better word than 500 for many a bad patch; it is the client's fault."""
+    """The real server returns 500 for many invalid patches; the twin returns 400."""
     return 400 if answer["code"] == 500 else int(answer["code"])
 
 
 def _read(result: Object, schema: Schema) -> Object:
-    """The patched object as the server reads it, without what the recording left out."""
+    """The decoded patched object, without fields that the recording omits."""
     result = orjson.loads(orjson.dumps(result))
     new: Object = decode(schema, result, []) if schema.name else prune(schema, result, [])
     set_defaults(schema, new)

@@ -1,4 +1,4 @@
-"""Parts of the schema engine that no recorded answer covers."""
+"""Parts of the schema engine that the recorded responses do not cover."""
 
 from __future__ import annotations
 

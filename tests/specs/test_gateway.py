@@ -1,4 +1,4 @@
-"""A Gateway document is taken or refused whole, with the place and the reason."""
+"""Gateway documents are accepted or rejected as a whole; errors have a field and a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objectives in words."""
+"""Parsing of service level objectives."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process; 0 if the system does not tell."""
+    """The resident memory of this process; 0 if the system does not report it."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:

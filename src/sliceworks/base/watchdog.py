@@ -38,7 +38,7 @@ def replace_process(command: list[str]) -> None:
 class Watchdog:
     """Asks the running loop for a sign of life every `interval` seconds, and calls `report` if none comes within `limit`.
 
-    One stall is reported once, and once more when it is over. If it takes `timeout` seconds (0: for ever), `restart` is called.
+    One stall is reported once, and once more when it is over. If it takes `timeout` seconds (0: any time), `restart` is called.
     All are real seconds, whatever the speed of the loop's clock.
     """
 

@@ -54,7 +54,7 @@ class KnownNames:
 
 
 def parse_issues(raw: str, expression: str, known: KnownNames) -> list[CompileIssue]:
-    """Every issue in the engine's message, in the order of the expression `text`."""
+    """Every issue in the engine's message, in the order of the expression."""
     issues = [_translate_issue(message, expression[position:], known) for position, message in parse_engine_issues(raw, expression)]
     return list(dict.fromkeys(_merge_namespace(issues, expression, known))) or [CompileIssue(" ".join(raw.split()))]
 

@@ -1,4 +1,4 @@
-"""Asks a real API server what the sequences lead to, and writes its answers down.
+"""Records the responses of a real API server to the sequences.
 
     python -m tests.schemas.ownership.record --server https://127.0.0.1:6443 --token TOKEN
 
@@ -35,29 +35,29 @@ Object = dict[str, Any]
 
 @functools.cache
 def sequences() -> list[Object]:
-    """What is asked, in order."""
+    """The sequences, in order."""
     result: list[Object] = yaml.load((HERE / "sequences.yaml").read_text(), yaml.CSafeLoader)
     return result
 
 
 def crds() -> list[Object]:
-    """The kinds of our own that the sequences use."""
+    """The custom resources that the sequences use."""
     result: list[Object] = yaml.load((HERE / "crds.yaml").read_text(), yaml.CSafeLoader)
     return result
 
 
 def name_of(number: int) -> str:
-    """The name of the object that a sequence works on."""
+    """The name of the object of a sequence."""
     return f"seq-{number:03d}"
 
 
 def verb(step: Object) -> str:
-    """Which of the verbs a step names."""
+    """The verb of a step."""
     return next(name for name in ("create", "put", *TYPES) if name in step)
 
 
 def body_of(step: Object, on: str, name: str) -> Any:
-    """What a create or an apply sends."""
+    """The body of a create or apply request."""
     version = on.rpartition("/")[0].rpartition("/")[0]
     body = step[verb(step)]
     if step.get("raw"):
@@ -109,7 +109,7 @@ def prepare(server: Server) -> None:
 
 
 def record(server: Server, sequence: Object, number: int) -> Object:
-    """Plays one sequence on a fresh object and returns what was observed after each step."""
+    """Runs one sequence on a new object and returns the observed state after each step."""
     version, plural = sequence["of"].split("/")[:-2], sequence["of"].split("/")[-2]
     root = "/api/v1" if len(version) == 1 else "/apis/" + "/".join(version)
     collection = f"{root}/namespaces/{NAMESPACE}/{plural}"
@@ -150,7 +150,7 @@ def _observe(server: Server, step: Object, on: str, collection: str, name: str) 
 
 
 def _plain(found: Object) -> Object:
-    """The object without what differs from run to run."""
+    """The object without fields that differ between runs."""
     found["metadata"] = {**found["metadata"], "uid": "u", "resourceVersion": "1", "creationTimestamp": "2024-01-01T00:00:00Z"}
     return found
 

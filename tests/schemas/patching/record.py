@@ -1,4 +1,4 @@
-"""Asks a real API server what the patches make of their documents, and writes its answers down.
+"""Records the results of the patches on a real API server.
 
 python -m tests.schemas.patching.record --server https://127.0.0.1:6443 --token TOKEN
 """
@@ -53,7 +53,7 @@ def _operation(one: Any) -> Any:
 
 
 def record(server: Server, case: Object) -> Object:
-    """Creates the document, patches it, and returns both with the answer."""
+    """Creates and patches the document; returns both with the response."""
     *version, plural, kind = case["of"].split("/")
     root = "/api/v1" if len(version) == 1 else "/apis/" + "/".join(version)
     collection, name = f"{root}/namespaces/{NAMESPACE}/{plural}", f"patch-{case['number']:03d}"
@@ -75,7 +75,7 @@ def record(server: Server, case: Object) -> Object:
 
 
 def _plain(found: Object) -> Object:
-    """The object without what differs from run to run."""
+    """The object without fields that differ between runs."""
     server_set = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "namespace")
     found["metadata"] = {key: value for key, value in found["metadata"].items() if key not in server_set}
     found.pop("status", None)

@@ -1,4 +1,4 @@
-"""The corpus: objects of ours, and what a real kube-apiserver answered to each."""
+"""The corpus: objects, and the responses of a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLUSTER_SCOPED = frozenset(
 
 
 class Case(NamedTuple):
-    """An object to create and, perhaps, a merge patch to update it or a subresource of it with."""
+    """An object to create, and optionally a merge patch that updates it or one of its subresources."""
 
     id: str
     object: Json

@@ -1,6 +1,6 @@
-"""Record what a real kube-apiserver says to the corpus: `python -m tests.schemas.rules.record https://127.0.0.1:6443 TOKEN`.
+"""Records a real kube-apiserver's responses to the corpus: `python -m tests.schemas.rules.record https://127.0.0.1:6443 TOKEN`.
 
-Creates are dry runs. For an update the object is created for a moment, updated in a dry run, and deleted.
+Creates are dry runs. For an update, the object is created, updated in a dry run, and deleted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VOLATILE = ("uid", "creationTimestamp", "managedFields", "resourceVersion", "ge
 
 
 class Server:
-    """A real API server, spoken to without any client of ours."""
+    """A real API server, called without the client of Sliceworks."""
 
     def __init__(self, url: str, token: str) -> None:
         self.url, self.token = url, token

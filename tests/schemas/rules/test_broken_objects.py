@@ -1,4 +1,4 @@
-"""However an object is broken, the rules answer with errors that can be shown, and never fail themselves."""
+"""Rules report errors for damaged objects and never raise an exception."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def everything(obj: Json, old: Json) -> list[Any]:
 
 
 def break_something(value: Any, chance: random.Random) -> None:
-    """Change, drop or double one thing somewhere below."""
+    """Change, drop or duplicate one random value of the object."""
     while True:
         below = [item for item in (value.values() if isinstance(value, dict) else value) if isinstance(item, dict | list) and item]
         if not below or chance.random() < 0.25:

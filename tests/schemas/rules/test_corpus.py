@@ -1,4 +1,4 @@
-"""Our defaults and errors are those of a real kube-apiserver, for every object of the corpus."""
+"""Defaults and errors of the corpus equal those of a real kube-apiserver."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SET_ELSEWHERE = {
     "CertificateSigningRequest": ("spec.username", "spec.groups", "spec.uid"),
     "Secret": ("data", "stringData"),
 }
-# Go shows whole structs of its own here; only what follows them is compared.
+# The real message contains Go structs here; only the rest is compared.
 SHOWN_BY_GO = re.compile(r"spec\.(template|successPolicy|podFailurePolicy|scopeSelector.*|containers\[\d+\]\.securityContext)")
 
 
@@ -93,7 +93,7 @@ def strategy_of(obj: Json) -> Strategy:
 
 
 def kept(obj: Json) -> Json:
-    """The object as the schema engine keeps it."""
+    """The object after pruning."""
     obj = deepcopy(obj)
     group, _, version = obj["apiVersion"].rpartition("/")
     schema = builtin_scheme().schema(group, version, obj["kind"])
@@ -103,7 +103,7 @@ def kept(obj: Json) -> Json:
 
 
 def before_validation(obj: Json) -> Json:
-    """What a strategy has done to an object by the time it is validated."""
+    """The object after its strategy and before validation."""
     obj = deepcopy(obj)
     spec: Json = obj.get("spec") or {}
     if obj["kind"] == "Service" and spec.get("clusterIP") and "clusterIPs" not in spec:

@@ -38,28 +38,28 @@ class Server:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def place(self, obj: dict[str, Any], *, patiently: bool = True) -> tuple[str, str] | None:
+    def find_collection(self, obj: dict[str, Any], *, wait: bool = True) -> tuple[str, str] | None:
         """The path of an object's collection, and the key of its resource; a new kind appears with a delay."""
         api_version = obj["apiVersion"]
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         group = api_version.rpartition("/")[0]
-        for _ in range(50 if patiently else 1):
+        for _ in range(50 if wait else 1):
             _, listed = self.call("GET", root)
-            for one in listed["resources"] if isinstance(listed, dict) else ():
-                if one["kind"] == obj["kind"] and "/" not in one["name"]:
-                    space = f"/namespaces/{_NAMESPACE}" if one["namespaced"] else ""
-                    return f"{root}{space}/{one['name']}", f"{group}/{one['name']}"
-            time.sleep(0.2 if patiently else 0)
+            for resource in listed["resources"] if isinstance(listed, dict) else ():
+                if resource["kind"] == obj["kind"] and "/" not in resource["name"]:
+                    space = f"/namespaces/{_NAMESPACE}" if resource["namespaced"] else ""
+                    return f"{root}{space}/{resource['name']}", f"{group}/{resource['name']}"
+            time.sleep(0.2 if wait else 0)
         return None
 
 
-def dated(value: Any) -> Any:
+def replace_ages(value: Any) -> Any:
     """Replace ages by times."""
     if isinstance(value, dict):
         if value.keys() == {"ago"}:
             return (datetime.now(UTC) - timedelta(seconds=value["ago"])).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
-        return {key: dated(item) for key, item in value.items()}
-    return [dated(item) for item in value] if isinstance(value, list) else value
+        return {key: replace_ages(item) for key, item in value.items()}
+    return [replace_ages(item) for item in value] if isinstance(value, list) else value
 
 
 def remove(server: Server, path: str) -> None:
@@ -71,8 +71,8 @@ def remove(server: Server, path: str) -> None:
 
 def observed(server: Server, entry: dict[str, Any]) -> dict[str, Any]:
     """The row of one object, with the object itself."""
-    obj = dated(entry["object"])
-    place = server.place(obj)
+    obj = replace_ages(entry["object"])
+    place = server.find_collection(obj)
     if place is None:
         raise SystemExit(f"no such kind: {obj['kind']}")
     collection, key = place
@@ -82,7 +82,7 @@ def observed(server: Server, entry: dict[str, Any]) -> dict[str, Any]:
     if code != 201:
         raise SystemExit(f"{path}: {created}")
     if "status" in entry:
-        code, created = server.call("PATCH", f"{path}/status", {"status": dated(entry["status"])})
+        code, created = server.call("PATCH", f"{path}/status", {"status": replace_ages(entry["status"])})
         if code != 200:
             raise SystemExit(f"{path}: {created}")
     if entry.get("gone"):
@@ -106,7 +106,7 @@ def main() -> None:
         OBSERVED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     finally:
         for entry in reversed(entries):
-            place = server.place(entry["object"], patiently=False)
+            place = server.find_collection(entry["object"], wait=False)
             if place is not None:
                 remove(server, f"{place[0]}/{entry['object']['metadata']['name']}")
 

@@ -104,7 +104,7 @@ class FlowControl:
 
 
 class FairApplication(Application):
-    """An application whose clients, told apart by their addresses, get turns; `unlimited` paths, such as probes, do not wait."""
+    """An application whose clients, identified by their addresses, get turns; `unlimited` paths, such as probes, do not wait."""
 
     unlimited: frozenset[str] = frozenset()
 

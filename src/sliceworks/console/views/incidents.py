@@ -23,7 +23,7 @@ _WINDOW = timedelta(hours=2)
 _MAX_INCIDENTS = 12
 _MAX_MESSAGE = 300
 _PENDING = ("Workload", "Pending")  # the queues page shows pending workloads
-# Warnings that a starting job causes even if all is well, for example when a pod is created before its slice has an owner.
+# Warnings that a healthy starting job causes, for example when a pod is created before its slice has an owner.
 _PLACEMENT = {("Pod", "FailedScheduling"), ("Job", "FailedCreate"), ("JobSet", "FailedCreate")}
 _STARTUP = timedelta(minutes=5)
 _REPEATED = timedelta(minutes=10)  # schedulers and controllers repeat a warning that persists

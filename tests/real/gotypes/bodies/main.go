@@ -30,7 +30,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// Kinds that nobody sends.
+// Kinds that clients do not send.
 var unserved = []string{
 	"APIGroup", "APIVersions", "ComponentStatus", "ConversionReview", "PodStatusResult", "RangeAllocation", "SerializedReference",
 }
