@@ -144,8 +144,7 @@ def validate(schema: Schema, value: Any, path: str = "", old: Any = None, *, cel
     errors += embedded_errors(schema, value, path)
     if old is None or not list_errors(schema, old, path):
         errors += list_errors(schema, value, path)
-    ruled = plan(schema, "rules", _rules) if cel is not None else None
-    if ruled is not None and cel is not None:
+    if cel is not None and has_rules(schema):
         if any(error.reason in _BLOCKING for error in errors):
             errors.append(RulesNotChecked("FieldValueInvalid", "", None, _UNCHECKED))
         else:
@@ -161,6 +160,11 @@ def _check(schema: Schema, value: Any, path: str, errors: list[FieldError]) -> N
 
 def _checks(schema: Schema) -> list[Check] | None:
     return schema.checks or None
+
+
+def has_rules(schema: Schema) -> bool:
+    """Whether a schema has CEL rules on any of its nodes."""
+    return plan(schema, "rules", _rules) is not None
 
 
 def _rules(schema: Schema) -> bool | None:

@@ -19,6 +19,7 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.cel import rules
 from sliceworks.schemas import crds
+from sliceworks.schemas.validation import has_rules
 from sliceworks.twin.apiserver.registry.resources import Resource, Strategy, Subresource, Version, field_getter
 from sliceworks.twin.apiserver.validation import crd
 from sliceworks.twin.store.watch_cache import DELETED, Change
@@ -188,6 +189,8 @@ class CrdRegistry:
 
     async def compile_rules(self, schema: Schema) -> None:
         """Compile the CEL rules of a schema in steps. The event loop runs between steps, and many schemas take turns."""
+        if not has_rules(schema):
+            return
         steps = rules.compile_steps(schema)
         for _ in steps:
             async with self._compiling:
