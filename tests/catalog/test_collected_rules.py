@@ -26,6 +26,10 @@ COLLECTED: dict[str, tuple[str, ...]] = {
     "node_config of a cluster is that of its first pool; its changes replace the cluster": (WALK,),
     "deletion_protection of a cluster": ("infra/test_protection.py::test_provider_refuses_to_delete_protected_resource",),
     "pod range: a block for every node": ("pod-range-exhausted", f"{STAGES}::test_pods_of_all_pools_fit_their_range"),
+    "ranges of a network in use": (
+        *("primary-range", "secondary-range-modified", "secondary-range-replaced", "secondary-range-in-use", "subnetwork-in-use"),
+        f"{STAGES}::test_ranges_of_a_deployed_network_do_not_change",
+    ),
     "node range and maximum of pods": ("node-range-exhausted", "max-pods-per-node"),
     "authorized networks of a private endpoint": (
         "authorized-network",
@@ -104,7 +108,7 @@ COLLECTED: dict[str, tuple[str, ...]] = {
         "identity-pool-missing",
         "twin/cloud/test_workload_metadata.py::test_label_follows_the_workload_pool",
     ),
-    "impersonation needs its own role": ("access-token",),
+    "impersonation needs its own role": ("access-token", "infra/test_impersonation.py::test_owner_gets_the_role_once"),
     "Cloud Build has an account of its own": ("infra/test_cloudbuild.py::test_build_has_automation_account_and_tag",),
     "service agents exist after the first use of their service": ("policy-account-missing",),
     "grants take time": (f"{RULES}::test_new_account_can_be_bound_at_once_unless_the_twin_is_told_otherwise",),

@@ -17,6 +17,7 @@ from sliceworks.cli.env_site import EnvironmentCluster
 from sliceworks.infra.cluster.running_work import find_running_work
 from sliceworks.infra.pools import deployed_costs
 from sliceworks.infra.stack import PlanChanged, _refuse_other_changes, effective_changes
+from sliceworks.infra.target import Target
 from sliceworks.infra.terraform import Change
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(EnvironmentCluster, "compare", lambda *_: [])
     monkeypatch.setattr(EnvironmentCluster, "requeue", lambda *_: None)
     monkeypatch.setattr(EnvironmentCluster, "running_work", lambda *_: ["job training/resnet", "model chat/gemma"])
+    monkeypatch.setattr(Target, "ensure_impersonation", lambda *_: None)
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
     document = tmp_path / "environment.yaml"

@@ -152,6 +152,7 @@ def test_pods_of_all_pools_fit_their_range() -> None:
 
     assert pods("  pools: {cpu: {cpu: {nodes: 3}}}\n") == "192.168.64.0/20"
     assert pods("  pools: {cpu: {cpu: {nodes: 3}}, tpu: {t: {type: v4-512, count: 40}}}\n") == "10.192.0.0/13"
+    assert pods("  pools: {cpu: {cpu: {nodes: 3}}, tpu: {t: {type: v4-512, count: 1000}}}\n") == "10.0.0.0/9"
     assert pods("  pools: {cpu: {cpu: {nodes: 12}}}\n") == "10.192.0.0/19"
     assert pods("  pools: {cpu: {cpu: {nodes: 30, maxPods: 16}}}\n") == "192.168.64.0/20"
 

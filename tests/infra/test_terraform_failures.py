@@ -16,6 +16,7 @@ from tests.support.sigint import with_sigint
 from sliceworks.cli import main
 from sliceworks.cli.env_site import EnvironmentCluster
 from sliceworks.infra import terraform
+from sliceworks.infra.target import Target
 
 DOCUMENT = """apiVersion: sliceworks.dev/v1alpha1
 kind: Environment
@@ -38,6 +39,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(EnvironmentCluster, "requeue", lambda *_: None)
     monkeypatch.setattr(EnvironmentCluster, "compare", lambda *_: [])
     monkeypatch.setattr(EnvironmentCluster, "running_work", lambda *_: [])
+    monkeypatch.setattr(Target, "ensure_impersonation", lambda *_: None)
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
     document = tmp_path / "environment.yaml"
@@ -131,6 +133,8 @@ def test_unreadable_state_is_an_error(file: str, capsys: pytest.CaptureFixture[s
 
 def test_ctrl_c_waits_for_terraform_and_the_next_apply_resumes(file: str) -> None:
     folder = order(file, "1-base hang")
+    # Another process has Google's own client: with an existing account it does not ask who the caller is.
+    Path(file).write_text(DOCUMENT.replace("automation: {", "automation: {create: false, "))
     command = [sys.executable, "-m", "sliceworks", "env", "apply", "-y", "-f", file]
     process = subprocess.Popen(
         with_sigint(command), stderr=subprocess.PIPE, text=True, env=dict(os.environ), start_new_session=True

@@ -26,6 +26,7 @@ _BEFORE_BOOTSTRAP = ("cloudresourcemanager.googleapis.com", "serviceusage.google
 """Services that must be enabled before the bootstrap stage, which enables the others."""
 _BOOTSTRAP_ROLES = {
     "iam.serviceAccounts.create": "roles/iam.serviceAccountAdmin",
+    "iam.serviceAccounts.setIamPolicy": "roles/iam.serviceAccountAdmin",
     "resourcemanager.projects.getIamPolicy": "roles/resourcemanager.projectIamAdmin",
     "resourcemanager.projects.setIamPolicy": "roles/resourcemanager.projectIamAdmin",
     "serviceusage.services.enable": "roles/serviceusage.serviceUsageAdmin",

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 TPU_MAX_PODS = 32
 DEFAULT_PODS = "192.168.64.0/20"
+_LARGE_PREFIX = 10
+"""The largest range at 10.192.0.0."""
 ZONES_PER_REGION = 3
 """GKE spreads a node pool over three zones of a region by default."""
 
@@ -160,7 +162,9 @@ def pods_range(spec: EnvironmentSpec) -> str:
         return spec.network.subnet.pods
     prefix = gke_rules.pod_range_prefix(pool_sizes(spec, surge=True) * 2)
     default = ipaddress.IPv4Network(DEFAULT_PODS)
-    return DEFAULT_PODS if prefix >= default.prefixlen else f"10.192.0.0/{prefix}"
+    if prefix >= default.prefixlen:
+        return DEFAULT_PODS
+    return f"10.192.0.0/{prefix}" if prefix >= _LARGE_PREFIX else "10.0.0.0/9"
 
 
 @dataclass(frozen=True, slots=True)

@@ -196,7 +196,7 @@ class Stack:
             terraform, changes = self._save_plan(stage, known)
             description = terraform.show_saved() if in_words else ""
             outputs = terraform.outputs()
-            known[stage.name] = {**stage.expected, **outputs}
+            known[stage.name] = {**expected_outputs(stage, applied=bool(outputs)), **outputs}
             yield StagePlan(stage, changes, outputs, description, self._inputs(stage))
 
     def discard_plans(self) -> None:
@@ -229,6 +229,7 @@ class Stack:
             terraform, (changes, outputs) = self._run_locked(stage, known, act, report, creates=True)
             if stage.name == BOOTSTRAP:
                 self._open(stage, terraform, creates=True)  # the bucket exists now: push the state
+                self._ensure_impersonation(report)
             known[stage.name] = outputs
             yield stage, changes, outputs
 
@@ -352,8 +353,10 @@ class Stack:
         """Destroy all stages in reverse order; stages without resources are skipped."""
         self.workspace.copy_modules()
         known = {stage.name: stage.expected for stage in self.stages()}
-        for stage in reversed(self.stages()):
+        for index, stage in enumerate(reversed(self.stages())):
             report = begun(stage)
+            if index == 0:
+                self._ensure_impersonation(report)
             yield stage, self._run_locked(stage, known, partial(self._destroy_stage, report=report), report)[1]
 
     def _destroy_stage(self, terraform: Terraform, report: Callable[[str], None]) -> list[Change]:
@@ -397,9 +400,18 @@ class Stack:
             resources |= {change.address: change.action for change in (terraform.drift() if drift and resources else [])}
             yield stage, outputs, resources
 
+    @property
+    def _impersonates(self) -> bool:
+        return self.target.impersonates(created=self.environment.spec.automation.create)
+
+    def _ensure_impersonation(self, report: Callable[[str], None]) -> None:
+        """Stages other than the bootstrap run as the account that it creates."""
+        if self._impersonates and self.environment.spec.automation.create:
+            self.target.ensure_impersonation(self.environment.spec.project, Names(self.environment).automation_account, report)
+
     def _terraform(self, stage: Stage, known: dict[str, Object], *, creates: bool = False) -> Terraform:
         earlier = {output: known.get(other, {}).get(output) for output, other in stage.takes.items()}
-        if not self.target.impersonates and "bootstrap" in {**stage.takes, **stage.variables}:
+        if not self._impersonates and "bootstrap" in {**stage.takes, **stage.variables}:
             earlier["bootstrap"] = {"service_account": None}
         self.workspace.write(stage, earlier)
         terraform = self._at(stage)
@@ -453,6 +465,13 @@ class Stack:
         if pending:
             adopt_resources(terraform, pending, report, ResourceFinder(self.target))
             journal.keep([])
+
+
+def expected_outputs(stage: Stage, *, applied: bool) -> Object:
+    """What later stages are planned with. Before the bootstrap is applied, its account does not exist: the user plans them."""
+    if stage.name != BOOTSTRAP or applied:
+        return stage.expected
+    return {"bootstrap": {**stage.expected["bootstrap"], "service_account": None}}
 
 
 def _refuse_other_changes(stage: str, approved: list[Change], changes: list[Change]) -> None:

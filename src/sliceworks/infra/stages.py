@@ -146,6 +146,7 @@ _SERVICES = (
 _ROLES = (
     "artifactregistry.admin",
     "compute.networkAdmin",
+    "compute.viewer",  # the provider reads the instance groups of node pools
     "container.admin",
     "iam.serviceAccountAdmin",
     "iam.serviceAccountUser",

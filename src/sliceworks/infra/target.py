@@ -19,7 +19,7 @@ from urllib.parse import quote
 import orjson
 
 from sliceworks.base import imports
-from sliceworks.base.errors import CloudNotFound, SliceworksError
+from sliceworks.base.errors import CloudNotFound, PermissionDenied, SliceworksError
 from sliceworks.cloud import Session, Token
 from sliceworks.cloud.credentials import find_credentials
 from sliceworks.infra.provider import REATTACH
@@ -29,7 +29,7 @@ from sliceworks.kube.connection import Connection
 from sliceworks.kube.https import HttpsTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sliceworks.cloud.credentials import Credentials
     from sliceworks.kube.connection import Certificate
@@ -113,6 +113,9 @@ _SERVICES = {
     "VERTEX_AI": "aiplatform/v1",
 }
 
+TOKEN_CREATOR = "roles/iam.serviceAccountTokenCreator"
+_GET_TOKEN = "iam.serviceAccounts.getAccessToken"
+_GRANT_POLLS, _GRANT_POLL_SECONDS = 60, 5.0
 _UNREACHABLE = "http://127.0.0.1:9"  # requests to APIs without a custom endpoint fail at once
 _QUIET = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
 
@@ -121,7 +124,9 @@ _QUIET = {"CHECKPOINT_DISABLE": "1", "TF_IN_AUTOMATION": "1", "TF_INPUT": "0"}
 class Target:
     """Google Cloud: the state is in a bucket, and Terraform impersonates the automation account."""
 
-    impersonates: bool = True
+    def impersonates(self, *, created: bool) -> bool:
+        """Whether Terraform acts as the automation account; `created` says that the environment creates the account itself."""
+        return True
 
     def environment(self, folder: Path) -> dict[str, str]:
         """Environment variables of Terraform."""
@@ -146,6 +151,44 @@ class Target:
 
     def ensure_bucket(self, bucket: str, project: str, region: str) -> None:
         """Do nothing: an administrator created the state bucket; Terraform reports a missing one."""
+
+    def ensure_impersonation(self, project: str, account: str, report: Callable[[str], None]) -> None:
+        """Let the caller act as a service account. Even owners need a role for it, which they may grant to themselves."""
+
+        command = f"gcloud iam service-accounts add-iam-policy-binding {account} --project={project} --role={TOKEN_CREATOR}"
+
+        async def ensure() -> None:
+            path = f"/v1/projects/{project}/serviceAccounts/{account}"
+            async with self.session("iam") as session:
+                if await _may_act(session, path):
+                    return
+                report(f"granted {TOKEN_CREATOR} on {account} to {await self._grant(session, path)}")
+                for _ in range(_GRANT_POLLS):
+                    if await _may_act(session, path):
+                        return
+                    await asyncio.sleep(_GRANT_POLL_SECONDS)
+            raise SliceworksError(
+                f"you may not act as {account} yet", hint=f"{TOKEN_CREATOR} was granted: apply again in some minutes"
+            )
+
+        try:
+            asyncio.run(ensure())
+        except CloudNotFound:
+            return  # the account does not exist
+        except PermissionDenied as error:
+            problem = f"you may not act as {account}: {error.message}"
+            raise SliceworksError(problem, hint=f"`{command} --member=user:YOU`") from error
+
+    async def _grant(self, session: Session, path: str) -> str:
+        """Grant the caller the role to act as the service account of a path; returns the caller as a member of policies."""
+        async with self.session("openidconnect") as users:
+            email = str((await users.call("GET", "/v1/userinfo"))["email"])
+        member = f"{'serviceAccount' if email.endswith('.gserviceaccount.com') else 'user'}:{email}"
+        policy = await session.call("POST", f"{path}:getIamPolicy", {})
+        binding = {"role": TOKEN_CREATOR, "members": [member]}
+        changed = {**policy, "bindings": [*(policy.get("bindings") or ()), binding]}
+        await session.call("POST", f"{path}:setIamPolicy", {"policy": changed})
+        return member
 
     def remove_object(self, bucket: str, name: str, generation: str) -> None:
         """Delete one generation of an object in a bucket."""
@@ -189,13 +232,22 @@ class Target:
         return self.session(service)
 
 
+async def _may_act(session: Session, path: str) -> bool:
+    """Whether the caller may get tokens of the service account of a path."""
+    answer = await session.call("POST", f"{path}:testIamPermissions", {"permissions": [_GET_TOKEN]})
+    return _GET_TOKEN in (answer.get("permissions") or ())
+
+
 @dataclass(frozen=True, slots=True)
 class TwinTarget(Target):
-    """A twin's cloud: the state is in a bucket of the twin, without impersonation."""
+    """A twin's cloud: the state is in a bucket of the twin, and Terraform acts as the account that the environment creates."""
 
     address: str = ""
     token: str = field(default="", repr=False)
-    impersonates: bool = False
+
+    def impersonates(self, *, created: bool) -> bool:
+        """False for an account that an administrator should have created, and for Google's provider, which calls Google for it."""
+        return created and not os.environ.get(PROVIDER)
 
     def environment(self, folder: Path) -> dict[str, str]:
         """The twin's endpoints and credentials, in the variables that Google's provider reads too."""

@@ -43,6 +43,10 @@ _HINTS = (
         "`gcloud auth application-default login`",
     ),
     (
+        r"serviceAccounts\.getAccessToken",
+        "grant yourself roles/iam.serviceAccountTokenCreator on the automation account; `sliceworks env apply` does it for owners",
+    ),
+    (
         r"permission|PERMISSION_DENIED|\b403\b",
         f"grant the role to your account or to the automation account (spec.automation.roles); then {RERUN_HINT}",
     ),

@@ -270,6 +270,27 @@ async def without_act_as(cloud: Cloud) -> Answer:
     return refused
 
 
+async def other_role(cloud: Cloud) -> Answer:
+    """An account that may grant only some roles, together with an administrator's bindings."""
+    path, member = "/cloudresourcemanager/v1/projects/some-project", "serviceAccount:runner@some-project.iam.gserviceaccount.com"
+    await cloud.call("POST", "/iam/v1/projects/some-project/serviceAccounts", {"accountId": "runner"})
+    lists = ("['roles/viewer', 'roles/browser']", "['roles/pubsub.viewer']")
+    grants = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', [])"
+    condition = {"title": "some", "expression": " || ".join(f"{grants}.hasOnly({roles})" for roles in lists)}
+    bindings: list[Obj] = [{"role": "roles/resourcemanager.projectIamAdmin", "members": [member], "condition": condition}]
+    await cloud.call("POST", f"{path}:setIamPolicy", {"policy": {"version": 3, "bindings": bindings}})
+    creator = {"roles/iam.serviceAccountTokenCreator": "user:administrator@example.com"}
+    await bind(cloud, f"/iam/v1/projects/some-project/serviceAccounts/{member.partition(':')[2]}", creator)
+    token = f"{cloud.twin.token}~{member.partition(':')[2]}"
+
+    def policy(*roles: str) -> Obj:
+        return {"policy": {"version": 3, "bindings": [*bindings, *({"role": role, "members": ["user:a@b.com"]} for role in roles)]}}
+
+    await cloud.call("POST", f"{path}:setIamPolicy", policy("roles/viewer", "roles/browser"), token=token)
+    await send(cloud, "POST", f"{path}:setIamPolicy", policy("roles/viewer", "roles/pubsub.viewer"), token=token)
+    return await send(cloud, "POST", f"{path}:setIamPolicy", policy("roles/viewer", "roles/browser", "roles/owner"), token=token)
+
+
 async def stale_etag(cloud: Cloud) -> Answer:
     path = "/cloudresourcemanager/v1/projects/some-project"
     first = await bind(cloud, path, {"roles/viewer": "user:a@example.com"})
@@ -443,6 +464,7 @@ CASES: dict[str, Case] = {
     "pod-range-exhausted": small_pod_range,
     "pod-range-missing": ranges("absent", "services"),
     "policy-account-missing": policy("roles/viewer", "serviceAccount:absent@p.iam.gserviceaccount.com"),
+    "policy-condition": other_role,
     "policy-conflict": stale_etag,
     "policy-conflict-storage": stale_bucket_etag,
     "policy-member": policy("roles/viewer", "somebody"),
@@ -668,6 +690,37 @@ def test_slice_that_autoscales_with_all_hosts_per_zone_is_accepted() -> None:
         assert (await cloud.pool("slice"))["status"] == "RUNNING"
 
     run_on_cloud(main)
+
+
+def test_administrator_acts_as_an_account_with_its_permissions_only() -> None:
+    async def main(cloud: Cloud) -> None:
+        clusters, acting = f"/container/v1/{PLACE}/clusters", f"{cloud.twin.token}~{ACCOUNT}"
+        assert (await send(cloud, "GET", clusters, token=acting)).message.startswith(
+            "Permission 'iam.serviceAccounts.getAccessToken'"
+        )
+        await account(cloud, "runner", "roles/container.viewer")
+        await cloud.call("GET", clusters, token=acting)
+        user = await cloud.call("GET", "/openidconnect/v1/userinfo", token=acting)
+        assert (user["email"], (await cloud.call("GET", "/openidconnect/v1/userinfo"))["email"]) == (
+            ACCOUNT,
+            "administrator@example.com",
+        )
+        refused = await send(cloud, "POST", clusters, {"cluster": {"name": "own", "initialNodeCount": 1}}, token=acting)
+        assert refused.message.startswith('Required "container.clusters.create" permission')
+
+    run_on_cloud(main, workloads=False)
+
+
+def test_roles_in_a_project_apply_to_its_buckets() -> None:
+    async def main(cloud: Cloud) -> None:
+        await cloud.call("POST", "/storage/v1/b?project=p", {"name": "bucket"})
+        token = await account(cloud, "runner", "roles/storage.admin")
+        await cloud.call("GET", "/storage/v1/b/bucket", token=token)
+        assert (await send(cloud, "GET", "/storage/v1/b/absent", token=token)).http == 404
+        other = await account(cloud, "other-1", "roles/container.viewer")
+        assert (await send(cloud, "GET", "/storage/v1/b/bucket", token=other)).http == 403
+
+    run_on_cloud(main, workloads=False)
 
 
 def test_expired_token_is_refused() -> None:

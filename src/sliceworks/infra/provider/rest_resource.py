@@ -52,9 +52,10 @@ class ProviderConfig:
             name: str(value or environment.get(f"GOOGLE_{name.upper()}_CUSTOM_ENDPOINT", "")) for name, value in given.items()
         }
         defaults = config.get("default_labels") or {}
-        return cls(
-            of("project", _PROJECT), of("region", _REGION), of("zone", _ZONE), dict(defaults), endpoints, of("access_token", _TOKEN)
-        )
+        token, account = of("access_token", _TOKEN), config.get("impersonate_service_account")
+        # The twin checks that the bearer of the token may act as the account.
+        token = f"{token}~{account}" if account else token
+        return cls(of("project", _PROJECT), of("region", _REGION), of("zone", _ZONE), dict(defaults), endpoints, token)
 
     def session(self, api: str) -> Session:
         """The session of an API. Its endpoint ends with the version; paths are relative to it."""

@@ -1,8 +1,8 @@
 """IAM for callers: which permissions the roles of policies grant, and access tokens of service accounts.
 
 The bearer of the twin's own token is the project owner `administrator@example.com`. Any other caller is a service account, whose
-token comes from `generateAccessToken` of the IAM Credentials API. Conditions of bindings are not evaluated: a conditional binding
-grants.
+token comes from `generateAccessToken` of the IAM Credentials API. Of the conditions of bindings, the one on the roles that a caller
+grants is evaluated (`granted_roles`); a binding with another condition grants.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ Obj = dict[str, Any]
 ADMINISTRATOR = "administrator@example.com"
 _OWNER = "roles/owner"
 _TOKEN_BYTES = 24
+_MODIFIED_GRANTS = "iam.googleapis.com/modifiedGrantsByRole"
+_ONLY_ROLES = re.compile(r"\.hasOnly\(\[([^\]]*)\]\)")
+_ROLE = re.compile(r"['\"]([^'\"]+)['\"]")
 _KUBERNETES_ACCOUNT = re.compile(r"(?P<project>[^.]+)\.svc\.id\.goog\[(?P<namespace>[^/]+)/(?P<name>[^]]+)\]")
 
 
@@ -63,15 +66,22 @@ class Authorizer:
         """Whether a caller has a permission on a resource (service and path of its policy) or on its project."""
         if caller == ADMINISTRATOR and predefined_roles()[_OWNER].has(permission):
             return True
+        return next(self._granting(caller, permission, project, resource), None) is not None
+
+    def _granting(self, caller: str, permission: str, project: str, resource: tuple[str, str] = ("", "")) -> Iterator[Obj]:
+        """The bindings that grant a caller a permission."""
         members = {f"user:{caller}", f"serviceAccount:{caller}", *_principals(caller), "allAuthenticatedUsers", "allUsers"}
-        policies = [("cloudresourcemanager", f"projects/{project}"), resource]
-        return any(
-            self._find_role(binding["role"]).has(permission)
-            for service, path in policies
-            if path
-            for binding in self._bindings(service, path)
-            if members & set(binding["members"])
-        )
+        for service, path in (("cloudresourcemanager", f"projects/{project}"), resource):
+            for binding in self._bindings(service, path) if path else ():
+                if members & set(binding["members"]) and self._find_role(binding["role"]).has(permission):
+                    yield binding
+
+    def may_change_roles(self, caller: str, project: str, roles: set[str]) -> bool:
+        """Whether a caller who may write the policy of a project may change its bindings of these roles."""
+        if caller == ADMINISTRATOR:
+            return True
+        bindings = list(self._granting(caller, "resourcemanager.projects.setIamPolicy", project))
+        return any(allowed is None or roles <= allowed for binding in bindings for allowed in granted_roles(binding))
 
     def filter(self, caller: str, permissions: Iterable[str], project: str, resource: tuple[str, str] = ("", "")) -> list[str]:
         """The permissions that a caller has."""
@@ -98,6 +108,15 @@ class Authorizer:
         if document is None or document.body.get("deleted"):
             return Role(())
         return Role(tuple(document.body.get("includedPermissions") or ()))
+
+
+def granted_roles(binding: Obj) -> Iterator[set[str] | None]:
+    """The sets of roles that the condition of a binding lets its members grant together; None for all roles."""
+    expression = str((binding.get("condition") or {}).get("expression") or "")
+    if _MODIFIED_GRANTS not in expression:
+        yield None
+    for roles in _ONLY_ROLES.findall(expression):
+        yield set(_ROLE.findall(roles))
 
 
 class AccessTokens:

@@ -166,6 +166,19 @@ class IamPolicies:
             self._table.delete(document)
 
 
+def modified_roles(before: Obj, after: Obj) -> set[str]:
+    """The roles whose members differ between two policies."""
+
+    def grants(policy: Obj) -> set[tuple[str, str, str]]:
+        return {
+            (binding.get("role") or "", member, str((binding.get("condition") or {}).get("expression")))
+            for binding in policy.get("bindings") or ()
+            for member in binding.get("members") or ()
+        }
+
+    return {role for role, _, _ in grants(before) ^ grants(after)}
+
+
 def _merge_bindings(bindings: list[Obj]) -> list[Obj]:
     """Merge bindings with the same role and condition; drop duplicate members and bindings without members."""
     merged: dict[bytes, Obj] = {}

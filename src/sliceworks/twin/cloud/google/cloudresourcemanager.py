@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.cloud.core.authorization import Authorizer
-from sliceworks.twin.cloud.core.exceptions import GoogleError
-from sliceworks.twin.cloud.core.iam_policy import IamPolicies
+from sliceworks.twin.cloud.core.exceptions import GoogleError, refuse
+from sliceworks.twin.cloud.core.iam_policy import IamPolicies, modified_roles
 from sliceworks.twin.cloud.core.identifiers import project_number
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
@@ -66,7 +66,11 @@ class Projects:
 
     def set_policy(self, call: Call) -> Obj:
         """Replace the IAM policy of a project."""
-        return self._policies.set(f"projects/{check_project_id(call.params['project'])}", call.body.get("policy") or {})
+        project, policy = check_project_id(call.params["project"]), call.body.get("policy") or {}
+        roles = modified_roles(self._policies.get(f"projects/{project}"), policy)
+        if not self._authorizer.may_change_roles(call.caller, project, roles):
+            raise refuse("policy-condition")
+        return self._policies.set(f"projects/{project}", policy)
 
     def test_permissions(self, call: Call) -> Obj:
         """Return the permissions of the request that the caller has on a project."""
