@@ -67,6 +67,18 @@ def _types(environment: Environment) -> Iterator[Finding]:
             except SliceworksError as error:
                 field = "type" if kind == "tpu" else "machineType"
                 yield Finding("types", ("spec", "pools", kind, name, field), error.message, error.hint)
+    yield from _largest_slices(environment)
+
+
+def _largest_slices(environment: Environment) -> Iterator[Finding]:
+    """GKE has smaller largest slices than Cloud TPU."""
+    for name, pool in environment.spec.pools.tpu.items():
+        try:
+            slice_ = catalog.find(pool.type, pool.topology or None)
+        except SliceworksError:
+            continue
+        if isinstance(slice_, catalog.Slice) and (violation := gke_rules.check_slice(slice_)):
+            yield Finding("types", ("spec", "pools", "tpu", name, "type"), violation.message, "use several smaller slices")
 
 
 def _only(kind: str, name: str, pools: object) -> dict[str, object]:
@@ -74,8 +86,9 @@ def _only(kind: str, name: str, pools: object) -> dict[str, object]:
 
 
 def _zones(environment: Environment) -> Iterator[Finding]:
-    """Zones have the accelerator, according to the catalog."""
+    """Zones have the machine type and the accelerator, according to the catalog."""
     spec = environment.spec
+    yield from _machine_zones(spec)
     for kind, entries in (("tpu", spec.pools.tpu), ("gpu", spec.pools.gpu)):
         for name, pool in entries.items():
             try:
@@ -106,6 +119,16 @@ def _zones(environment: Environment) -> Iterator[Finding]:
                     )
 
 
+def _machine_zones(spec: EnvironmentSpec) -> Iterator[Finding]:
+    """Zones of CPU pools have the machine family."""
+    for name, pool in spec.pools.cpu.items():
+        for zone in pool.zones or spec.zones:
+            if gke_rules.check_machine_zone(pool.machine_type, zone):
+                families = ", ".join(sorted(availability.machine_families(zone)))
+                problem = f"{zone} has no {pool.machine_type} according to the catalog"
+                yield Finding("zones", ("spec", "pools", "cpu", name), problem, f"machine families of {zone}: {families}")
+
+
 def _few(names: Iterable[str]) -> str:
     listed = list(names)
     return ", ".join(listed[:5]) + (", …" if len(listed) > 5 else "")
@@ -115,9 +138,16 @@ def _ranges(environment: Environment) -> Iterator[Finding]:
     """IP ranges do not overlap, and fit the largest size of all pools."""
     network = environment.spec.network
     if network.existing:
+        if violation := gke_rules.check_secondary_ranges(network.existing.pods_range, network.existing.services_range):
+            path = ("spec", "network", "existing", "servicesRange")
+            yield Finding("ranges", path, violation.message, "name two secondary ranges of the subnet")
         return
     yield from _range_sizes(environment.spec)
-    values = {"nodes": network.subnet.nodes, "pods": pods_range(environment.spec), "services": network.subnet.services}
+    try:
+        pods = pods_range(environment.spec)
+    except SliceworksError:
+        return  # reported by the types check
+    values = {"nodes": network.subnet.nodes, "pods": pods, "services": network.subnet.services}
     ranges = {field: ipaddress.IPv4Network(value) for field, value in values.items()}
     private = environment.spec.cluster.private
     if private and private.control_plane_range:
