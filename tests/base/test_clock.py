@@ -172,6 +172,23 @@ def test_invalid_speed_is_rejected(speed: float) -> None:
         clock.new_loop(speed=speed)
 
 
+def test_time_advances_to_a_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower gets several lines before its clock has moved: they must not add up."""
+    real_time = RealTime(monkeypatch)
+
+    async def main() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, clock.ScaledLoop)
+        for seconds in (100, 200, 150):
+            loop.advance_to(loop.start + timedelta(seconds=seconds))
+        await clock.sleep(199)
+        advanced = real_time.seconds
+        await clock.sleep(11)
+        return advanced, real_time.seconds
+
+    assert clock.run(main(), speed=2) == pytest.approx((0, 5), abs=0.1)
+
+
 def test_advance_rejects_negative_seconds() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
+from tests.support.real_time import RealTime
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Unreachable
@@ -58,6 +60,22 @@ def test_refused_connection_is_unreachable() -> None:
             await transport.send(Request("GET", "/"))
 
     clock.run(main())
+
+
+def test_timeout_is_in_real_seconds_at_any_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_time = RealTime(monkeypatch)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def main() -> float:
+        transport = HttpTransport(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        with pytest.raises(Unreachable, match="timed out"):
+            await transport.send(Request("GET", "/"))
+        ended = real_time.seconds
+        await transport.close()
+        return ended
+
+    with listener:
+        assert clock.run(main(), speed=240) == pytest.approx(60, abs=5)
 
 
 def test_closed_connection_is_unreachable() -> None:

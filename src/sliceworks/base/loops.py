@@ -206,6 +206,11 @@ class ScaledLoop(TimedLoop):
         self._until = max(self._until, self.time()) + seconds
         self._write_to_self()
 
+    def advance_to(self, moment: datetime) -> None:
+        """Jump from timer to timer until this time. Unlike `advance`, it can be repeated while the jump goes on."""
+        self._until = max(self._until, (moment - self.start).total_seconds())
+        self._write_to_self()
+
     def _scale(self, real: float) -> float:
         """Seconds of this clock in `real` seconds from the origin."""
         fast = min(real, self._fast)

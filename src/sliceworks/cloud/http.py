@@ -11,14 +11,21 @@ from urllib.parse import urlsplit
 import aiohttp
 from yarl import URL
 
+from sliceworks.base import clock
 from sliceworks.base.errors import Unreachable, UsageError
 from sliceworks.base.transport import Response
 
 if TYPE_CHECKING:
     from sliceworks.base.transport import Request
 
-_TIMEOUT = aiohttp.ClientTimeout(total=60, sock_connect=10)
+_REQUEST_SECONDS, _CONNECT_SECONDS = 60.0, 10.0
 _TLS_CLOSE_SECONDS = 0.05  # aiohttp closes TLS connections in the background; a loop that ends before that logs errors
+
+
+def _timeout() -> aiohttp.ClientTimeout:
+    """Servers run in real time, whatever the speed of the loop's clock."""
+    total, connect = (clock.scale_real_seconds(seconds) for seconds in (_REQUEST_SECONDS, _CONNECT_SECONDS))
+    return aiohttp.ClientTimeout(total=total, sock_connect=connect)
 
 
 class HttpTransport:
@@ -44,6 +51,7 @@ class HttpTransport:
                 data=request.body or None,
                 headers=dict(request.headers),
                 allow_redirects=False,
+                timeout=_timeout(),
             ) as response:
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 return Response(response.status, headers, await response.read())
@@ -58,14 +66,14 @@ class HttpTransport:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-            await asyncio.sleep(_TLS_CLOSE_SECONDS)
+            await asyncio.sleep(clock.scale_real_seconds(_TLS_CLOSE_SECONDS))
 
     def _open(self) -> aiohttp.ClientSession:
         if self._closed:
             raise Unreachable(f"connection to {self._base} is closed")
         if self._session is None:
             # Use the proxy of the environment: many clusters reach Google only through one.
-            self._session = aiohttp.ClientSession(timeout=_TIMEOUT, cookie_jar=aiohttp.DummyCookieJar(), trust_env=True)
+            self._session = aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), trust_env=True)
         return self._session
 
 

@@ -146,7 +146,7 @@ def _apply(loop: clock.ScaledLoop, status: ClockStatus) -> None:
         loop.pause(status.paused)
     behind = (status.now - loop.now()).total_seconds()
     if behind > max(_TOLERANCE, _LATENCY * speed):
-        loop.advance(behind)
+        loop.advance_to(status.now)
     if status.interval is not None:  # a twin on a busy machine is slower than its speed, and so is its follower
         loop.set_limit(status.now + timedelta(seconds=max(_TOLERANCE, (status.interval + _LATENCY) * speed)))
 
