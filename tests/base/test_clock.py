@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -164,6 +165,20 @@ def test_scaled_time_can_be_paused_and_advanced_while_sockets_work() -> None:
         return fired
 
     assert len(clock.run(main(), speed=1000)) == 1
+
+
+def test_tls_handshake_on_scaled_time_has_its_timeout_in_real_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a handshake on a twin with --speed 240 would have a quarter of a second."""
+    real_time = RealTime(monkeypatch)
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def main() -> float:
+        with pytest.raises(ConnectionError, match="SSL handshake"):
+            await asyncio.open_connection(*listener.getsockname(), ssl=ssl.create_default_context())
+        return real_time.seconds
+
+    with listener:
+        assert clock.run(main(), speed=240) == pytest.approx(60, abs=5)
 
 
 @pytest.mark.parametrize("speed", [0, -1, float("inf"), float("nan")])

@@ -25,6 +25,7 @@ Ready = list[tuple[selectors.SelectorKey, int]]
 
 _VIRTUAL_START = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)  # a Monday morning
 _RESOLUTION = 1e-6
+_HANDSHAKE_SECONDS = 60.0
 _SLACK = 0.02  # real seconds by which a loop may be late before its clock slows down
 
 
@@ -198,6 +199,12 @@ class ScaledLoop(TimedLoop):
         self._rebase()
         self._limit = inf if limit is None else (limit - self.start).total_seconds()
         self._write_to_self()
+
+    async def create_connection(self, *arguments: Any, **options: Any) -> Any:
+        """As asyncio's; its default timeout of a TLS handshake is in real seconds, since the peer runs in real time."""
+        if options.get("ssl") and options.get("ssl_handshake_timeout") is None:
+            options["ssl_handshake_timeout"] = _HANDSHAKE_SECONDS * self._speed
+        return await super().create_connection(*arguments, **options)
 
     def advance(self, seconds: float) -> None:
         """Jump from timer to timer until this many seconds have passed; each timer fires at its own time."""
