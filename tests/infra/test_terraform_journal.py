@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import getpass
 import socket
+import sys
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.infra.provider import grpc_provider
 from sliceworks.infra.provider.resources import RESOURCES
 from sliceworks.infra.provider.rest_resource import match_template
-from sliceworks.infra.terraform import FILE, Journal, StateLock, read_state_lock
+from sliceworks.infra.stack import TerraformBinary
+from sliceworks.infra.terraform import FILE, Journal, StateLock, Terraform, TerraformFailed, read_state_lock
 from sliceworks.infra.terraform_state import IMPORT_IDS, import_id, lock_stage
 
 if TYPE_CHECKING:
@@ -27,10 +30,17 @@ def failed(address: str, detail: str) -> dict[str, Any]:
     return {"type": "diagnostic", "diagnostic": {"severity": "error", "summary": "failed", "detail": detail, "address": address}}
 
 
+def write(journal: Journal, *events: dict[str, Any]) -> None:
+    """Write events as Terraform does, and record those that fail."""
+    with journal.open() as file:
+        for event in events:
+            file.write(orjson.dumps(event) + b"\n")
+            journal.record_failure(event)
+
+
 def test_started_resource_is_unconfirmed_until_the_run_ends(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    for output in (start("a"), start("b"), start("c", "update")):
-        journal.record(output)
+    write(journal, start("a"), start("b"), start("c", "update"), {"type": "version"})
     assert Journal(tmp_path).pending_addresses() == ["a", "b"]
     journal.settle()
     assert not (tmp_path / FILE).exists()
@@ -48,15 +58,41 @@ def test_started_resource_is_unconfirmed_until_the_run_ends(tmp_path: Path) -> N
 )
 def test_only_ambiguous_failures_stay_unconfirmed(tmp_path: Path, detail: str, stays: bool) -> None:
     journal = Journal(tmp_path)
-    journal.record(start("a"))
-    journal.record(failed("a", detail))
+    write(journal, start("a"), failed("a", detail))
     journal.settle()
     assert Journal(tmp_path).pending_addresses() == (["a"] if stays else [])
 
 
 def test_truncated_line_is_ignored(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text('{"address":"a"}\n{"addr')
+    journal = Journal(tmp_path)
+    write(journal, start("a"))
+    with (tmp_path / FILE).open("ab") as file:
+        file.write(b'{"type":"apply_sta')
+    write(journal, start("b"))
+    assert Journal(tmp_path).pending_addresses() == ["a", "b"]
+
+
+def fake_terraform(folder: Path, *lines: str) -> Terraform:
+    """A program in the place of Terraform, which runs these lines of Python."""
+    script = "\n".join(("import os, signal, sys", *lines))
+    return Terraform(TerraformBinary((sys.executable, "-c", script), "terraform"), folder, {}, "1-base", patience=1)
+
+
+def test_killed_run_names_resources_that_no_process_has_read(tmp_path: Path) -> None:
+    """Terraform writes the journal itself: its resources are known even if the process that follows it never ran."""
+    event = orjson.dumps(start("a")).decode()
+    terraform = fake_terraform(tmp_path, f"print({event!r}, flush=True)", "os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(TerraformFailed):
+        terraform.apply(lambda _: None)
     assert Journal(tmp_path).pending_addresses() == ["a"]
+
+
+def test_line_in_several_parts_is_one_event(tmp_path: Path) -> None:
+    event = orjson.dumps({"type": "outputs", "outputs": {"x": {"value": 5}}}).decode()
+    parts = event[:9], event[9:20], event[20:]
+    terraform = fake_terraform(tmp_path, *(f"sys.stdout.write({part!r}); sys.stdout.flush()" for part in parts))
+    assert terraform.apply(lambda _: None)[1] == {"x": 5}
+    assert Journal(tmp_path).pending_addresses() == []
 
 
 def test_importable_kinds_are_supported_by_the_provider() -> None:

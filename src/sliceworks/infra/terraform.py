@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import subprocess
-from contextlib import contextmanager
+import tempfile
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import orjson
 
@@ -16,7 +18,6 @@ from sliceworks.infra.protection import resources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from sliceworks.infra.stack import TerraformBinary
 
@@ -107,7 +108,7 @@ def _unlock_hint(lock: StateLock, stage: str) -> str:
 
 
 Object = dict[str, Any]
-FILE = "begun.jsonl"
+FILE = "events.jsonl"
 
 _LOST = re.compile(
     r"\b50[0234]\b|unavailable|connection|\bEOF\b|timed? ?out|timeout|deadline|broken pipe|cannot reach|did not answer"
@@ -119,7 +120,11 @@ _LOST = re.compile(
 
 @dataclass(slots=True)
 class Journal:
-    """Resources of one stage whose creation was started and not confirmed; survives a killed run."""
+    """Resources of one stage whose creation was started and not confirmed.
+
+    Terraform itself writes its events into the file, each before it sends the request: after a kill at any time, the file names
+    every resource that may exist without being in the state.
+    """
 
     folder: Path
     _failed: dict[str, str] = field(default_factory=dict)
@@ -128,20 +133,24 @@ class Journal:
     def _file(self) -> Path:
         return self.folder / FILE
 
+    def open(self) -> BinaryIO:
+        """Open the file for Terraform's events."""
+        file = self._file.open("ab")
+        if file.tell():
+            file.write(b"\n")  # a killed run may have left an incomplete line
+            file.flush()
+        return file
+
     def pending_addresses(self) -> list[str]:
         """Addresses of resources that may exist without being in the state."""
         if not self._file.exists():
             return []
-        lines = self._file.read_bytes().splitlines()
-        return list(dict.fromkeys(_read(line) for line in lines if _read(line)))
+        addresses = map(_created_address, self._file.read_bytes().splitlines())
+        return list(dict.fromkeys(address for address in addresses if address))
 
-    def record(self, event: Object) -> None:
-        """Record one JSON event of Terraform."""
-        hook = event.get("hook") or {}
-        if event.get("type") == "apply_start" and hook.get("action") == "create":
-            with self._file.open("ab") as file:
-                file.write(orjson.dumps({"address": hook["resource"]["addr"]}) + b"\n")
-        elif event.get("type") == "diagnostic" and event["diagnostic"].get("address"):
+    def record_failure(self, event: Object) -> None:
+        """Record the error of a resource, if the event has one."""
+        if event.get("type") == "diagnostic" and event["diagnostic"].get("address"):
             diagnostic = event["diagnostic"]
             self._failed[diagnostic["address"]] = f"{diagnostic.get('summary', '')} {diagnostic.get('detail', '')}"
 
@@ -154,17 +163,42 @@ class Journal:
     def keep(self, addresses: list[str]) -> None:
         """Replace the pending addresses."""
         if addresses:
-            files.write_atomic(self._file, b"".join(orjson.dumps({"address": address}) + b"\n" for address in addresses))
+            events = ({"type": "apply_start", "hook": {"action": "create", "resource": {"addr": address}}} for address in addresses)
+            files.write_atomic(self._file, b"".join(orjson.dumps(event) + b"\n" for event in events))
         else:
             self._file.unlink(missing_ok=True)
 
 
-def _read(line: bytes) -> str:
-    """The address in a line; empty for a line that a killed run left incomplete."""
+def _created_address(line: bytes) -> str:
+    """The address of a resource whose creation the event starts; empty for other events and incomplete lines."""
     try:
-        return str(orjson.loads(line)["address"])
+        event = orjson.loads(line)
+        is_creation = event["type"] == "apply_start" and event["hook"]["action"] == "create"
+        return str(event["hook"]["resource"]["addr"]) if is_creation else ""
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ""
+
+
+@dataclass(slots=True)
+class _Tail:
+    """The lines that a process appends to a file, until it exits. A second iteration continues after the last line."""
+
+    process: subprocess.Popen[bytes]
+    file: BinaryIO
+
+    def __iter__(self) -> Iterator[str]:
+        while True:
+            exited = self.process.poll() is not None
+            position = self.file.tell()
+            line = self.file.readline()
+            if line.endswith(b"\n") or (exited and line):
+                yield line.decode(errors="replace")
+                continue
+            if exited:
+                return
+            self.file.seek(position)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(_POLL_INTERVAL)
 
 
 _NAMES = ("email", "dataset_id", "table_id", "membership_id", "display_name", "name", "service", "id")
@@ -174,6 +208,7 @@ _PLAN = "adoption.tfplan"
 SAVED_PLAN = "saved.tfplan"
 _STALE = re.compile(r"saved plan (is stale|does not match)", re.IGNORECASE)
 _INTERRUPTED = "Interrupt received"
+_POLL_INTERVAL = 0.05  # real seconds
 
 
 class TerraformFailed(SliceworksError):
@@ -357,30 +392,36 @@ class Terraform:
         self, arguments: Sequence[str], report: Callable[[str], None] | None = None, journal: Journal | None = None
     ) -> RunResult:
         result, other_output = RunResult(), list[str]()
-        with subprocess.Popen(
-            [*self.program.command, *arguments],
-            cwd=self.folder,
-            env=dict(self.provider(self.environment)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            pass_fds=(self.holding,) if self.holding >= 0 else (),
-        ) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
+        with ExitStack() as stack:
+            log = stack.enter_context(tempfile.NamedTemporaryFile("ab")) if journal is None else stack.enter_context(journal.open())
+            events = stack.enter_context(Path(log.name).open("rb"))
+            events.seek(log.tell())
+            errors = stack.enter_context(tempfile.TemporaryFile())
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [*self.program.command, *arguments],
+                    cwd=self.folder,
+                    env=dict(self.provider(self.environment)),
+                    stdout=log,
+                    stderr=errors,
+                    pass_fds=(self.holding,) if self.holding >= 0 else (),
+                )
+            )
+            lines = _Tail(process, events)
             try:
-                for line in process.stdout:
+                for line in lines:
                     _handle_line(result, other_output, line, report, journal)
-                other_output.append(process.stderr.read())
                 code = process.wait()
             except KeyboardInterrupt:
                 # Terraform receives SIGINT too, finishes its current operations and writes its state.
                 progress.say(f"{self.stage}: waiting for Terraform to finish its current operations")
-                for line in process.stdout:
+                for line in lines:
                     _handle_line(result, other_output, line, report, journal)
                 if process.wait() >= 0 and journal:
                     journal.settle()
                 raise
+            errors.seek(0)
+            other_output.append(errors.read().decode(errors="replace"))
         if code >= 0 and journal:
             # It exited and wrote its state. After a kill, the next run reads the journal.
             journal.settle()
@@ -414,7 +455,7 @@ def _handle_line(
         other_output.append(line)
         return
     if journal:
-        journal.record(event)
+        journal.record_failure(event)
     kind = event.get("type")
     if kind in ("planned_change", "resource_drift"):
         change = Change(event["change"]["resource"]["addr"], str(event["change"]["action"]))
