@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 NS = "fuzz"
 ACCOUNTS = f"/api/v1/namespaces/{NS}/serviceaccounts"
+FINALIZED = {
+    f"/api/v1/namespaces/{NS}/persistentvolumeclaims",
+    f"/api/v1/namespaces/{NS}/replicationcontrollers",
+    f"/apis/batch/v1/namespaces/{NS}/jobs",
+}
+"""Kinds whose deletion a controller completes after the response: it removes a finalizer."""
 MEMORY = 400_000_000
 PLAIN = {404: "404 page not found\n", 400: "400 Bad Request"}
 
@@ -41,6 +47,11 @@ def send(api: Api, request: Fuzz) -> Answer:
         accept=request.accept,
         headers=request.headers,
     )
+
+
+def names(api: Api, collection: str) -> set[str]:
+    """The names of all objects of a collection."""
+    return {item["metadata"]["name"] for item in api.get(collection).ok().json["items"]}
 
 
 def complaint(request: Fuzz, answer: Answer) -> str:
@@ -90,7 +101,9 @@ def test_malformed_requests_are_rejected(tmp_path: Path, seed: int) -> None:
 def test_codes_equal_those_of_the_real_server(tmp_path: Path) -> None:
     (tmp_path / "twin").mkdir()
     (tmp_path / "real").mkdir()
-    twin, real = TwinCluster(tmp_path / "twin"), RealCluster(tmp_path / "real")
+    # The twin always protects claims and volumes; a deletion is complete when these controllers have removed their finalizers.
+    protection = "--controllers=persistentvolumeclaim-protection-controller,persistentvolume-protection-controller"
+    twin, real = TwinCluster(tmp_path / "twin"), RealCluster(tmp_path / "real", flags=(protection,))
     try:
         accepted: list[str] = []
         coded: list[str] = []
@@ -102,6 +115,13 @@ def test_codes_equal_those_of_the_real_server(tmp_path: Path) -> None:
                 # Pods need the service account that a controller recreates.
                 for api in (twin.api, real.api):
                     eventually(lambda: api.get(f"{ACCOUNTS}/default").status == 200, what="the account is back")  # noqa: B023
+            if request.method == "DELETE" and {200, 202} & {here.status, there.status}:
+                for collection in FINALIZED:
+                    if request.path.startswith(collection):
+                        eventually(
+                            lambda: names(twin.api, collection) == names(real.api, collection),  # noqa: B023
+                            what="both servers have completed the deletion",
+                        )
             # The twin rejects an unknown HTTP method before it reads the path; the real server checks the path first.
             if here.status == there.status or there.status >= 500 or request.method == "BREW":
                 continue

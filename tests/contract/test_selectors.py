@@ -90,6 +90,8 @@ def test_invalid_label_key_and_value_are_rejected(api: Api, core: str) -> None:
         ("status.podIP=", "p1 p2"),
         ("status.nominatedNodeName=", "p1 p2"),
         ("metadata.name==p1", "p1"),
+        ("=", "p1 p2"),
+        ("!=,metadata.name=p1", "p1"),
     ],
 )
 def test_pod_field_selectors(api: Api, core: str, selector: str, names: str) -> None:

@@ -176,6 +176,7 @@ def test_any_string_is_parsed_or_rejected(text: str) -> None:
     [
         ("", {}, True),
         (",,", {}, True),
+        ("=,!=", {}, True),
         ("metadata.name=x", {"metadata.name": "x"}, True),
         ("metadata.name==x", {"metadata.name": "y"}, False),
         ("metadata.name=x,status.phase!=Running", {"metadata.name": "x"}, True),

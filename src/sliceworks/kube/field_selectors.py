@@ -78,10 +78,14 @@ ALL_FIELDS = FieldSelector()
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """Parse a field selector; BadRequest with kube-apiserver's message if it is invalid."""
+    """Parse a field selector; BadRequest with kube-apiserver's message if it is invalid.
+
+    A term without field and value is ignored.
+    """
     if not text:
         return ALL_FIELDS
-    return FieldSelector(tuple(_term(part, text) for part in sorted(_split(text)) if part))
+    terms = (_term(part, text) for part in sorted(_split(text)) if part)
+    return FieldSelector(tuple(term for term in terms if term.field or term.value))
 
 
 def escape(value: str) -> str:
