@@ -82,11 +82,13 @@ def test_killed_twin_is_stopped_and_restarts(capsys: pytest.CaptureFixture[str])
 
 
 _BLOCKED_TWIN = """
-import contextlib, dataclasses, threading
+import contextlib, dataclasses, shutil, threading
 from sliceworks.platform import controller_host, twin_home, twin_process
 
 @contextlib.asynccontextmanager
 async def block(cluster):
+    directory = twin_home.find("default").directory
+    shutil.copy(directory / "ready.json", directory / "blocked.part").rename(directory / "blocked.json")
     threading.Event().wait()
     yield
 
@@ -102,19 +104,29 @@ twin_process.run_foreground(twin_home.find("default"), twin_home.Settings(watchd
 def test_blocked_twin_restarts_itself_with_its_objects_and_ports() -> None:
     home = twin_home.find("default")
     home.create()
+    blocked_file = home.directory / "blocked.json"
+
+    def is_restarted() -> bool:
+        state = home.state()
+        return (
+            state.state == "running" and blocked_file.exists() and state.started != json.loads(blocked_file.read_text())["started"]
+        )
+
     with home.log.open("wb") as log, subprocess.Popen([sys.executable, "-c", _BLOCKED_TWIN], stdout=log, stderr=log) as process:
-        assert clock.wait_until(lambda: home.state().state == "running", 60)
-        blocked, token = home.state(), home.token.read_text()
-        assert clock.wait_until(lambda: home.state().state == "running" and home.state().started != blocked.started, 60)
-        again = home.state()
-        assert (again.pid, again.port, again.cloud_port) == (blocked.pid, blocked.port, blocked.cloud_port)
-        assert home.token.read_text() == token
-        assert "restarting the process" in home.log.read_text()
-        tls = ssl.create_default_context(cadata=home.directory.joinpath("ca.pem").read_text())
-        with urlopen(UrlRequest(f"{again.url}/livez"), context=tls, timeout=60) as response:
-            assert response.read() == b"ok"
-        process.terminate()
-        assert process.wait(60) == 0
+        try:
+            assert clock.wait_until(is_restarted, 120)
+            restarted, blocked = home.state(), json.loads(blocked_file.read_text())
+            assert (restarted.pid, restarted.port, restarted.cloud_port) == (blocked["pid"], blocked["port"], blocked["cloud_port"])
+            assert "restarting the process" in home.log.read_text()
+            tls = ssl.create_default_context(cadata=home.directory.joinpath("ca.pem").read_text())
+            headers = {"Authorization": f"Bearer {home.token.read_text()}"}
+            request = UrlRequest(f"{restarted.url}/api/v1/namespaces/default", headers=headers)
+            with urlopen(request, context=tls, timeout=60) as response:
+                assert response.status == 200
+            process.terminate()
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
 
 
 def test_isolation_requires_processes(capsys: pytest.CaptureFixture[str]) -> None:
