@@ -214,7 +214,7 @@ class ScaledLoop(TimedLoop):
         self._write_to_self()
 
     def advance_to(self, moment: datetime) -> None:
-        """Jump from timer to timer until this time. Unlike `advance`, it can be repeated while the jump goes on."""
+        """Jump from timer to timer until this time. Unlike `advance`, it can be repeated during the jump."""
         self._until = max(self._until, (moment - self.start).total_seconds())
         self._write_to_self()
 
