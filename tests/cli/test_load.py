@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "load-tests"
-pytestmark = pytest.mark.long(45)
+pytestmark = pytest.mark.long(60)
 
 
 @pytest.fixture(scope="module")

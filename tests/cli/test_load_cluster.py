@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone"),
-    pytest.mark.long(30),
+    pytest.mark.long(50),
 ]
 EXAMPLE = Path(__file__).parents[2] / "examples" / "load-tests" / "chat-from-pods.yaml"
 ECHO = "exec sliceworks gateway echo --quiet --host $POD_IP --port 8000 --model tiny --ttft 2ms --token-time 1ms"

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone"),
+    pytest.mark.long(45),
+]
 TENSORS: dict[str, Any] = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]}]}
 ECHO = "exec sliceworks gateway echo --quiet --host $POD_IP --port 8000 --model {model}"
 VLLM = """\

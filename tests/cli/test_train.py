@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from sliceworks.kube.client import Client
 
+pytestmark = pytest.mark.long(25)
 WORKLOADS = Resource("kueue.x-k8s.io", "v1beta2", "Workload", "workloads")
 JOB = EXAMPLES / "training-jobs" / "hello-one-slice.yaml"
 FLAGS = ("--queue", "tpu-job-queue", "--type", "v4-32", "--image", "jax:1")

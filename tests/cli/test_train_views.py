@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
 
 Object = dict[str, Any]
+pytestmark = pytest.mark.long(30)
 HERE = ("-n", TEAM)
 
 

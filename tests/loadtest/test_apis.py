@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sliceworks.loadtest.generator.response_reader import ResponseReader
     from sliceworks.loadtest.request_log import RequestRecord
 
+pytestmark = pytest.mark.long(20)
 TENSORS = {"inputs": [{"name": "x", "shape": [2], "datatype": "FP32"}]}
 
 

@@ -23,7 +23,7 @@ from sliceworks.loadtest.runner import LocalRunner, LocustOptions
 if TYPE_CHECKING:
     from sliceworks.loadtest.runner import Outcome
 
-pytestmark = pytest.mark.long(50)
+pytestmark = pytest.mark.long(70)
 
 
 class FinishedRun:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.model_service import ModelService
 
 Object = dict[str, Any]
+pytestmark = pytest.mark.long(60)
 NS = "models"
 Act = Callable[[Client], Coroutine[Any, Any, None]]
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tests.soak")
 
+pytestmark = pytest.mark.long(45)
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
 
 
