@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.twin import main
 from sliceworks.twin.nodes.runtime import container_log, pod_volumes
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log, stream_log
-from sliceworks.twin.nodes.runtime.envvars import expand, tpu_variables
+from sliceworks.twin.nodes.runtime.envvars import MARKER, expand, tpu_variables
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
-from sliceworks.twin.nodes.runtime.process import kill_orphans, pid_file
+from sliceworks.twin.nodes.runtime.process import kill_marked, kill_orphans, pid_file
 from sliceworks.twin.nodes.runtime.value_sources import Sources, read_field, read_resource_field
 
 Object = dict[str, Any]
@@ -260,3 +261,21 @@ def test_logs_are_rotated_and_read_in_chunks(tmp_path: Path, monkeypatch: pytest
     assert clock.run(streamed(LogOptions(tail=2))) == b"line 998\nline 999\n"
     assert clock.run(streamed(LogOptions(tail=2, limit=5))) == b"line "
     assert clock.run(streamed(LogOptions())) == read_log(file, LogOptions())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_end_of_a_container_keeps_the_processes_of_one_whose_name_begins_alike() -> None:
+    uid = str(uuid.uuid4())
+    ended, other = (
+        subprocess.Popen(["/bin/sleep", "1000"], env={MARKER: f"{uid}/{name}"}, start_new_session=True) for name in ("a", "ab")
+    )
+    try:
+        kill_marked(f"{uid}/a")
+        assert ended.wait() == -signal.SIGKILL
+        assert other.poll() is None
+        kill_marked(uid)
+        assert other.wait() == -signal.SIGKILL
+    finally:
+        for process in (ended, other):
+            process.kill()
+            process.wait()

@@ -231,11 +231,12 @@ class Process:
             self.send(signal.SIGKILL)
 
 
-def kill_marked(*prefixes: str) -> None:
-    """Kill the processes whose marker starts with one of the prefixes, until none is left that could start others."""
-    markers = tuple(f"{MARKER}={prefix}".encode() for prefix in prefixes)
+def kill_marked(*owners: str) -> None:
+    """Kill the processes of containers (`UID/NAME`) or of whole pods (`UID`), until none is left that could start others."""
+    # The separator: container `a` must not kill the processes of container `ab`.
+    markers = tuple(f"{MARKER}={owner}/".encode() for owner in owners)
     for _ in range(_KILL_ROUNDS):
-        marked = [pid for pid in _pids() if any(entry.startswith(markers) for entry in _environment(pid))]
+        marked = [pid for pid in _pids() if any((entry + b"/").startswith(markers) for entry in _environment(pid))]
         if not marked:
             return
         for pid in marked:
@@ -260,7 +261,7 @@ def _environment(pid: int) -> list[bytes]:
 
 def kill_orphans(folder: Path) -> None:
     """Kill the processes of a twin that was killed; reused PIDs are detected by start time."""
-    if uids := [f"{entry.name}/" for entry in folder.iterdir() if _UID.fullmatch(entry.name)]:
+    if uids := [entry.name for entry in folder.iterdir() if _UID.fullmatch(entry.name)]:
         kill_marked(*uids)
     for file in folder.glob(f"*/*/{_PID_FILE}"):
         with contextlib.suppress(OSError, ValueError):
