@@ -132,3 +132,21 @@ def test_cancellation_and_errors_pass() -> None:
             await task
 
     asyncio.run(main())
+
+
+def spin_in_thread() -> None:
+    while True:
+        pass
+
+
+@pytest.mark.usefixtures("limit")
+def test_work_in_a_thread_ends_at_its_budget_and_the_loop_runs_meanwhile() -> None:
+    async def main() -> None:
+        working = asyncio.create_task(budget.run_in_thread(spin_in_thread, 2 * LIMIT))
+        while not working.done():
+            await asyncio.sleep(0)
+        with pytest.raises(budget.BudgetExceeded, match="CPU"):
+            working.result()
+        assert await budget.run_in_thread(lambda: 7, LIMIT) == 7  # the thread is still there
+
+    asyncio.run(main())

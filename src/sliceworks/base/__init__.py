@@ -25,6 +25,6 @@ html_page       self-contained HTML pages
 files           atomic file writes
 imports         optional dependencies and lazy exports
 watchdog        reports what blocks the event loop, and restarts the process
-budget          CPU and memory budgets of work on the event loop
+budget          CPU and memory budgets of work, on the event loop or in a thread
 memory          garbage collector and allocator settings
 """

@@ -183,6 +183,9 @@ def prefix_paths(unknown: list[str], start: int, key: str) -> None:
 
 
 def _compile_fields(schema: Schema, fields: dict[str, Field], always: list[tuple[str, Zero]]) -> None:
+    """Fill both at once, when they are complete: several threads may decode by one schema."""
+    compiled: dict[str, Field] = {}
+    zeros: list[tuple[str, Zero]] = []
     for key, child in schema.properties.items():
         flags, go_type, *embedded = schema.go.get(key, "o ?").split(" ")
         label = f"{embedded[0]}.{key}" if embedded and embedded[0] != "TypeMeta" else key
@@ -194,10 +197,12 @@ def _compile_fields(schema: Schema, fields: dict[str, Field], always: list[tuple
         empty_goes = ("p" not in flags and "s" not in flags) or ("p" not in flags and child.int_or_string)
         if "o" not in flags and child.type not in ("array", "object"):
             empty_goes = empty_goes and child.int_or_string
-        fields[key] = (None if reads_itself else CLASSES.get(child.type), empty_goes, below, label, go_type)
+        compiled[key] = (None if reads_itself else CLASSES.get(child.type), empty_goes, below, label, go_type)
         zero = _zero(child, flags, go_type)
         if zero is not None:
-            always.append((key, zero))
+            zeros.append((key, zero))
+    always[:] = zeros
+    fields.update(compiled)
 
 
 def _zero(child: Schema, flags: str, go_type: str) -> Zero | None:

@@ -247,20 +247,37 @@ class Plan(Generic[Work]):
 
 
 def plan(schema: Schema, topic: str, work_of: Callable[[Schema], Work | None]) -> Plan[Work] | None:
-    """The plan of a schema for one topic, or None if it has no work. Cached on the schema."""
+    """The plan of a schema for one topic, or None if it has no work. Cached on the schema, once it is complete."""
+    if topic not in schema.planned:
+        plans: dict[int, tuple[Schema, Plan[Work] | None]] = {}
+        _build_plan(schema, topic, work_of, plans)
+        for planned, new_plan in plans.values():
+            planned.planned[topic] = new_plan
+    result: Plan[Work] | None = schema.planned[topic]
+    return result
+
+
+def _build_plan(
+    schema: Schema,
+    topic: str,
+    work_of: Callable[[Schema], Work | None],
+    plans: dict[int, tuple[Schema, Plan[Work] | None]],
+) -> Plan[Work] | None:
     if topic in schema.planned:
         result: Plan[Work] | None = schema.planned[topic]
         return result
+    if id(schema) in plans:
+        return plans[id(schema)][1]
     new_plan = Plan(schema, work_of(schema))
     # A recursive type sees its own unfinished plan here and counts it as work: some needless visits, none missed.
-    schema.planned[topic] = new_plan
+    plans[id(schema)] = schema, new_plan
     for field, child in schema.properties.items():
-        below = plan(child, topic, work_of)
+        below = _build_plan(child, topic, work_of, plans)
         if below is not None:
             new_plan.fields[field] = below
     if schema.items is not None:
-        new_plan.items = plan(schema.items, topic, work_of)
+        new_plan.items = _build_plan(schema.items, topic, work_of, plans)
     if schema.additional is not None:
-        new_plan.values = plan(schema.additional, topic, work_of)
-    schema.planned[topic] = new_plan or None
+        new_plan.values = _build_plan(schema.additional, topic, work_of, plans)
+    plans[id(schema)] = schema, new_plan or None
     return new_plan or None

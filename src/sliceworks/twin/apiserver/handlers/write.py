@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
 from sliceworks import schemas
-from sliceworks.base import clock, names
+from sliceworks.base import budget, clock, names
 from sliceworks.base.errors import BadRequest
 from sliceworks.schemas import field_errors
 from sliceworks.schemas.field_errors import FieldError, invalid, required
@@ -41,8 +40,11 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.watch_cache import Entry
 
 Obj = dict[str, Any]
+T = TypeVar("T")
 _ENDPOINT_SLICES = "discovery.k8s.io/endpointslices"
-_LARGE_BODY = 128 * 1024
+_LARGE_BYTES = 128 * 1024
+_CPU_SECONDS, _MEMORY_BYTES = 3.0, 1 << 30
+"""Of each computation in a thread."""
 _NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
 
 
@@ -188,12 +190,13 @@ def object_warnings(call: Call, obj: Obj, old: Obj | None) -> list[str]:
     return strategy.warnings(obj)
 
 
-async def _yield_if_large(call: Call) -> bool:
-    """Let the event loop run between two steps of a large request; returns whether it ran, and stored objects may have changed."""
-    if len(call.request.body) < _LARGE_BODY:
-        return False
-    await asyncio.sleep(0)
-    return True
+async def compute(call: Call, function: Callable[[], T], current: Entry | None = None) -> T:
+    """Call a function that only reads and changes the objects of this call: in a thread, if its body or stored object is large.
+
+    Other objects, and the stored one, may change meanwhile.
+    """
+    size = len(call.request.body) + (len(current.data) if current is not None else 0)
+    return function() if size < _LARGE_BYTES else await budget.run_in_thread(function, _CPU_SECONDS, _MEMORY_BYTES)
 
 
 class WriteHandler:
@@ -232,16 +235,15 @@ class WriteHandler:
         applies = check_patch_options(call)
         creates = applies and not call.target.subresource
         current = self._current_to_patch(call, creates)
-        patch = read_patch(call)
-        if await _yield_if_large(call):
-            current = self._current_to_patch(call, creates)
+        patch = await compute(call, partial(read_patch, call))
+        current = self._current_to_patch(call, creates)
         if current is None:
             self._server.authorize(call.user, call.target, verb="create")
-            obj = apply_patch(call, patch, None)
+            obj = await compute(call, partial(apply_patch, call, patch, None, clock.timestamp()))
             entry, status = await self.create_object(call, obj, applied=True), 201
         else:
             old = codec.to_served(call.resource, call.version, await self._server.served_entry(call, current))
-            obj = apply_patch(call, patch, old)
+            obj = await compute(call, partial(apply_patch, call, patch, old, clock.timestamp()), current)
             self._check_patched(call, obj, old)
             # Only status and metadata can differ: no plugin changes what both objects share.
             shared = old if call.target.subresource == "status" and not call.resource.strategy.parts else None
@@ -258,11 +260,7 @@ class WriteHandler:
 
     async def _decode(self, call: Call) -> Obj:
         """The object in the body, with defaults."""
-        body = codec.read_body(call)
-        await _yield_if_large(call)
-        obj = codec.decode(call, *body)
-        await _yield_if_large(call)
-        return obj
+        return await compute(call, lambda: codec.decode(call, *codec.read_body(call)))
 
     def current(self, call: Call) -> Entry | None:
         return self._server.store.get(call.resource.storage_key, call.namespace, call.name)
@@ -307,8 +305,7 @@ class WriteHandler:
         for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
             metadata.pop(field, None)
         if not applied:
-            self._update_managed_fields(call, None, obj, "")
-        await _yield_if_large(call)
+            await self._update_managed_fields(call, obj)
         await self._server.admit(call, "CREATE", obj, None)
         metadata = obj["metadata"]
         self._generate_name(call, metadata)
@@ -328,12 +325,14 @@ class WriteHandler:
             raise already_exists(call, name)
         return self._store(call, name, obj)
 
-    def _update_managed_fields(self, call: Call, old: Obj | None, obj: Obj, subresource: str) -> None:
+    async def _update_managed_fields(self, call: Call, obj: Obj, old: Obj | None = None, current: Entry | None = None) -> None:
         """Record field ownership of the object as sent: fields that the server sets later have no owner."""
-        updater.update(
-            old, obj, call.version.schema(), manager=call.manager, subresource=subresource, api_version=call.api_version,
+        update = partial(
+            updater.update, old, obj, call.version.schema(), manager=call.manager,
+            subresource=call.target.subresource if old is not None else "", api_version=call.api_version,
             now=clock.timestamp(), reset_fields=reset_fields(call), reset_owners=call.reset_managed_fields,
         )  # fmt: skip
+        await compute(call, update, current)
 
     def _generate_name(self, call: Call, metadata: Obj) -> None:
         prefix = metadata.get("generateName")
@@ -364,7 +363,7 @@ class WriteHandler:
         self._check_version(call, obj, old)
         subresource = call.target.subresource
         if not applied:
-            self._update_managed_fields(call, old, obj, subresource)
+            await self._update_managed_fields(call, obj, old, current)
         await self._server.admit(call, "UPDATE", obj, old)
         keep_system_fields(obj, old)
         if reset is not None:

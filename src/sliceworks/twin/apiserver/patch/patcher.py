@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks import schemas
-from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, UnsupportedMediaType
 from sliceworks.schemas.field_errors import new_invalid, required
 from sliceworks.twin.apiserver import codec
@@ -72,10 +71,10 @@ def read_patch(call: Call) -> Patch:
     return Patch(kind, body, duplicates)
 
 
-def apply_patch(call: Call, patch: Patch, old: Obj | None) -> Obj:
+def apply_patch(call: Call, patch: Patch, old: Obj | None, now: str) -> Obj:
     """The object after the patch, decoded and defaulted. Only apply can create one without an old object."""
     if patch.apply:
-        return _apply(call, patch, old)
+        return _apply(call, patch, old, now)
     assert old is not None
     if patch.type == _JSON_PATCH:
         codec.report_field_problems(call, jsonpatch.unknown_fields(patch.body))
@@ -153,7 +152,7 @@ def _restoring(mismatch: schemas.TypeMismatch) -> str:
     return f"unrecognized type: {mismatch.expected}"
 
 
-def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
+def _apply(call: Call, patch: Patch, old: Obj | None, now: str) -> Obj:
     body = patch.body
     if not isinstance(body, dict):
         raise BadRequest("error decoding YAML: the patch is not an object")
@@ -170,7 +169,7 @@ def _apply(call: Call, patch: Patch, old: Obj | None) -> Obj:
         reset = dict(strategy.status_reset_fields)
     merged = updater.apply(
         old, body, call.version.schema(), kind=call.resource.kind, manager=call.param("fieldManager"), force=call.flag("force"),
-        subresource=call.target.subresource, api_version=call.api_version, now=clock.timestamp(), reset_fields=reset,
+        subresource=call.target.subresource, api_version=call.api_version, now=now, reset_fields=reset,
     )  # fmt: skip
     merged["metadata"].setdefault("name", call.name)
     return codec.decode(call, deep_copy(merged), patch.duplicates)
