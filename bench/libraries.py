@@ -1,4 +1,4 @@
-"""Libraries compared with the code that Sliceworks has, or had, instead: metrics, regular expressions, SQL of the twin's BigQuery.
+"""Libraries compared with the code that Sliceworks has, or had, instead: metrics, patterns, SQL of the twin, HTTP clients.
 
     pip install prometheus-client && python bench/libraries.py [--quick | --large] [--json-only]
 
@@ -8,6 +8,7 @@ metrics are not compared. docs/explanation/libraries.md has the decisions.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sqlite3
 import subprocess
@@ -24,13 +25,16 @@ from bench.harness.command import Profiles, Script
 from bench.harness.metric import Metric
 
 from sliceworks.base import progress
+from sliceworks.base.http_transport import HttpTransport
 from sliceworks.base.metrics import Registry
+from sliceworks.base.transport import Request
 from sliceworks.schemas.patterns import compile_pattern
+from sliceworks.serving.gateway.http_client import COMPLETE, ConnectionPool, Exchange
 from sliceworks.twin.cloud.google.bigquery import sql
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
 _NAME = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _BACKTRACKING = "(a+)+$"
@@ -40,23 +44,24 @@ _BACKTRACKING_LETTERS = 20
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Repetitions, time series, letters of a pattern's input, and rows of a table."""
+    """Repetitions, time series, letters of a pattern's input, rows of a table, and streamed responses."""
 
     runs: int = 5
     series: int = 1_000
     letters: int = 100_000
     rows: int = 100_000
+    streams: int = 400
 
 
 FULL = Sizes()
 QUICK = Sizes(runs=3)
-TINY = Sizes(1, 10, 100, 100)
-LARGE = Sizes(5, 10_000, 1_000_000, 1_000_000)
+TINY = Sizes(1, 10, 100, 100, 4)
+LARGE = Sizes(5, 10_000, 1_000_000, 1_000_000, 4_000)
 
 
 def measure(sizes: Sizes, options: Namespace) -> list[Metric]:
     """Run all benchmarks at this size."""
-    return [*_metrics(sizes), *_patterns(sizes), _sql(sizes)]
+    return [*_metrics(sizes), *_patterns(sizes), _sql(sizes), *_http_clients(sizes)]
 
 
 def _metrics(sizes: Sizes) -> list[Metric]:
@@ -120,16 +125,124 @@ def _sql(sizes: Sizes) -> Metric:
     return metric
 
 
+_CHUNKS, _CONCURRENT = 32, 20
+_PATH = "/v1/chat/completions"
+_REQUEST = f"POST {_PATH} HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+def _http_clients(sizes: Sizes) -> list[Metric]:
+    """CPU time of responses that are streamed in chunks, with each client; the server is another process."""
+    command = [sys.executable, "-m", "bench.harness.instant_backend", str(_CHUNKS), "0.002"]
+    with subprocess.Popen(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        try:
+            unit = f"CPU of {sizes.streams:,} streams of {_CHUNKS} chunks"
+            gateway = _ms("gateway-client", f"{unit}, aiohttp", 1, amount=sizes.streams)
+            _time(gateway.values, lambda: asyncio.run(_gateway_streams(port, sizes)), sizes, cpu=True)
+            _time(gateway.baseline, lambda: asyncio.run(_aiohttp_streams(port, sizes)), sizes, cpu=True)
+            loads = _ms("load-client", f"{unit}, geventhttpclient", 1, amount=sizes.streams)
+            if find_spec("gevent") is None:
+                progress.say("gevent is not installed; skipping it")
+                return [gateway]
+            _time(loads.values, lambda: _load_streams(port, sizes), sizes, cpu=True)
+            _time(loads.baseline, lambda: _gevent_streams(port, sizes), sizes, cpu=True)
+            return [gateway, loads]
+        finally:
+            server.terminate()
+
+
+async def _concurrently(stream: Callable[[], Awaitable[None]], sizes: Sizes) -> None:
+    async def several() -> None:
+        for _ in range(max(sizes.streams // _CONCURRENT, 1)):
+            await stream()
+
+    await asyncio.gather(*(several() for _ in range(_CONCURRENT)))
+
+
+async def _gateway_streams(port: int, sizes: Sizes) -> None:
+    pool = ConnectionPool("127.0.0.1", port)
+
+    async def stream() -> None:
+        exchange = Exchange()
+        exchange.sink = exchange.chunks.append
+        await pool.start(_REQUEST, b"", exchange, 10)
+        await exchange.wait(COMPLETE)
+        assert exchange.chunks
+
+    await _concurrently(stream, sizes)
+    pool.close()
+
+
+async def _aiohttp_streams(port: int, sizes: Sizes) -> None:
+    transport = HttpTransport(f"http://127.0.0.1:{port}")
+
+    async def stream() -> None:
+        response = await transport.send(Request("POST", _PATH), stream=True)
+        assert response.stream is not None
+        assert [chunk async for chunk in response.stream]
+
+    await _concurrently(stream, sizes)
+    await transport.close()
+
+
+def _load_streams(port: int, sizes: Sizes) -> None:
+    """The client of load tests; its callbacks need no greenlets."""
+    from gevent.event import Event
+
+    from sliceworks.loadtest.generator.http_client import HttpClient
+    from sliceworks.loadtest.generator.response_reader import RawReader
+    from sliceworks.loadtest.request_log import RequestRecord
+    from sliceworks.specs.load_test import RequestTimeouts
+
+    client, done = HttpClient(f"http://127.0.0.1:{port}", RequestTimeouts(), time.perf_counter_ns), Event()
+    left = [sizes.streams, sizes.streams]
+
+    def send(_: object = None) -> None:
+        left[0] -= 1
+        client.send(_REQUEST, RawReader(RequestRecord(0, 0, 0)), ended)
+
+    def ended(_: object) -> None:
+        left[1] -= 1
+        if left[0] > 0:
+            send()
+        if not left[1]:
+            done.set()
+
+    for _ in range(min(_CONCURRENT, sizes.streams)):
+        send()
+    done.wait()
+    client.close()
+
+
+def _gevent_streams(port: int, sizes: Sizes) -> None:
+    """The client of Locust's FastHttpUser."""
+    import gevent
+    from geventhttpclient import HTTPClient
+
+    client = HTTPClient("127.0.0.1", port, concurrency=_CONCURRENT)
+
+    def several() -> None:
+        for _ in range(max(sizes.streams // _CONCURRENT, 1)):
+            response = client.request("POST", _PATH, b"")
+            while response.read(1024):
+                pass
+
+    gevent.joinall([gevent.spawn(several) for _ in range(_CONCURRENT)], raise_error=True)
+    client.close()
+
+
 def _ms(name: str, unit: str, goal: float, *, amount: float | None = None) -> Metric:
     return Metric(name, f"ms, {unit}", goal, lower_is_better=True, amount=amount)
 
 
-def _time(times: list[float], function: Callable[[], object], sizes: Sizes) -> None:
-    """Append the milliseconds of some calls."""
+def _time(times: list[float], function: Callable[[], object], sizes: Sizes, *, cpu: bool = False) -> None:
+    """Append the milliseconds of some calls, or of CPU time."""
+    now = time.process_time if cpu else time.perf_counter
     for _ in range(sizes.runs):
-        started = time.perf_counter()
+        started = now()
         function()
-        times.append(1000 * (time.perf_counter() - started))
+        times.append(1000 * (now() - started))
 
 
 def _import(times: list[float], module: str, sizes: Sizes) -> None:

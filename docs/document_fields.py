@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+from sliceworks.specs import common
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -16,13 +18,24 @@ if TYPE_CHECKING:
 
 TypeNames = typing.Sequence[tuple[Any, str]]
 """Display names of annotated types."""
+_COMMON_TYPES = [
+    (common.Positive, "number, 1 or more"),
+    (common.Natural, "number, 0 or more"),
+    (common.Ratio, "number, 0 to 1"),
+    (common.Amount, "quantity, such as `500m` or `2Gi`"),
+    (common.Seconds, "duration, such as `90s` or `1h30m`"),
+    (common.Timestamp, "time, such as `2026-11-16T08:00:00Z`"),
+    (common.Name, "name"),
+    (common.Variable, "variable name"),
+]
 _FIELDS = "fields"
 _PLAIN: dict[Any, str] = {str: "string", bool: "true or false", int: "number", float: "number", type(None): "none"}
 
 
 def page(opening: str, spec: type[BaseModel], type_names: Sequence[tuple[Any, str]]) -> str:
-    """Return the page of a document with this spec model."""
-    return "\n".join([opening, *(_section(path, model, type_names) for path, model in _models("spec", spec))])
+    """Return the page of a document with this spec model; `type_names` are the display names of the document's own types."""
+    all_names = [*type_names, *_COMMON_TYPES]
+    return "\n".join([opening, *(_section(path, model, all_names) for path, model in _models("spec", spec))])
 
 
 def _models(path: str, model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:

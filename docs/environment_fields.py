@@ -35,8 +35,7 @@ _TYPE_NAMES = {
     "Checksum": "SHA-256",
     "Duration": "duration",
     "Member": "member, such as `group:team@example.com`",
-    "Positive": "number, 1 or more",
-    "Natural": "number, 0 or more",
+    "Quota": "quantity, such as `64` or `200Gi`",
 }
 
 

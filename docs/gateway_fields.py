@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, cast
 from document_fields import page
 from sliceworks.serving.gateway import telemetry
 from sliceworks.serving.gateway.telemetry import GatewayMetrics
-from sliceworks.specs import common
 from sliceworks.specs import gateway as types
 from sliceworks.specs.gateway import GatewaySpec
 
@@ -103,7 +102,7 @@ _ERRORS = [
     ("404", "not_found", "unknown route"),
     ("405", "method_not_allowed", "the route has another method"),
     ("408", "request_timeout", "timed out while reading the request"),
-    ("413", "request_too_large", "the body is over `caps.body`"),
+    ("413", "request_too_large", "the body is over `limits.maxBodySize`"),
     ("431", "head_too_large", "the head is over 64 KiB"),
     ("429", "rate_limit_exceeded", "a limit of the key or of the model is reached; see `retry-after`"),
     ("501", "no_sax", "neither grpcio nor Sax's Python client is installed in the gateway"),
@@ -119,14 +118,9 @@ _ERRORS = [
 ]
 _TYPE_NAMES = [
     (types.Port, "port; 0 for any free one"),
-    (types.Positive, "number, 1 or more"),
-    (types.Natural, "number, 0 or more"),
-    (types.Share, "share between 0 and 1"),
     (types.Bytes, "size, such as `64Mi`"),
     (types.Digest, "SHA-256"),
     (types.ModelName, "name"),
-    (common.Name, "name"),
-    (common.Seconds, "duration, such as `90s`"),
 ]
 
 

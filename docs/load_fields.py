@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from document_fields import page
 from sliceworks.loadtest.request_log import FAILURE_NAMES, Failure
-from sliceworks.specs import common
 from sliceworks.specs import load_test as types
 from sliceworks.specs.objectives import METRICS
 
@@ -27,7 +26,7 @@ _RUN = """\
 
 A folder with `run.json`, the data of the report; `requests.parquet`, a row for each request; `chunks.parquet`, a row for each
 chunk of a response; and `workers.log`. Times are seconds from the start of the run. What did not happen is NULL. During a run,
-and after an interrupted one, the folder has the workers' rows and `note.json` instead: `sliceworks load recover` converts them.
+and after an interrupted one, the folder has the workers' rows and `manifest.json` instead: `sliceworks load recover` converts them.
 
 | column | meaning |
 | --- | --- |
@@ -43,19 +42,17 @@ In `chunks.parquet`, `request` and `chunk` identify the chunk, `received` is its
 `gap` the seconds since the previous chunk.
 """
 _TYPE_NAMES = {
-    "Positive": "number, 1 or more",
-    "Natural": "number, 0 or more",
     "PerSecond": "number per second",
     "PositiveSeconds": "duration, such as `90s` or `1h30m`",
     "Objective": "objective",
-    "Weight": "share, 0 to 1",
+    "Fraction": "number, 0 to 1",
 }
 
 
 def load_test() -> str:
     """Return the page."""
     type_names = [(getattr(types, name), text) for name, text in _TYPE_NAMES.items()]
-    fields = page(_OPENING, types.LoadTestSpec, [*type_names, (common.Name, "name"), (common.Seconds, "duration, such as `90s`")])
+    fields = page(_OPENING, types.LoadTestSpec, type_names)
     return "\n".join([fields, _objectives(), _RUN, _failures()])
 
 

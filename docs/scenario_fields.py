@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from document_fields import page
-from sliceworks.specs import common, scenario
-from sliceworks.specs import scenario as clouds
-from sliceworks.specs import scenario as expectations
+from sliceworks.specs import scenario
 
 _OPENING = """\
 # Scenario
@@ -24,13 +22,4 @@ spec: {}    # as below
 
 def scenarios() -> str:
     """Return the page."""
-    type_names = [
-        (scenario.Count, "number, 1 or more"),
-        (clouds.NonNegative, "number, 0 or more"),
-        (expectations.Natural, "number, 0 or more"),
-        (expectations.Amount, "number, 0 or more"),
-        (common.Name, "name"),
-        (common.Seconds, "duration, such as `90s`"),
-        (common.Timestamp, "time, such as `2026-11-16T08:00:00Z`"),
-    ]
-    return page(_OPENING, scenario.ScenarioSpec, type_names)
+    return page(_OPENING, scenario.ScenarioSpec, [(scenario.NonNegative, "number, 0 or more")])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from document_fields import page
-from sliceworks.specs import common, gateway, training
+from sliceworks.specs import gateway
 from sliceworks.specs.model_service import ModelServiceSpec, components
 
 _OPENING = """\
@@ -51,15 +51,8 @@ _TYPE_NAMES = [
     (components.Bucket, "bucket name"),
     (components.ModelName, "name"),
     (components.Percent, "percent"),
-    (gateway.Positive, "number, 1 or more"),
-    (gateway.Natural, "number, 0 or more"),
     (gateway.Bytes, "size, such as `64Mi`"),
     (gateway.Digest, "SHA-256"),
-    (gateway.Share, "share between 0 and 1"),
-    (common.Name, "name"),
-    (common.Seconds, "duration, such as `90s`"),
-    (training.Amount, "quantity, such as `500m` or `2Gi`"),
-    (training.Variable, "variable"),
 ]
 
 

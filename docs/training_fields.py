@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from document_fields import page
-from sliceworks.specs import common
 from sliceworks.specs import training as types
 from sliceworks.specs.training import TrainingSpec
 
@@ -26,14 +25,10 @@ spec: {}               # as below
 ```
 """
 _TYPE_NAMES = {
-    "Count": "number, 1 or more",
-    "Natural": "number, 0 or more",
     "ExitCode": "number, 1 to 255",
     "Port": "number, 1024 to 65535",
-    "Variable": "variable name",
-    "Amount": "quantity, such as `500m` or `2Gi`",
-    "Folder": "absolute path",
-    "Part": "name of letters, digits and dashes",
+    "AbsolutePath": "absolute path",
+    "Label": "name of letters, digits and dashes",
     "Image": "image",
 }
 
@@ -41,6 +36,4 @@ _TYPE_NAMES = {
 def training() -> str:
     """Return the page."""
     type_names = [(getattr(types, name), text) for name, text in _TYPE_NAMES.items()]
-    return page(
-        _OPENING, TrainingSpec, [*type_names, (common.Name, "name"), (common.Seconds, "duration, such as `90s` or `1h30m`")]
-    )
+    return page(_OPENING, TrainingSpec, type_names)

@@ -72,17 +72,25 @@ def growth(normal: list[Metric], large: list[Metric]) -> list[Metric]:
 def as_table(metrics: list[Metric], columns: tuple[str, str]) -> str:
     """A table of medians with minimum and maximum, followed by the names of the metrics that missed their goals."""
     rows = [
-        (item.name, item.unit, _spread(item.baseline), _spread(item.values), _ratio(item.ratio), f"{item.goal:g}", item.verdict)
-        for item in metrics
+        (
+            metric.name,
+            metric.unit,
+            _spread(metric.baseline),
+            _spread(metric.values),
+            _ratio(metric.ratio),
+            f"{metric.goal:g}",
+            metric.verdict,
+        )
+        for metric in metrics
     ]
-    missed = [item.name for item in metrics if item.verdict == "MISSED"]
+    missed = [metric.name for metric in metrics if metric.verdict == "MISSED"]
     summary = f"Goals missed: {', '.join(missed)}.\n" if missed else "All compared metrics meet their goals.\n"
     return tables.render(("metric", "unit", *columns, "ratio", "goal", "verdict"), rows) + summary
 
 
 def as_json(metrics: list[Metric]) -> str:
     """Ratios and goals on one line."""
-    return orjson.dumps({item.name: {"ratio": rounded(item.ratio), "goal": item.goal} for item in metrics}).decode()
+    return orjson.dumps({metric.name: {"ratio": rounded(metric.ratio), "goal": metric.goal} for metric in metrics}).decode()
 
 
 def rounded(value: float | None) -> float | None:

@@ -13,6 +13,7 @@ import pytest
 from tests.support.real_time import RealTime
 
 from sliceworks.base import clock
+from sliceworks.base.loops import ScaledLoop, VirtualLoop
 
 
 def test_virtual_week_takes_no_real_time() -> None:
@@ -89,7 +90,7 @@ def test_scaled_time_runs_faster_and_can_be_advanced(monkeypatch: pytest.MonkeyP
         first = clock.now()
         await clock.sleep(20)
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, clock.ScaledLoop)
+        assert isinstance(loop, ScaledLoop)
         loop.call_soon(loop.advance, 3600)
         await clock.sleep(3600)
         loop.set_speed(5000)
@@ -125,7 +126,7 @@ def test_time_after_the_limit_is_as_fast_as_real_time(monkeypatch: pytest.Monkey
 
     async def main() -> tuple[float, float]:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, clock.ScaledLoop)
+        assert isinstance(loop, ScaledLoop)
         loop.set_limit(loop.now() + timedelta(seconds=100))
         await clock.sleep(103)
         limited = real_time.seconds
@@ -141,7 +142,7 @@ def test_time_after_the_limit_is_as_fast_as_real_time(monkeypatch: pytest.Monkey
 def test_scaled_time_can_be_paused_and_advanced_while_sockets_work() -> None:
     async def main() -> list[float]:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, clock.ScaledLoop)
+        assert isinstance(loop, ScaledLoop)
         fired: list[float] = []
         loop.call_later(0.5, lambda: fired.append(loop.time()))
         loop.pause()
@@ -193,7 +194,7 @@ def test_time_advances_to_a_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main() -> tuple[float, float]:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, clock.ScaledLoop)
+        assert isinstance(loop, ScaledLoop)
         for seconds in (100, 200, 150):
             loop.advance_to(loop.start + timedelta(seconds=seconds))
         await clock.sleep(199)
@@ -207,7 +208,7 @@ def test_time_advances_to_a_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_advance_rejects_negative_seconds() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, clock.ScaledLoop)
+        assert isinstance(loop, ScaledLoop)
         loop.advance(-1)
 
     with pytest.raises(ValueError, match="must not be negative, got -1"):
@@ -245,7 +246,7 @@ def test_held_virtual_time_waits_for_threads_and_keeps_the_random_sequence() -> 
     def run_with(uids: int) -> tuple[float, float, list[float]]:
         async def main() -> tuple[float, float, list[float]]:
             loop = asyncio.get_running_loop()
-            assert isinstance(loop, clock.VirtualLoop)
+            assert isinstance(loop, VirtualLoop)
             late = asyncio.create_task(clock.sleep(5))
             done = asyncio.Event()
             with loop.hold():
@@ -266,7 +267,7 @@ def test_held_virtual_time_waits_for_threads_and_keeps_the_random_sequence() -> 
 def test_held_virtual_time_can_be_advanced() -> None:
     async def main() -> tuple[float, list[str]]:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, clock.VirtualLoop)
+        assert isinstance(loop, VirtualLoop)
         fired: list[str] = []
         loop.call_later(3, fired.append, "early")
         loop.call_later(30, fired.append, "late")

@@ -33,8 +33,8 @@ class Server:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self._address + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, context=self._tls) as answer:
-                return answer.status, json.load(answer)
+            with urllib.request.urlopen(request, context=self._tls) as response:
+                return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             text = error.read()
             return error.code, json.loads(text) if text.startswith(b"{") else {}

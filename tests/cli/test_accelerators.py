@@ -42,7 +42,7 @@ def test_output_matches_golden(golden: str, arguments: list[str], capsys: pytest
 def test_json_and_yaml_match_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:
     listed = orjson.loads(run(capsys, "list", "--kind", "tpu", "--all", "-o", "json"))
     assert [(item["name"], item["topology"]) for item in listed] == [
-        (item.type_name, item.topology) for item in catalog.list_slices()
+        (slice_.type_name, slice_.topology) for slice_ in catalog.list_slices()
     ]
     assert all(item["hosts"] * item["chipsPerHost"] == item["chips"] for item in listed)
     assert yaml.safe_load(run(capsys, "show", "l4-8", "-o", "yaml")) == orjson.loads(run(capsys, "show", "l4-8", "-o", "json"))

@@ -10,7 +10,7 @@ import pytest
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError, Unreachable, UsageError, root_error
 from sliceworks.cli import connections, main
-from sliceworks.cloud import http
+from sliceworks.cloud import metadata_server
 from sliceworks.controllers.slices.settings import Settings
 from sliceworks.kube.client import Client
 from sliceworks.twin.cluster import Cluster
@@ -40,10 +40,10 @@ def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_missing_settings_of_slices_are_one_line(
     kubeconfig: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def no_metadata() -> http.InstanceMetadata:
-        return http.InstanceMetadata()
+    async def no_metadata() -> metadata_server.InstanceMetadata:
+        return metadata_server.InstanceMetadata()
 
-    monkeypatch.setattr(http, "read_metadata", no_metadata)
+    monkeypatch.setattr(metadata_server, "read_metadata", no_metadata)
     assert main.run(["controller", "run", "slices", "--kubeconfig", kubeconfig, *_OFF]) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error:", "hint:"))]
     assert errors == [

@@ -86,7 +86,7 @@ def test_echo_model_runs_as_a_process() -> None:
         assert process.stderr is not None
         url = process.stderr.readline().strip().rpartition(" ")[2]
         body = orjson.dumps({"model": "m", "prompt": "hello"})
-        with urllib.request.urlopen(f"{url}/v1/completions", body, timeout=60) as answer:
-            assert orjson.loads(answer.read())["choices"][0]["text"] == "hello"
+        with urllib.request.urlopen(f"{url}/v1/completions", body, timeout=60) as response:
+            assert orjson.loads(response.read())["choices"][0]["text"] == "hello"
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0

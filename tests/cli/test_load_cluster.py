@@ -115,7 +115,7 @@ def test_model_service_is_found_by_name(home: Path, tmp_path: Path, capsys: pyte
     assert result["url"].startswith("http://127.")
     assert (result["summary"]["succeeded"], result["tokens"]["server"]) == (20, 20)
     [folder] = (tmp_path / "runs").iterdir()
-    assert {item.name for item in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet", "workers.log"}
+    assert {path.name for path in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet", "workers.log"}
 
 
 TOKENIZER = Tokenizer(models.WordLevel({"[unknown]": 0}, unk_token="[unknown]")).to_str().encode()
@@ -165,7 +165,7 @@ def test_pods_send_and_return_rows(home: Path, tmp_path: Path, capsys: pytest.Ca
     assert rows(tmp_path) == [(0, 10, 10), (1, 10, 10)]
     assert remaining_objects() == []
     [folder] = (tmp_path / "runs").iterdir()
-    assert {item.name for item in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet"}
+    assert {path.name for path in folder.iterdir()} == {"run.json", "requests.parquet", "chunks.parquet"}
     for file in folder.iterdir():
         name = f"kept%2F{folder.name}%2F{file.name}"
         assert in_cloud("GET", f"/storage/v1/b/loads/o/{name}?alt=media") == file.read_bytes()
@@ -214,7 +214,7 @@ def concluded(folder: Path) -> dict[str, Any]:
 def test_rows_of_killed_pod_are_kept(home: Path, tmp_path: Path) -> None:
     async def kill(client: Client) -> str:
         pods = (await client.list_all(POD, "default", labels="sliceworks.dev/load-test")).items
-        name: str = next(item["metadata"]["name"] for item in pods if "-2-" in item["metadata"]["name"])
+        name: str = next(pod["metadata"]["name"] for pod in pods if "-2-" in pod["metadata"]["name"])
         await client.delete(POD, name, "default", grace_period_seconds=0)
         return name
 
@@ -222,7 +222,7 @@ def test_rows_of_killed_pod_are_kept(home: Path, tmp_path: Path) -> None:
         name = on_cluster(kill)
         assert running.wait(90) == 1
     result = concluded(tmp_path)
-    assert any(item.startswith(f"worker 1: pod/{name} ") for item in result["problems"]), result["problems"]
+    assert any(problem.startswith(f"worker 1: pod/{name} ") for problem in result["problems"]), result["problems"]
     counts = sorted(many for _, many, _ in rows(tmp_path))
     assert 0 < counts[0] < counts[1] == 60
     assert remaining_objects() == []

@@ -54,7 +54,7 @@ def test_interrupted_search_stops(
     reported = capsys.readouterr()
     actual = orjson.loads(reported.out)
     assert tried == ["limit-at-4", "limit-at-8"]
-    assert (actual["held"], actual["failed"], [item["rate"] for item in actual["probes"]]) == (4, None, [4])
+    assert (actual["held"], actual["failed"], [probe["rate"] for probe in actual["probes"]]) == (4, None, [4])
     assert "interrupted; showing the result so far" in reported.err
 
 

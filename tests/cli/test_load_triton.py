@@ -64,8 +64,8 @@ def server() -> Iterator[triton.Triton]:
 
 def answered(server: triton.Triton, model: str) -> int:
     """The number of requests that Triton has counted."""
-    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats") as answer:
-        return int(orjson.loads(answer.read())["model_stats"][0]["inference_stats"]["success"]["count"])
+    with urllib.request.urlopen(f"{server.url}/v2/models/{model}/stats") as response:
+        return int(orjson.loads(response.read())["model_stats"][0]["inference_stats"]["success"]["count"])
 
 
 def performed(folder: Path, server: triton.Triton, spec: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import connections, main, slices
 from sliceworks.cli.slice_inventory import SliceInventory
 from sliceworks.cli.slice_view import describe
-from sliceworks.controllers.slices.model import NamespacedName
 from sliceworks.controllers.slices.settings import Settings
+from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +74,7 @@ def test_drained_cluster_holds_later_jobsets() -> None:
         await rig.client.create(jobset("early", 1, seconds=6000))
         await clock.sleep(120)
         assert len(await sources.slices()) == 1
-        await sources.drain(NamespacedName("default", "early"), undo=False)
+        await sources.drain(Key("default", "early"), undo=False)
         await sources.drain_everything(undo=False)
         await clock.sleep(300)
         await rig.client.create(jobset("later", 1, seconds=6000))

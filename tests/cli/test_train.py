@@ -70,7 +70,7 @@ async def _admitted(client: Client) -> set[str]:
     """The jobs that Kueue has admitted, a while later."""
     await clock.sleep(60)
     workloads = (await client.list_all(WORKLOADS)).items
-    return {item["metadata"]["ownerReferences"][0]["name"] for item in workloads if is_condition_true(item, "Admitted")}
+    return {workload["metadata"]["ownerReferences"][0]["name"] for workload in workloads if is_condition_true(workload, "Admitted")}
 
 
 def test_a_job_that_preempts_does_not_wait(train: Shell) -> None:

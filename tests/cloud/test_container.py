@@ -46,7 +46,7 @@ def test_calls_match_the_discovery_document() -> None:
         created = await container.create_node_pool(pool)
         assert (created.done, created.target, created.kind, created.fault) == (True, "p", "CREATE_NODE_POOL", None)
         assert not (await container.delete_node_pool("p")).done
-        assert [item.name for item in await container.list_operations()] == ["operation-1"]
+        assert [operation.name for operation in await container.list_operations()] == ["operation-1"]
         assert await container.list_operations() == []
         assert (await container.get_operation("operation-1")).done
         await container.cancel_operation("operation-1")

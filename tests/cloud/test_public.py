@@ -9,7 +9,7 @@ import pytest
 
 from sliceworks import cloud
 
-PUBLIC = "Anonymous Container Credentials Operation Session Token"
+PUBLIC = "Container Session Token"
 
 
 def test_public_names() -> None:

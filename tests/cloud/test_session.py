@@ -146,7 +146,7 @@ def test_revoked_token_is_renewed_once() -> None:
     transport = Scripted(refusal(401, "UNAUTHENTICATED"), answer({"a": 1}))
     session = Session(credentials=Renewed(), transport=transport, retry=NEVER)
     assert clock.run(session.call("POST", "/v1/a", {}), virtual=True) == {"a": 1}
-    assert [item.headers["authorization"] for item in transport.requests] == ["Bearer old", "Bearer new"]
+    assert [request.headers["authorization"] for request in transport.requests] == ["Bearer old", "Bearer new"]
 
 
 def test_second_401_is_unauthenticated() -> None:

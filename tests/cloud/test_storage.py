@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from sliceworks.base import clock
-from sliceworks.base.errors import CloudError, UsageError
+from sliceworks.base.errors import CloudError, PermissionDenied, UsageError
 from sliceworks.base.transport import InProcess, Request, Response
 from sliceworks.cloud import Session, storage
 from sliceworks.cloud.storage import ObjectUrl
@@ -25,8 +25,8 @@ AT = ObjectUrl("bucket", "folder/a b.jsonl")
 class Store:
     """A bucket with one object that fails on request."""
 
-    def __init__(self, *, cut: int = 0, digest: bytes = CONTENT, stuck: bool = False, busy: int = 0) -> None:
-        self.cut, self.digest, self.stuck, self.busy = cut, digest, stuck, busy
+    def __init__(self, *, cut: int = 0, digest: bytes = CONTENT, stuck: bool = False, busy: int = 0, private: bool = False) -> None:
+        self.cut, self.digest, self.stuck, self.busy, self.private = cut, digest, stuck, busy, private
         self.taken = b""
         self.asked: list[str] = []
 
@@ -39,6 +39,8 @@ class Store:
             return Response(200, {"location": "https://storage.example/upload/here?upload_id=7"})
         if request.method == "PUT":
             return self._put(request.headers["content-range"], request.body)
+        if ("alt", "media") in request.query and self.private:
+            return Response(403, {}, b"{}")
         if ("alt", "media") in request.query:
             first, last = map(int, request.headers["range"].removeprefix("bytes=").split("-"))
             return Response(206, {}, CONTENT[first : last + 1 - self.cut])
@@ -79,6 +81,12 @@ def test_download_reads_parts_of_one_generation(tmp_path: Path) -> None:
 def test_incomplete_download_leaves_no_file(tmp_path: Path, store: Store) -> None:
     with pytest.raises(CloudError, match="download is incomplete or corrupt"):
         run(store, lambda session: storage.download(session, AT, tmp_path / "prompts.jsonl"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_failed_download_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(PermissionDenied):
+        run(Store(private=True), lambda session: storage.download(session, AT, tmp_path / "prompts.jsonl"))
     assert not list(tmp_path.iterdir())
 
 

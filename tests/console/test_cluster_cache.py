@@ -35,7 +35,7 @@ Object = dict[str, Any]
 
 def test_objects_are_listed_and_indexed() -> None:
     async def main(small: SmallCluster) -> None:
-        cache, job = small.cache, next(item for item in small.synthetic.jobs if item.pools)
+        cache, job = small.cache, next(job for job in small.synthetic.jobs if job.pools)
         assert {cache.table(kind).state for kind in (JOBSETS, WORKLOADS, PODS, NODES, EVENTS)} == {"known"}
         assert len(cache.table(JOBSETS).store) == 200
         pods = cache.table(PODS).store
@@ -52,7 +52,7 @@ def test_objects_are_listed_and_indexed() -> None:
 
 def test_feed_returns_each_change_once() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(item for item in small.synthetic.jobs if item.state == "running")
+        job = next(job for job in small.synthetic.jobs if job.state == "running")
         feed, other = small.cache.feed(JOBSETS, PODS), small.cache.feed(PODS)
         assert feed.take() == {}
         for restarts in range(3):
@@ -70,7 +70,7 @@ def test_feed_that_lags_returns_everything(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("sliceworks.console.cluster_cache._MAX_CHANGES", 3)
 
     async def main(small: SmallCluster) -> None:
-        running = [item for item in small.synthetic.jobs if item.state == "running"]
+        running = [job for job in small.synthetic.jobs if job.state == "running"]
         feed = small.cache.feed(PODS)
         for job in running[:5]:
             small.put(STORED_PODS, small.synthetic.pod(job, 0, 9))

@@ -37,7 +37,7 @@ def test_unready_instances_are_first() -> None:
     result = graph_view.definitions([good, bad, new])
     assert [(item.name, item.tone) for item in result] == [("b", "bad"), ("c", "idle"), ("a", "good")]
     assert result[2].api_version == "kro.run/v1alpha1"
-    assert [item.name for item in graph_view.instances([good | {"status": {"state": "ACTIVE"}}, bad])] == ["b", "a"]
+    assert [instance.name for instance in graph_view.instances([good | {"status": {"state": "ACTIVE"}}, bad])] == ["b", "a"]
 
 
 def test_graph_drawing_shows_every_resource_with_its_state() -> None:
@@ -50,8 +50,8 @@ def test_graph_drawing_shows_every_resource_with_its_state() -> None:
     picture = graph_view.graph_svg(boxes, "Gemma")
     tree = ElementTree.fromstring(picture)
     nodes = [item for item in tree.iter() if item.get("data-act")]
-    assert [item.get("data-act") for item in nodes] == ["node:vpc", "node:pool", "node:jobs", "node:<x>"]
+    assert [node.get("data-act") for node in nodes] == ["node:vpc", "node:pool", "node:jobs", "node:<x>"]
     assert nodes[2].get("aria-label") == "jobs, Job · one for each: failed"
-    assert all(item.get("tabindex") == "0" and item.get("role") == "button" for item in nodes)
+    assert all(node.get("tabindex") == "0" and node.get("role") == "button" for node in nodes)
     assert picture.count("sw-edge") == 2  # the transitive edge from pool to jobs is not drawn
     assert len(set(graph_view._SIGNS.values())) == len(STATES)

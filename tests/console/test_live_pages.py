@@ -162,7 +162,7 @@ def test_rehearsal_page_controls_time_and_injects_faults(browser: Browser, serve
 
         async def states(client: Client) -> list[str]:
             nodes = [await client.get(NODE, f"small-{number}") for number in range(2)]
-            return [str((item["metadata"].get("annotations") or {}).get("sliceworks.dev/state")) for item in nodes]
+            return [str((node["metadata"].get("annotations") or {}).get("sliceworks.dev/state")) for node in nodes]
 
         eventually(lambda: sorted(twin.do(states)) == ["None", "silent"], what="one of the two hosts is silent")
         page.get_by_role("button", name="Play", exact=True).click()

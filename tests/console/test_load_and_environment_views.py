@@ -70,7 +70,7 @@ def test_resource_has_a_readable_name(address: str, kind: str, name: str) -> Non
 def test_stage_shows_drift_without_secrets() -> None:
     outputs = {"cluster": {"name": "c", "zones": ["a", "b"], "ca_certificate": "MII", "access_token": {"x": 1}}, "nothing": None}
     result = environment_view.stage("2-cluster", outputs, {"a.b": "update", "c.d": "delete", "e.f": ""})
-    assert [item.drift for item in result.resources] == ["changed", "deleted", ""]
+    assert [resource.drift for resource in result.resources] == ["changed", "deleted", ""]
     assert (result.state, result.tone) == ("2 drifted", "bad")
     assert "MII" not in str(result.outputs)
     assert ("cluster.zones", "a, b") in result.outputs
@@ -79,4 +79,6 @@ def test_stage_shows_drift_without_secrets() -> None:
 
 def test_cluster_objects_are_listed_by_step() -> None:
     result = environment_view.cluster_stage([("queues", "ClusterQueue tpu")], {"ClusterQueue tpu": "changed"})
-    assert [(item.kind, item.name, item.drift) for item in result.resources] == [("queues", "ClusterQueue tpu", "changed")]
+    assert [(resource.kind, resource.name, resource.drift) for resource in result.resources] == [
+        ("queues", "ClusterQueue tpu", "changed")
+    ]

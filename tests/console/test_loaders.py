@@ -133,9 +133,9 @@ def test_environment_is_loaded_with_drift(tmp_path: Path) -> None:
         assert len(result.broken) == 1
         assert "broken.yaml:4" in result.broken[0]
         await result.read_state(name, drift=False)
-        assert [item.state for item in known.stages] == ["no drift", "not created", "no drift", "no drift"]
+        assert [stage.state for stage in known.stages] == ["no drift", "not created", "no drift", "no drift"]
         await asyncio.gather(result.read_state(name, drift=True), result.read_state(name, drift=True))
-        assert [item.state for item in known.stages] == ["1 drifted", "not created", "1 drifted", "1 drifted"]
+        assert [stage.state for stage in known.stages] == ["1 drifted", "not created", "1 drifted", "1 drifted"]
         assert "hunter2" not in str(known.stages)
         assert (known.busy, known.message, known.drift) == (False, "", True)
 

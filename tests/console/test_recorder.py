@@ -38,10 +38,10 @@ def test_timeline_is_recorded_and_faults_are_injected(tmp_path: Path) -> None:
         async with Client(twin.cluster.transport()) as client, ClusterCache(client) as cache:
             await cache.settled(5)
             day = cache.compute(TimelineRecorder)
-            assert [item.what for item in day.timeline.events] == ["joined", "became ready"]
+            assert [event.what for event in day.timeline.events] == ["joined", "became ready"]
             await twin.do("POST", "/api/v1/nodes", node("after"))
             await clock.sleep(10)
-            assert {item.subject for item in day.timeline.events} == {"host before", "host after"}
+            assert {event.subject for event in day.timeline.events} == {"host before", "host after"}
             assert (day.timeline.samples[-1].busy, day.timeline.samples[-1].chips) == (0, 2)
             fault = faults.find_fault("host-failure")
             await day.inject(fault.scenario(faults.FaultTarget(host="after"), 600), tmp_path)
@@ -87,8 +87,8 @@ def test_scenario_result_is_recorded_in_the_timeline(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, steps: list[str], error: Exception | None
 ) -> None:
     async def happen(_client: Any, _scenario: Any, _folder: Path, reported: Any) -> None:
-        for item in steps:
-            reported(EventResult(0.0, item))
+        for step in steps:
+            reported(EventResult(0.0, step))
         if error is not None:
             raise error
 
@@ -102,7 +102,7 @@ def test_scenario_result_is_recorded_in_the_timeline(
                 async with asyncio.timeout(60):
                     await day.inject(scenario, tmp_path)
             await clock.sleep(1)
-            broke = [item.what for item in day.timeline.events if item.what == "aborted"]
+            broke = [event.what for event in day.timeline.events if event.what == "aborted"]
             assert len(broke) == (1 if steps and error else 0)
 
     run_on_twin(main, workloads=True)
@@ -135,4 +135,6 @@ def test_invalid_scenarios_of_a_folder_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "wrong.yaml").write_text(head + "{evnts: []}\n")
     (tmp_path / "other.yaml").write_text("kind: ConfigMap\n")
     (tmp_path / "broken.yaml").write_text("a: [\n")
-    assert [(item.name, item.file.name, item.events) for item in list_scenarios(tmp_path)] == [("bad-day", "day.yaml", 1)]
+    assert [(scenario.name, scenario.file.name, scenario.events) for scenario in list_scenarios(tmp_path)] == [
+        ("bad-day", "day.yaml", 1)
+    ]

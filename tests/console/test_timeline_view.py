@@ -36,7 +36,7 @@ def test_job_events_from_submission_to_completion() -> None:
         "status": {"conditions": [condition("Admitted", 3)]},
     }
     diary.record(timeline.workload_events(workload))
-    assert [(item.at, item.what) for item in diary.events] == [(at(1), "submitted"), (at(3), "admitted"), (at(9), "completed")]
+    assert [(event.at, event.what) for event in diary.events] == [(at(1), "submitted"), (at(3), "admitted"), (at(9), "completed")]
     assert diary.latest(1)[0].link == "/jobs/ml/a"
 
 
@@ -58,7 +58,7 @@ def test_oldest_events_are_dropped_first(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(timeline, "MAX_EVENTS", 3)
     diary = timeline.Timeline()
     diary.record(timeline.TimelineEvent(at(minute), "job", str(minute)) for minute in (5, 1, 4, 2, 3))
-    assert [item.what for item in diary.events] == ["3", "4", "5"]
+    assert [event.what for event in diary.events] == ["3", "4", "5"]
 
 
 def test_unchanged_samples_are_not_stored() -> None:

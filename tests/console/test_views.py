@@ -61,13 +61,13 @@ def test_overview_counts_chips_jobs_and_cost() -> None:
         holding = [job for job in small.synthetic.jobs if job.pools]
         assert (result.used, result.running) == (16 * len(holding), len(holding))
         assert result.waiting == sum(job.state == "queued" for job in small.synthetic.jobs)
-        assert sum(item.used for item in result.teams) == sum(item.used for item in result.types) == result.used
+        assert sum(team.used for team in result.teams) == sum(item.used for item in result.types) == result.used
         assert result.quota is not None
         assert result.used <= result.quota
         prices = [row.usd for row in small.cache.row_cache(JOBSETS, job_row).rows().values() if row.holds]
         assert result.usd == pytest.approx(sum(item or 0 for item in prices))
         assert result.usd > 1000
-        assert {item.name for item in result.queues} == {item.name for item in result.teams}
+        assert {queue.name for queue in result.queues} == {team.name for team in result.teams}
         assert result.queues[0].waiting >= result.queues[-1].waiting
         page = visible_text(overview_page.overview_panels(result, small.cache.now(), small.cache.knows))
         assert "Chips in use" in page
@@ -129,7 +129,7 @@ def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> N
 
 def test_preempted_job_is_an_incident() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(item for item in small.synthetic.jobs if item.state == "queued")
+        job = next(job for job in small.synthetic.jobs if job.state == "queued")
         workload = small.synthetic.workload(job)
         moved = clock.timestamp()
         evicted = {
@@ -143,7 +143,7 @@ def test_preempted_job_is_an_incident() -> None:
         small.put(STORED_WORKLOADS, workload)
         await small.wait_delivered()
         assert (f"{job.team}/{job.name} was evicted", "for another") in [
-            (item.what, item.message) for item in build_overview(small.cache).incidents
+            (incident.what, incident.message) for incident in build_overview(small.cache).incidents
         ]
 
     run_on_small_cluster(main)
@@ -199,7 +199,7 @@ def test_reasons_are_those_of_train_why(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_pending_jobs_have_priority_names_and_predicted_starts() -> None:
     async def main(small: SmallCluster) -> None:
-        queued = next(item for item in small.synthetic.jobs if item.state == "queued" and item.team != "vision")
+        queued = next(job for job in small.synthetic.jobs if job.state == "queued" and job.team != "vision")
         workload = small.synthetic.workload(queued)
         workload["spec"] |= {"priority": 900, "priorityClassRef": {"name": "urgent"}}
         small.put(STORED_WORKLOADS, workload)
@@ -265,7 +265,7 @@ def test_usage_by_team_over_time() -> None:
 def test_usage_of_a_deleted_job_is_remembered() -> None:
     async def main(small: SmallCluster) -> None:
         before = current_usage(small.cache)
-        job = next(item for item in small.synthetic.jobs if item.state == "running")
+        job = next(job for job in small.synthetic.jobs if job.state == "running")
         small.remove(STORED_JOBSETS, job.name, job.team)
         await small.wait_delivered()
         after = current_usage(small.cache)
@@ -395,7 +395,7 @@ def test_page_beyond_the_end_is_the_last_one() -> None:
 
 def test_job_shows_timeline_hosts_and_price() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(item for item in small.synthetic.jobs if item.state == "running")
+        job = next(job for job in small.synthetic.jobs if job.state == "running")
         view = build_job_view(small.cache, job.team, job.name)
         assert view is not None
         assert [step.event for step in view.steps][:1] == ["submitted"]
@@ -419,7 +419,7 @@ def test_job_shows_timeline_hosts_and_price() -> None:
 
 def test_pending_job_can_be_cancelled_but_not_restarted() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(item for item in small.synthetic.jobs if item.state == "queued")
+        job = next(job for job in small.synthetic.jobs if job.state == "queued")
         view = build_job_view(small.cache, job.team, job.name)
         assert view is not None
         shown = visible_text(job_detail.job_header(view, None, True, small.cache.now()))
@@ -432,7 +432,7 @@ def test_pending_job_can_be_cancelled_but_not_restarted() -> None:
 
 def test_workload_row() -> None:
     async def main(small: SmallCluster) -> None:
-        job = next(item for item in small.synthetic.jobs if item.pools)
+        job = next(job for job in small.synthetic.jobs if job.pools)
         row = small.cache.row_cache(WORKLOADS, workload_row).rows()
         result = next(item for item in row.values() if item.job == job.name)
         assert (result.waits, result.chips, result.queue, result.priority) == (False, 16, "jobs", job.priority)

@@ -40,7 +40,10 @@ def test_pod_gets_account_token_priority_and_tolerations(api: Api, core: str) ->
     }
     mount = {"name": volume["name"], "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     assert spec["containers"][0]["volumeMounts"] == [mount]
-    assert [item["key"] for item in spec["tolerations"]] == ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]
+    assert [toleration["key"] for toleration in spec["tolerations"]] == [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ]
 
 
 def test_admission_defaults_have_no_field_manager(api: Api, core: str) -> None:
@@ -176,8 +179,8 @@ def test_claims_and_volumes_have_protection_finalizers(api: Api, core: str, uniq
     created = api.post("/api/v1/persistentvolumes", {"metadata": {"name": unique_name}, "spec": volume}).ok(201).json
     assert created["metadata"]["finalizers"] == ["kubernetes.io/pv-protection"]
     bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-    answer = api.patch(f"{core}/persistentvolumeclaims/c", bigger)
-    assert answer.status in (403, 422)
+    response = api.patch(f"{core}/persistentvolumeclaims/c", bigger)
+    assert response.status in (403, 422)
     for path in (f"{core}/persistentvolumeclaims/c", f"/api/v1/persistentvolumes/{unique_name}"):
         api.patch(path, {"metadata": {"finalizers": None}}).ok(200)
         api.delete(path).ok(200)

@@ -134,10 +134,10 @@ def test_custom_resources_are_applied(api: Api, ns: str) -> None:
 def test_duplicate_keys_are_rejected(api: Api, core: str) -> None:
     ports = [{"port": 80, "protocol": "TCP"}, {"port": 80, "protocol": "TCP"}]
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": ports}}
-    answer = api.apply(f"{core}/services/s", body)
-    assert answer.status >= 400
-    assert answer.message.startswith("failed to create typed patch object")
-    assert 'duplicate entries for key [port=80,protocol="TCP"]' in answer.message
+    response = api.apply(f"{core}/services/s", body)
+    assert response.status >= 400
+    assert response.message.startswith("failed to create typed patch object")
+    assert 'duplicate entries for key [port=80,protocol="TCP"]' in response.message
 
 
 @pytest.mark.parametrize(
@@ -182,9 +182,9 @@ def test_apply_accepts_yaml(api: Api, core: str) -> None:
 
 
 def test_apply_rejects_unknown_fields(api: Api, core: str) -> None:
-    answer = api.apply(f"{core}/configmaps/c", {**applied({}), "colour": "blue"})
-    assert answer.status >= 400
-    assert answer.message == (
+    response = api.apply(f"{core}/configmaps/c", {**applied({}), "colour": "blue"})
+    assert response.status >= 400
+    assert response.message == (
         "failed to create typed patch object (/c; /v1, Kind=ConfigMap): .colour: field not declared in schema"
     )
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("bad", [pytest.param(bad, id=bad.id) for bad in CASES])
 def test_bad_request_is_rejected_as_recorded(cluster: Cluster, api: Api, ns: str, bad: Bad) -> None:
-    answer = api.request(bad.method, where(bad.path, ns), bad.body, query=bad.query, content_type=bad.kind)
-    assert answer.headers["Content-Type"] == JSON
-    goldens.check("test_bad_input", bad.id, refusal(cluster, answer), real=cluster.name == "real", words={ns: "NS"})
+    response = api.request(bad.method, where(bad.path, ns), bad.body, query=bad.query, content_type=bad.kind)
+    assert response.headers["Content-Type"] == JSON
+    goldens.check("test_bad_input", bad.id, refusal(cluster, response), real=cluster.name == "real", words={ns: "NS"})
 
 
 def refusal(cluster: Cluster, answer: Answer) -> dict[str, Any]:

@@ -102,9 +102,9 @@ DEFINITIONS: dict[str, Object] = {
 @pytest.mark.parametrize("case", DEFINITIONS)
 def test_definition_is_accepted_or_rejected_by_its_cost(cluster: Cluster, case: str) -> None:
     body = simple(spec=DEFINITIONS[case])
-    answer = cluster.api.post(CRDS, body, query={"dryRun": "All"})
-    causes = sorted((cause["field"], cause["message"]) for cause in (answer.json.get("details") or {}).get("causes") or ())
-    assert answer.status == (422 if causes else 201)
+    response = cluster.api.post(CRDS, body, query={"dryRun": "All"})
+    causes = sorted((cause["field"], cause["message"]) for cause in (response.json.get("details") or {}).get("causes") or ())
+    assert response.status == (422 if causes else 201)
     goldens.check("test_cel_cost", case, causes, real=cluster.name == "real")
 
 

@@ -106,7 +106,7 @@ def test_signer_adds_certificate_once(api: Api, unique_name: str) -> None:
     path = f"{REQUESTS}/{unique_name}/status"
     signed = api.patch(path, {"status": {"certificate": signed_request()[1]}}, MERGE_PATCH).ok(200).json
     assert signed["status"]["certificate"] == signed_request()[1]
-    assert [item["type"] for item in signed["status"]["conditions"]] == ["Approved"]
+    assert [condition["type"] for condition in signed["status"]["conditions"]] == ["Approved"]
     other = signed_request("other")[1]
     again = api.patch(path, {"status": {"certificate": other}}, MERGE_PATCH)
     again.refused(422, "Invalid")
@@ -144,9 +144,9 @@ def test_requests_are_selected_by_signer(api: Api, unique_name: str) -> None:
 def test_masters_get_no_client_certificate(api: Api, unique_name: str) -> None:
     client = "kubernetes.io/kube-apiserver-client"
     body = {"request": signed_request("system:masters")[0], "signerName": client, "usages": ["client auth"]}
-    answer = api.post(REQUESTS, {"metadata": {"name": unique_name}, "spec": body})
-    answer.refused(403, "Forbidden")
-    assert answer.message == (
+    response = api.post(REQUESTS, {"metadata": {"name": unique_name}, "spec": body})
+    response.refused(403, "Forbidden")
+    assert response.message == (
         f'certificatesigningrequests.certificates.k8s.io "{unique_name}" is forbidden: use of {client} signer with system:masters '
         "group is not allowed"
     )
@@ -170,9 +170,9 @@ def test_signers_need_permission(api: Api, unique_name: str, subresource: str, v
     change, headers = {"status": {"conditions": conditions}}, {"Impersonate-User": unique_name}
 
     def send(expected: str) -> Any:
-        answer = api.patch(path, change, MERGE_PATCH, headers=headers)
-        assert expected in (answer.message if answer.status >= 400 else "permitted")
-        return answer
+        response = api.patch(path, change, MERGE_PATCH, headers=headers)
+        assert expected in (response.message if response.status >= 400 else "permitted")
+        return response
 
     refusal = f'user not permitted to {verb} requests with signerName "{SIGNER}"'
     denied = eventually(lambda: send(refusal), what="the role is known")
@@ -195,7 +195,7 @@ def test_flow_schema_lifecycle(api: Api, unique_name: str) -> None:
     assert (patched["spec"]["matchingPrecedence"], patched["metadata"]["generation"]) == (9001, 2)
     change = {"status": {"conditions": [{"type": "Tested", "status": "True"}]}}
     status = api.patch(f"{path}/status", change, MERGE_PATCH).ok(200).json
-    assert "Tested" in [item["type"] for item in status["status"]["conditions"]]
+    assert "Tested" in [condition["type"] for condition in status["status"]["conditions"]]
     api.delete(path).ok(200)
     api.get(path).refused(404, "NotFound")
 
@@ -208,6 +208,6 @@ def test_flow_schema_lifecycle(api: Api, unique_name: str) -> None:
     ],
 )
 def test_mandatory_flow_schemas_have_a_fixed_spec(api: Api, name: str, spec: Object, message: str) -> None:
-    answer = api.post(f"{SCHEMAS}", {"metadata": {"name": name}, "spec": spec}, {"dryRun": "All"})
-    answer.refused(422, "Invalid")
-    assert message in answer.message
+    response = api.post(f"{SCHEMAS}", {"metadata": {"name": name}, "spec": spec}, {"dryRun": "All"})
+    response.refused(422, "Invalid")
+    assert message in response.message

@@ -178,8 +178,8 @@ def test_subresources_are_read_and_written(cluster: Cluster, ns: str) -> None:
         template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
         await client.create({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec})
-        assert (await client.scale(DEPLOYMENT, "d", ns, 3))["spec"] == {"replicas": 3}
-        assert (await client.get_scale(DEPLOYMENT, "d", ns))["status"]["replicas"] == 0
+        assert (await client.patch(DEPLOYMENT, "d", {"spec": {"replicas": 3}}, subresource="scale"))["spec"] == {"replicas": 3}
+        assert (await client.get(DEPLOYMENT, "d", subresource="scale"))["status"]["replicas"] == 0
         await client.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": template["spec"]})
         status = {"status": {"phase": "Running"}}
         assert (await client.patch(POD, "p", status, subresource="status"))["status"]["phase"] == "Running"

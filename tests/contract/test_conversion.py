@@ -186,7 +186,7 @@ def test_labels_may_change_and_other_metadata_is_restored(api: Api, server: Webh
 def test_review_has_the_objects(api: Api, server: WebhookServer, ns: str, hosts: Custom, unique_name: str) -> None:
     api.post(at(hosts, ns, "v1"), host(hosts, "a", "v1", "one:1")).ok(201)
     requests = [request for path, found in server.seen.items() for request in found if path == unique_name]
-    to_storage = next(item for item in requests if item["desiredAPIVersion"] == f"{hosts.group}/v2" and item["objects"])
+    to_storage = next(request for request in requests if request["desiredAPIVersion"] == f"{hosts.group}/v2" and request["objects"])
     (obj,) = to_storage["objects"]
     assert (obj["apiVersion"], obj["kind"], obj["spec"]) == (f"{hosts.group}/v1", "Host", {"hostPort": "one:1"})
     assert obj["metadata"]["uid"]
@@ -238,8 +238,8 @@ def test_failing_webhook_is_reported(
     body = host(custom, "a", "v1", "one:1")
 
     def is_called() -> Any:
-        answer = api.post(at(custom, ns, "v1"), body)
-        return answer if answer.status == 500 else None
+        response = api.post(at(custom, ns, "v1"), body)
+        return response if response.status == 500 else None
 
     answer = eventually(is_called, what="the webhook is called")
     uids = {str(request["uid"]): "UID" for request in server.seen[unique_name]}

@@ -79,9 +79,9 @@ def write(twin: TwinCluster, log: WriteLog, name: str) -> None:
     try:
         while True:
             counter += 1
-            answer = api.patch(f"{MAPS}/{name}", {"data": {"n": str(counter)}})
-            assert answer.status == 200, answer.body
-            log.acknowledged(name, counter, int(answer.version))
+            response = api.patch(f"{MAPS}/{name}", {"data": {"n": str(counter)}})
+            assert response.status == 200, response.body
+            log.acknowledged(name, counter, int(response.version))
     except BROKEN:
         return
 

@@ -41,6 +41,6 @@ def test_body_with_wrong_type_is_rejected(cluster: Cluster, api: Api, ns: str, m
         if case == "another kind" and method == "PUT":
             # The version is checked first.
             body = body.replace('"name":"a"', f'"name":"a","resourceVersion":"{version}"')  # noqa: PLW2901
-        answer = api.request(method, path, body.replace("GROUP", widgets.group).encode(), content_type=kind)
-        seen[case] = [answer.status, answer.reason, answer.message]
+        response = api.request(method, path, body.replace("GROUP", widgets.group).encode(), content_type=kind)
+        seen[case] = [response.status, response.reason, response.message]
     goldens.check("test_crd_bodies", method, seen, real=cluster.name == "real", words={widgets.group: "GROUP"})

@@ -217,8 +217,8 @@ def test_create_is_forbidden_while_definition_is_terminating(api: Api, ns: str) 
     api.delete(custom.definition).ok(200)
 
     def refused() -> Object:
-        answer = api.post(custom.at(ns), custom.object("late"))
-        return answer.json if answer.status not in {201, 409} else {}
+        response = api.post(custom.at(ns), custom.object("late"))
+        return response.json if response.status not in {201, 409} else {}
 
     reported = eventually(refused, what="it is refused")
     text = "create not allowed while custom resource definition is terminating"

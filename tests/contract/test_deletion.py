@@ -189,6 +189,27 @@ def test_collection_deletion_honors_selectors(api: Api, core: str) -> None:
     assert api.get(f"{core}/secrets").names == []
 
 
+@pytest.mark.usefixtures("published")
+def test_collection_deletion_honors_limit_and_continue(api: Api, core: str) -> None:
+    for name in ("a", "b", "c"):
+        api.post(f"{core}/configmaps", config_map(name)).ok(201)
+    chunk = api.delete(f"{core}/configmaps", query={"limit": 2}).ok(200).json
+    assert [item["metadata"]["name"] for item in chunk["items"]] == ["a", "b"]
+    assert chunk["metadata"]["remainingItemCount"] == 2
+    left = [item["metadata"]["name"] for item in api.get(f"{core}/configmaps").json["items"]]
+    assert left == ["c", "kube-root-ca.crt"]
+    query = {"limit": 1, "continue": chunk["metadata"]["continue"]}
+    assert [item["metadata"]["name"] for item in api.delete(f"{core}/configmaps", query=query).ok(200).json["items"]] == ["c"]
+    api.delete(f"{core}/configmaps", query={"continue": "x"}).refused(400, "BadRequest")
+
+
+def test_collection_deletion_returns_the_objects_as_they_were(api: Api, core: str) -> None:
+    created = api.post(f"{core}/secrets", {"metadata": {"name": "s", "finalizers": ["example.com/hold"]}}).ok(201).json
+    [item] = api.delete(f"{core}/secrets").ok(200).json["items"]
+    assert item["metadata"] == created["metadata"]
+    assert api.get(f"{core}/secrets/s").json["metadata"]["deletionTimestamp"]
+
+
 def test_collection_deletion_respects_finalizers(api: Api, core: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "a", "finalizers": ["example.com/hold"]}}).ok(201)
     api.delete(f"{core}/secrets").ok(200)

@@ -106,7 +106,7 @@ def test_overlay_pods_are_restricted(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", BASES, ids=_name)
 def test_overlay_rules_have_descriptions(folder: Path) -> None:
-    roles = [item for item in manifests(folder) if item["kind"] in ("Role", "ClusterRole")]
+    roles = [obj for obj in manifests(folder) if obj["kind"] in ("Role", "ClusterRole")]
     assert roles
     for rule in [rule for role in roles for rule in role.get("rules", ())]:
         assert "*" not in rule["verbs"], rule

@@ -227,10 +227,10 @@ def test_aggregated_discovery_has_an_etag(api: Api) -> None:
 
 @pytest.mark.parametrize("path", ["/apis/nothing.example.com", "/apis/nothing.example.com/v1/things", "/nowhere"])
 def test_unknown_paths_are_not_found(api: Api, path: str) -> None:
-    answer = api.get(path)
-    assert answer.status == 404
-    assert answer.text == "404 page not found\n"
-    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+    response = api.get(path)
+    assert response.status == 404
+    assert response.text == "404 page not found\n"
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
 @pytest.mark.parametrize("path", ["/apis/apps/v9", "/api/v2", "/api/v1/nothings", "/apis/apps/v1/namespaces/default/nothings/x"])

@@ -19,7 +19,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.base.yaml_documents import load_all
 from sliceworks.infra.cluster import applier, inventory
 from sliceworks.infra.cluster.addon import ReleaseFiles, TwinReleases, required_releases
-from sliceworks.infra.cluster.applier import Applier, is_deleted
+from sliceworks.infra.cluster.applier import Applier, find_object
 from sliceworks.infra.cluster.composition import compose_steps
 from sliceworks.infra.cluster.destroyer import Destroyer
 from sliceworks.infra.cluster.inventory import WebhookReady
@@ -64,7 +64,7 @@ def check_twin_rejects_releases(cluster: Cluster) -> None:
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
             for release in required_releases(small().spec):
-                assert await applier.find_served_resource(client, *release.sign) is None
+                assert await applier.find_resource(client, *release.sign) is None
                 with pytest.raises(SliceworksError, match="this twin has no"):
                     TwinReleases().objects(release, {})
 
@@ -74,7 +74,7 @@ def check_twin_rejects_releases(cluster: Cluster) -> None:
 async def installed(client: Client, folder: Path) -> None:
     environment = small("  queues: {readyWithin: 7m}\n")
     shelf = ReleaseFiles(folder / "kept", folder)
-    result = {item.name: shelf.objects(item, {})[0] for item in required_releases(environment.spec)}
+    result = {release.name: shelf.objects(release, {})[0] for release in required_releases(environment.spec)}
     expected = [
         item
         for item in compose_steps(environment, environments.cluster_inputs(environment, releases=result))
@@ -108,4 +108,4 @@ async def installed(client: Client, folder: Path) -> None:
     ]
     assert "failed calling webhook" in changed[0].reason
     await Destroyer(client, await inventory.read(client, "small"), patience=60).remove(silent)
-    assert [str(item.reference) for item in first if not await is_deleted(client, item.reference)] == []
+    assert [str(item.reference) for item in first if await find_object(client, item.reference)] == []

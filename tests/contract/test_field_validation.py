@@ -60,6 +60,17 @@ def test_duplicate_fields_are_reported(api: Api, core: str) -> None:
     assert answer.warnings == ['299 - "duplicate field \\"data\\""']
 
 
+def test_duplicate_fields_are_reported_where_they_are(api: Api, ns: str) -> None:
+    """Other fields with the same name come before them."""
+    container = '{"name": "c", "image": "x", "env": [{"name": "A", "name": "B"}], "image": "y"}'
+    pod = f'{{"metadata": {{"name": "p", "labels": {{"image": "z"}}}}, "spec": {{"containers": [{container}]}}}}'
+    answer = api.post(f"/api/v1/namespaces/{ns}/pods", pod, query=STRICT).refused(400, "BadRequest")
+    path = "spec.containers[0]"
+    for field in (f"{path}.image", f"{path}.env[0].name"):
+        assert f'duplicate field "{field}"' in answer.message
+    assert answer.message.count("duplicate field") == 2
+
+
 def test_duplicate_yaml_keys_are_reported(api: Api, core: str) -> None:
     body = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: '1'}\ndata: {b: '2'}\n"
     answer = api.post(f"{core}/configmaps", body, query=STRICT, content_type=YAML).refused(400, "BadRequest")
@@ -71,9 +82,9 @@ def test_merge_patch_fields_are_validated(api: Api, ns: str, kind: str) -> None:
     path = f"/apis/apps/v1/namespaces/{ns}/deployments"
     api.post(path, deployment()).ok(201)
     patch = {"spec": {"replicass": 3}}
-    answer = api.patch(f"{path}/d", patch, kind, query=STRICT)
-    assert answer.status in (400, 422)
-    assert f"strict decoding error: {UNKNOWN}" in answer.message
+    response = api.patch(f"{path}/d", patch, kind, query=STRICT)
+    assert response.status in (400, 422)
+    assert f"strict decoding error: {UNKNOWN}" in response.message
     assert api.patch(f"{path}/d", patch, kind).ok(200).warnings == ['299 - "unknown field \\"spec.replicass\\""']
 
 

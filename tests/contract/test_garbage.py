@@ -95,7 +95,7 @@ def test_absent_owner_is_removed_while_another_exists(api: Api, core: str) -> No
 
     def owners() -> list[str]:
         child = api.get(f"{core}/configmaps/child").ok(200).json
-        return [item["name"] for item in child["metadata"]["ownerReferences"]]
+        return [owner["name"] for owner in child["metadata"]["ownerReferences"]]
 
     assert eventually(lambda: owners() == ["two"])
     api.delete(f"{core}/configmaps/two").ok(200)

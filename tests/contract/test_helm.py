@@ -192,19 +192,19 @@ def test_cluster_accepts_monitoring_of_the_chart(cluster: Cluster, tmp_path: Pat
     resources = {crd["spec"]["names"]["kind"]: (crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in crds}
     created = [crd for crd in crds if api.post(CRDS, crd).status == 201]
     try:
-        for item in objects:
-            if item["kind"] not in resources:
+        for obj in objects:
+            if obj["kind"] not in resources:
                 continue
-            path = "/apis/{}/v1/namespaces/default/{}".format(*resources[item["kind"]])
+            path = "/apis/{}/v1/namespaces/default/{}".format(*resources[obj["kind"]])
             eventually(partial(is_served, api, path), what=f"{path} is served")
-            item["metadata"]["namespace"] = "default"
-            api.post(path, item, query={"dryRun": "All", "fieldValidation": "Strict"}).ok(201)
+            obj["metadata"]["namespace"] = "default"
+            api.post(path, obj, query={"dryRun": "All", "fieldValidation": "Strict"}).ok(201)
     finally:
         for crd in created:
             api.delete(f"{CRDS}/{crd['metadata']['name']}")
-    kinds = [item["kind"] for item in objects]
+    kinds = [obj["kind"] for obj in objects]
     assert [kinds.count(kind) for kind in ("ServiceMonitor", "PodMonitoring", "PrometheusRule", "Rules")] == [3, 3, 4, 4]
-    services = [item for item in objects if item["kind"] == "Service"]
+    services = [obj for obj in objects if obj["kind"] == "Service"]
     for item in objects:
         if item["kind"] == "ServiceMonitor":
             wanted = item["spec"]["selector"]["matchLabels"].items()
@@ -267,8 +267,8 @@ def test_chart_is_pushed_to_a_registry(tmp_path: Path) -> None:
 def test_values_of_the_example_render(tmp_path: Path) -> None:
     text = Helm(tmp_path)("template", "x", str(CHART), f"--values={EXAMPLE / 'values.yaml'}")
     objects = [item for item in yaml.safe_load_all(text) if item]
-    kinds = [item["kind"] for item in objects]
+    kinds = [obj["kind"] for obj in objects]
     assert kinds.count("PodMonitoring") == 2
     assert kinds.count("Rules") == 3
-    [settings] = [item["data"] for item in objects if item["metadata"]["name"] == "tpu-provisioner-manager"]
+    [settings] = [obj["data"] for obj in objects if obj["metadata"]["name"] == "tpu-provisioner-manager"]
     assert settings["GCP_CLUSTER"] == "example-cluster"

@@ -38,12 +38,12 @@ def quick(api: Api) -> None:
 def test_large_bodies_are_rejected(cluster: Cluster, api: Api, core: str, size: int) -> None:
     body = b'{"metadata":{"name":"big"},"data":{"x":"' + b"y" * size + b'"}}'
     try:
-        answer = api.post(f"{core}/configmaps", body)
+        response = api.post(f"{core}/configmaps", body)
     except (BrokenPipeError, ConnectionResetError, http.client.RemoteDisconnected, ssl.SSLError):
         assert size > 3_200_000, "the server hung up while it was being sent a body"
     else:
-        answer.refused(413, "RequestEntityTooLarge")
-        assert answer.message.startswith("Request entity too large: limit is 3145728")
+        response.refused(413, "RequestEntityTooLarge")
+        assert response.message.startswith("Request entity too large: limit is 3145728")
     quick(api)
 
 
@@ -69,18 +69,18 @@ DEEP = 50_000
 )
 def test_deep_nesting_is_rejected(api: Api, core: str, body: bytes, kind: str | None) -> None:
     if kind in (MERGE_PATCH, APPLY_PATCH):
-        answer = api.patch(f"{core}/serviceaccounts/default", body, kind, query={"fieldManager": "t"})
+        response = api.patch(f"{core}/serviceaccounts/default", body, kind, query={"fieldManager": "t"})
     else:
-        answer = api.post(f"{core}/configmaps", body, content_type=kind or "application/json")
-    assert 400 <= answer.status < 500
-    assert answer.json["kind"] == "Status"
+        response = api.post(f"{core}/configmaps", body, content_type=kind or "application/json")
+    assert 400 <= response.status < 500
+    assert response.json["kind"] == "Status"
     quick(api)
 
 
 def test_yaml_bomb_is_rejected(api: Api, core: str) -> None:
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x]"] + [f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
-    answer = api.post(f"{core}/configmaps", "\n".join(lines), content_type=YAML)
-    assert 400 <= answer.status < 500
+    response = api.post(f"{core}/configmaps", "\n".join(lines), content_type=YAML)
+    assert 400 <= response.status < 500
     quick(api)
 
 
@@ -132,8 +132,8 @@ def test_malformed_http_is_rejected(cluster: Cluster, api: Api, text: bytes) -> 
 
 @pytest.mark.parametrize("path", ["/api/v1//pods", "/api/v1/../v1/pods", "/api/v1/namespaces/default/pods/%00", "/%ff"])
 def test_odd_paths_are_not_found(api: Api, path: str) -> None:
-    answer = api.get(path)
-    assert answer.status < 500, answer.body
+    response = api.get(path)
+    assert response.status < 500, response.body
 
 
 def test_pipelined_requests_are_answered_in_order(cluster: Cluster) -> None:

@@ -130,8 +130,8 @@ def test_get_at_future_version(api: Api, core: str) -> None:
 def test_list_at_compacted_version_is_expired(cluster: Cluster, api: Api, core: str) -> None:
     fill(api, core, 1)
     cluster.compact()
-    answer = api.get(f"{core}/configmaps", {"resourceVersion": "1", "resourceVersionMatch": "Exact"})
-    answer.refused(410, "Expired", "The resourceVersion for the provided list is too old.")
+    response = api.get(f"{core}/configmaps", {"resourceVersion": "1", "resourceVersionMatch": "Exact"})
+    response.refused(410, "Expired", "The resourceVersion for the provided list is too old.")
 
 
 def test_expired_continue_token_is_answered_with_an_inconsistent_one(cluster: Cluster, api: Api, core: str) -> None:
@@ -165,6 +165,6 @@ def _encode(token: dict[str, Any]) -> str:
 
 
 def test_invalid_continue_token_is_rejected(api: Api, core: str) -> None:
-    answer = api.get(f"{core}/configmaps", {"limit": 1, "continue": "garbage"})
-    answer.refused(400, "BadRequest")
-    assert answer.message.startswith("invalid continue token: continue key is not valid: invalid character")
+    response = api.get(f"{core}/configmaps", {"limit": 1, "continue": "garbage"})
+    response.refused(400, "BadRequest")
+    assert response.message.startswith("invalid continue token: continue key is not valid: invalid character")

@@ -30,9 +30,9 @@ def test_every_object_is_accepted(api: Api, ns: str) -> None:
         for item in load_test_objects(ns, **expected):
             resource = find_builtin(gvk_of(item))
             assert resource is not None
-            answer = api.post(resource.path(ns), item, query=STRICT)
-            assert answer.status == 201, f"{item['kind']}: {answer.text}"
-            assert answer.warnings == []
+            response = api.post(resource.path(ns), item, query=STRICT)
+            assert response.status == 201, f"{item['kind']}: {response.text}"
+            assert response.warnings == []
 
 
 def test_pods_are_restricted(api: Api, ns: str) -> None:

@@ -162,7 +162,7 @@ def test_unchanged_metadata_keeps_version(api: Api, core: str) -> None:
     assert {key: value for key, value in answer["metadata"].items() if key not in ("managedFields", "resourceVersion")} == {
         key: value for key, value in created.items() if key not in ("managedFields", "resourceVersion")
     }
-    assert [one["manager"] for one in answer["metadata"]["managedFields"] if one.get("subresource") == "status"] != []
+    assert [entry["manager"] for entry in answer["metadata"]["managedFields"] if entry.get("subresource") == "status"] != []
 
 
 @pytest.mark.parametrize("generation", [True, 1.5, "1"])

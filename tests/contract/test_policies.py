@@ -43,8 +43,8 @@ def bound(api: Api, ns: str, spec: Object, **binding: Any) -> Iterator[None]:
     probe = config_map("marker", labels={"marker": "yes"})
 
     def is_used() -> bool:
-        answer = api.post(f"/api/v1/namespaces/{ns}/configmaps", probe, query={"dryRun": "All"})
-        return answer.status != 201 or bool(answer.warnings)
+        response = api.post(f"/api/v1/namespaces/{ns}/configmaps", probe, query={"dryRun": "All"})
+        return response.status != 201 or bool(response.warnings)
 
     try:
         eventually(is_used, 60, what="the policy is used")
@@ -118,8 +118,8 @@ INVALID_BINDINGS: dict[str, Object] = {
 
 @pytest.mark.parametrize("case", INVALID_BINDINGS)
 def test_invalid_binding_is_rejected(api: Api, cluster: Cluster, ns: str, case: str) -> None:
-    answer = api.post(BINDINGS, {"metadata": {"name": ns}, "spec": INVALID_BINDINGS[case]})
-    check(cluster, f"binding: {case}", answer.refusal, ns)
+    response = api.post(BINDINGS, {"metadata": {"name": ns}, "spec": INVALID_BINDINGS[case]})
+    check(cluster, f"binding: {case}", response.refusal, ns)
 
 
 def test_decisions(api: Api, cluster: Cluster, ns: str, core: str) -> None:
@@ -139,8 +139,8 @@ def test_decisions(api: Api, cluster: Cluster, ns: str, core: str) -> None:
     seen = {}
     with bound(api, ns, policy(*validations, variables=variables, matchConditions=conditions)):
         for value in ("yes", "no", "forbidden", "computed", "fails", "namespace", "user", "broken", "lines"):
-            answer = api.post(f"{core}/configmaps", config_map("a", {"a": value}), query={"dryRun": "All"})
-            seen[value] = answer.status if answer.status == 201 else answer.json
+            response = api.post(f"{core}/configmaps", config_map("a", {"a": value}), query={"dryRun": "All"})
+            seen[value] = response.status if response.status == 201 else response.json
         generated = {"metadata": {"generateName": "g-"}, "data": {"a": "no"}}
         seen["generated"] = api.post(f"{core}/configmaps", generated).message.partition(" is forbidden")[2]
         api.post(f"{core}/configmaps", config_map("exempt", {"a": "no"})).ok(201)

@@ -48,14 +48,14 @@ def test_anonymous_may_read_health_and_version(api: Api, path: str) -> None:
 
 @pytest.mark.parametrize("path", ["/api", "/apis", "/openapi/v3", "/metrics", "/", "/livez/ping"])
 def test_anonymous_is_forbidden_elsewhere(api: Api, path: str) -> None:
-    answer = api.as_token(None).get(path)
-    answer.refused(403, "Forbidden", f'forbidden: User "system:anonymous" cannot get path "{path}"')
-    assert answer.json["details"] == {}
+    response = api.as_token(None).get(path)
+    response.refused(403, "Forbidden", f'forbidden: User "system:anonymous" cannot get path "{path}"')
+    assert response.json["details"] == {}
 
 
 def test_anonymous_cannot_read_objects(api: Api, core: str, ns: str) -> None:
-    answer = api.as_token(None).get(f"{core}/pods")
-    answer.refused(
+    response = api.as_token(None).get(f"{core}/pods")
+    response.refused(
         403,
         "Forbidden",
         f'pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" in the namespace "{ns}"',
@@ -123,9 +123,9 @@ def test_invalid_token_is_unauthorized(api: Api, token: str) -> None:
     ],
 )
 def test_forbidden_messages(api: Api, *, ns: str, method: str, path: str, message: str, details: Object) -> None:
-    answer = api.request(method, path.replace("{ns}", ns), headers=acting_as("joe"))
-    answer.refused(403, "Forbidden", message.replace("{ns}", ns))
-    assert answer.json["details"] == {key: value.replace("{ns}", ns) for key, value in details.items()}
+    response = api.request(method, path.replace("{ns}", ns), headers=acting_as("joe"))
+    response.refused(403, "Forbidden", message.replace("{ns}", ns))
+    assert response.json["details"] == {key: value.replace("{ns}", ns) for key, value in details.items()}
 
 
 def test_authenticated_users_may_discover(api: Api) -> None:

@@ -39,12 +39,12 @@ def example_objects(name: str, namespace: str) -> list[Object]:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_built_in_objects_are_accepted(api: Api, ns: str, name: str) -> None:
     taken = 0
-    for item in example_objects(name, ns):
-        resource = find_builtin(gvk_of(item))
+    for obj in example_objects(name, ns):
+        resource = find_builtin(gvk_of(obj))
         if resource is not None:
-            answer = api.apply(resource.path(ns, item["metadata"]["name"]), item, query=STRICT)
-            assert answer.status == 201, f"{item['kind']} {item['metadata']['name']}: {answer.text}"
-            assert answer.warnings == []
+            response = api.apply(resource.path(ns, obj["metadata"]["name"]), obj, query=STRICT)
+            assert response.status == 201, f"{obj['kind']} {obj['metadata']['name']}: {response.text}"
+            assert response.warnings == []
             taken += 1
     assert taken >= 7
 
@@ -73,16 +73,16 @@ def definitions(api: Api) -> Iterator[dict[str, Object]]:
 def test_custom_objects_are_accepted(api: Api, ns: str, definitions: dict[str, Object]) -> None:
     taken = set()
     for name in EXAMPLES:
-        for item in example_objects(name, ns):
-            group, _, version = item["apiVersion"].rpartition("/")
-            if find_builtin(gvk_of(item)) is not None or item["kind"] in _UNPUBLISHED:
+        for obj in example_objects(name, ns):
+            group, _, version = obj["apiVersion"].rpartition("/")
+            if find_builtin(gvk_of(obj)) is not None or obj["kind"] in _UNPUBLISHED:
                 continue
-            plural = definitions[f"{group}/{item['kind']}"]["spec"]["names"]["plural"]
-            path = f"/apis/{group}/{version}/namespaces/{ns}/{plural}/{item['metadata']['name']}"
-            answer = api.apply(path, item, query=STRICT)
-            assert answer.status == 201, f"{item['kind']} {item['metadata']['name']}: {answer.text}"
-            item["spec"]["misspelt"] = True
-            refused = api.apply(path, item, query=STRICT)
+            plural = definitions[f"{group}/{obj['kind']}"]["spec"]["names"]["plural"]
+            path = f"/apis/{group}/{version}/namespaces/{ns}/{plural}/{obj['metadata']['name']}"
+            response = api.apply(path, obj, query=STRICT)
+            assert response.status == 201, f"{obj['kind']} {obj['metadata']['name']}: {response.text}"
+            obj["spec"]["misspelt"] = True
+            refused = api.apply(path, obj, query=STRICT)
             assert refused.status in (400, 500, 422), "a definition that takes everything proves nothing"
-            taken.add((group, item["kind"]))
+            taken.add((group, obj["kind"]))
     assert len(taken) == len(definitions)

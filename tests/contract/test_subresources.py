@@ -122,6 +122,71 @@ def test_binding(api: Api, core: str, ns: str) -> None:
     api.post(f"{core}/bindings", {**binding, "metadata": {"name": "absent"}}).refused(404, "NotFound", 'pods "absent" not found')
 
 
+@pytest.mark.parametrize(
+    ("metadata", "target", "message"),
+    [
+        ({"name": "other"}, {"name": "n"}, "name in URL does not match name in Binding object"),
+        ({}, {"name": "n"}, "name in URL does not match name in Binding object"),
+        ({"name": "p"}, {}, "target.name: Required value"),
+        ({"name": "p"}, {"name": "n", "kind": "Pod"}, 'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"'),
+    ],
+)
+def test_invalid_binding_is_rejected(api: Api, core: str, metadata: Any, target: Any, message: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    answer = api.post(f"{core}/pods/p/binding", {"metadata": metadata, "target": target})
+    assert answer.status in (400, 500)  # the real server does not give the error of an invalid target a code
+    assert answer.message == message
+    assert "nodeName" not in api.get(f"{core}/pods/p").json["spec"]
+
+
+@pytest.mark.parametrize(("field", "noun"), [("uid", "UID"), ("resourceVersion", "ResourceVersion")])
+def test_binding_of_another_pod_with_the_name_is_rejected(api: Api, core: str, ns: str, field: str, noun: str) -> None:
+    actual = api.post(f"{core}/pods", pod()).ok(201).json["metadata"][field]
+    binding = {"metadata": {"name": "p", field: "1"}, "target": {"name": "n"}}
+    answer = api.post(f"{core}/pods/p/binding", binding).refused(409, "Conflict")
+    assert answer.message == (
+        f'Operation cannot be fulfilled on pods "p": StorageError: invalid object, Code: 4, Key: /registry/pods/{ns}/p, '
+        f"ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {noun} in precondition: 1, {noun} in object meta: {actual}"
+    )
+
+
+def test_binding_copies_labels(api: Api, core: str) -> None:
+    api.post(f"{core}/pods", pod(labels={"a": "b", "c": "d"})).ok(201)
+    api.post(f"{core}/pods/p/binding", {"metadata": {"name": "p", "labels": {"a": "x"}}, "target": {"name": "n"}}).ok(201)
+    assert api.get(f"{core}/pods/p").json["metadata"]["labels"] == {"a": "x", "c": "d"}
+
+
+def test_eviction_with_another_name_is_rejected(api: Api, core: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    answer = api.post(f"{core}/pods/p/eviction", eviction("other")).refused(400, "BadRequest")
+    assert answer.message == "name in URL does not match name in Eviction object"
+    api.get(f"{core}/pods/p").ok(200)
+
+
+def test_dry_run_in_the_options_of_an_eviction(api: Api, core: str) -> None:
+    """`kubectl drain --dry-run=server` sends it there."""
+    api.post(f"{core}/pods", pod()).ok(201)
+    api.post(f"{core}/pods/p/eviction", eviction(deleteOptions={"dryRun": ["All"]})).ok(201)
+    assert "deletionTimestamp" not in api.get(f"{core}/pods/p").ok(200).json["metadata"]
+
+
+def test_eviction_sets_the_condition_disruption_target(api: Api, core: str) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    api.post(f"{core}/pods/p/binding", {"metadata": {"name": "p"}, "target": {"name": "n"}}).ok(201)
+    api.post(f"{core}/pods/p/eviction", eviction()).ok(201)
+    live = api.get(f"{core}/pods/p").ok(200).json
+    assert live["metadata"]["deletionTimestamp"]
+    [condition] = [item for item in live["status"]["conditions"] if item["type"] == "DisruptionTarget"]
+    condition.pop("lastTransitionTime")
+    assert condition == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastProbeTime": None,
+    }
+
+
 def eviction(name: str = "p", **options: Any) -> dict[str, Any]:
     """A request to evict a pod."""
     return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}, **options}

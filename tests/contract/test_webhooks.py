@@ -100,8 +100,8 @@ def test_invalid_configuration_is_rejected(
 ) -> None:
     hook = {**webhook("a", {"url": "https://127.0.0.1:9/"}, ns), **INVALID[case]}
     body = {"metadata": {"name": ns}, "webhooks": [{name: value for name, value in hook.items() if value is not None}]}
-    answer = api.post(f"{GROUP}/{kind.lower()}webhookconfigurations", body)
-    check(cluster, f"{kind}: {case}", answer.refusal, server, NS=ns)
+    response = api.post(f"{GROUP}/{kind.lower()}webhookconfigurations", body)
+    check(cluster, f"{kind}: {case}", response.refusal, server, NS=ns)
 
 
 def test_names_are_unique_and_mutating_has_a_reinvocation_policy(
@@ -150,7 +150,7 @@ def test_mutation_is_stored_with_defaults(api: Api, *, server: WebhookServer, ns
     rule = {**CONFIG_MAPS, "resources": ["pods"]}
     with installed(api, server, "Mutating", ns, webhook("inject", server.client("inject"), ns, rule)):
         created = api.post(f"{core}/pods", pod("p")).ok(201).json
-    names = [item["name"] for item in created["spec"]["containers"]]
+    names = [container["name"] for container in created["spec"]["containers"]]
     assert names == ["main", "sidecar"]
     injected = created["spec"]["containers"][1]
     assert injected["terminationMessagePath"] == "/dev/termination-log"
@@ -176,8 +176,8 @@ def test_denial(api: Api, cluster: Cluster, *, server: WebhookServer, ns: str, c
         {"allowed": False, "status": status, "warnings": ["look out"]} if status else {"allowed": False}
     )
     with installed(api, server, kind, ns, webhook("deny", server.client("deny"), ns)):
-        answer = api.post(f"{core}/configmaps", config_map("a"))
-    seen = {"status": answer.json, "warnings": answer.warnings}
+        response = api.post(f"{core}/configmaps", config_map("a"))
+    seen = {"status": response.json, "warnings": response.warnings}
     check(cluster, f"{kind} denies with {sorted(status)}", seen, server, NS=ns)
 
 
@@ -240,8 +240,8 @@ def test_broken_webhook_fails_closed_or_open(
     seen = {}
     with installed(api, server, kind, ns, webhook("lie", server.client("lie"), ns)):
         for case in LIES:
-            answer = api.post(f"{core}/configmaps", config_map("a"), query={"dryRun": "All"})
-            seen[case] = answer.json if answer.status != 201 else answer.status
+            response = api.post(f"{core}/configmaps", config_map("a"), query={"dryRun": "All"})
+            seen[case] = response.json if response.status != 201 else response.status
     check(cluster, f"{kind}: lies", seen, server, NS=ns)
     with installed(api, server, kind, ns, webhook("lie", server.client("lie"), ns, failurePolicy="Ignore")):
         opened = {}

@@ -114,9 +114,9 @@ def test_update_creates_a_lease_where_the_kind_allows_it(api: Api, ns: str) -> N
 def test_update_with_another_uid_conflicts(api: Api, core: str) -> None:
     created = api.post(f"{core}/configmaps", config_map()).ok(201).json
     created["metadata"]["uid"] = "00000000-0000-0000-0000-000000000000"
-    answer = api.put(f"{core}/configmaps/c", created)
-    answer.refused(409, "Conflict")
-    assert "Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta:" in answer.message
+    response = api.put(f"{core}/configmaps/c", created)
+    response.refused(409, "Conflict")
+    assert "Precondition failed: UID in precondition: 00000000-0000-0000-0000-000000000000, UID in object meta:" in response.message
 
 
 def test_concurrent_writers_lose_no_update(api: Api, core: str) -> None:
@@ -137,9 +137,9 @@ def test_concurrent_writers_lose_no_update(api: Api, core: str) -> None:
 def test_delete_preconditions(api: Api, core: str) -> None:
     created = api.post(f"{core}/configmaps", config_map()).ok(201)
     uid = created.json["metadata"]["uid"]
-    answer = api.delete(f"{core}/configmaps/c", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}})
-    answer.refused(409, "Conflict")
-    assert answer.message == (
+    response = api.delete(f"{core}/configmaps/c", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}})
+    response.refused(409, "Conflict")
+    assert response.message == (
         'Operation cannot be fulfilled on ConfigMap "c": the UID in the precondition (00000000-0000-0000-0000-000000000000) does '
         f"not match the UID in record ({uid}). The object might have been deleted and then recreated"
     )
@@ -201,9 +201,9 @@ def test_generation_changes_with_the_spec(api: Api, ns: str) -> None:
 )
 def test_service_requests_cluster_ip(api: Api, core: str, address: str, words: str) -> None:
     body = {"metadata": {"name": "web"}, "spec": {"clusterIP": address, "ports": [{"port": 80}]}}
-    answer = api.post(f"{core}/services", body)
+    response = api.post(f"{core}/services", body)
     output = f'Service "web" is invalid: spec.clusterIPs: Invalid value: ["{address}"]: failed to allocate IP {address}: {words}'
-    assert (answer.status, answer.json["message"]) == (422, output)
+    assert (response.status, response.json["message"]) == (422, output)
 
 
 def test_service_reuses_cluster_ip_of_deleted_service(api: Api, core: str) -> None:

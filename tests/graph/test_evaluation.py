@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.graph.definitions import graph, instance
 
-from sliceworks.graph.evaluation import Evaluation, evaluate
-from sliceworks.graph.model import Condition, DataPending, Desired, EvaluationFailed, Excluded, Graph, Lookup, Node
+from sliceworks.graph.evaluation import Evaluation
+from sliceworks.graph.model import Condition, DataPending, Desired, EvaluationFailed, Excluded, Graph, Lookup, Node, Outcome
 
 
 def _config_map(name: str, data: str = "{}", head: str = "") -> str:
@@ -50,6 +50,17 @@ _DEPLOYMENT = """\
 def _first(compiled: Graph, **spec: Any) -> Any:
     """The outcome of the first resource."""
     return Evaluation(compiled, instance(**spec)).resolve(compiled.nodes[0])
+
+
+def _evaluate(compiled: Graph, instance: dict[str, Any], observed: dict[str, list[dict[str, Any]]]) -> dict[str, Outcome]:
+    """The outcome of every resource for the observed objects."""
+    evaluation = Evaluation(compiled, instance)
+    outcomes = {}
+    for node in compiled.nodes:
+        outcomes[node.id] = evaluation.resolve(node)
+        if node.id in observed:
+            evaluation.observe(node.id, observed[node.id])
+    return outcomes
 
 
 def _objects(evaluation: Evaluation, node: Node) -> tuple[dict[str, Any], ...]:
@@ -188,11 +199,11 @@ def test_dependents_of_failed_resource_are_pending() -> None:
 def test_include_when_excludes_resource_and_dependents() -> None:
     condition = "  includeWhen: ['${schema.spec.tls}']\n"
     compiled = graph(_config_map("a", head=condition) + _config_map("b", "{x: '${a.metadata.name}'}") + _config_map("c"))
-    excluded = evaluate(compiled, instance(tls=False), {})
+    excluded = _evaluate(compiled, instance(tls=False), {})
     assert excluded["a"] == Excluded("${schema.spec.tls}")
     assert excluded["b"] == Excluded(excluded_by="a")
     assert isinstance(excluded["c"], Desired)
-    included = evaluate(compiled, instance(tls=True), {"a": [{"metadata": {"name": "x"}}]})
+    included = _evaluate(compiled, instance(tls=True), {"a": [{"metadata": {"name": "x"}}]})
     assert isinstance(included["b"], Desired)
 
 
@@ -200,20 +211,20 @@ def test_include_when_waits_for_other_resource() -> None:
     condition = "  includeWhen: ['${server.status.readyReplicas > 1}']\n"
     compiled = graph(_DEPLOYMENT + _config_map("extra", head=condition))
     server: dict[str, Any] = {"spec": {"replicas": 1}}
-    pending = evaluate(compiled, instance(), {})["extra"]
+    pending = _evaluate(compiled, instance(), {})["extra"]
     assert pending == DataPending("server is not ready: object not found", "${server.status.readyReplicas > 1}", ("server",))
-    pending_field = evaluate(compiled, instance(), {"server": [{**server, "status": {"availableReplicas": 1}}]})["extra"]
+    pending_field = _evaluate(compiled, instance(), {"server": [{**server, "status": {"availableReplicas": 1}}]})["extra"]
     assert isinstance(pending_field, DataPending)
     assert pending_field.reason == "waiting for server.status.readyReplicas"
     few = {**server, "status": {"availableReplicas": 1, "readyReplicas": 1}}
-    assert isinstance(evaluate(compiled, instance(), {"server": [few]})["extra"], Excluded)
+    assert isinstance(_evaluate(compiled, instance(), {"server": [few]})["extra"], Excluded)
 
 
 def test_depends_on_orders_resources() -> None:
     compiled = graph(_config_map("a", head="  dependsOn: [b]\n") + _config_map("b"))
     assert compiled.order == ("b", "a")
     assert compiled.node("a").dependencies == ("b",)
-    assert isinstance(evaluate(compiled, instance(), {})["a"], DataPending)
+    assert isinstance(_evaluate(compiled, instance(), {})["a"], DataPending)
 
 
 _FOR_EACH = """\

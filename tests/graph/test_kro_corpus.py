@@ -102,7 +102,9 @@ def _comparable(observed: dict[str, Any]) -> dict[str, Any]:
         "nodes": {name: _comparable_node(node) for name, node in observed["nodes"].items()},
         "status": _without_nulls(observed["status"]),
         "schemas": schemas,
-        "conditions": [[item["ConditionType"], item["Status"], item["Reason"], item["Message"]] for item in conditions],
+        "conditions": [
+            [condition["ConditionType"], condition["Status"], condition["Reason"], condition["Message"]] for condition in conditions
+        ],
     }
 
 

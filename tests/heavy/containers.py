@@ -134,7 +134,8 @@ def configuration(root: Path, image: Object, pod: Object, mounts: list[Object], 
 def _variables(container: Object, given: Given) -> dict[str, str]:
     """Referenced values must be provided; the image's variables come first."""
     reported = {
-        item["name"]: item["value"] if "value" in item else given.variables[item["name"]] for item in container.get("env", ())
+        variable["name"]: variable["value"] if "value" in variable else given.variables[variable["name"]]
+        for variable in container.get("env", ())
     }
     return {**given.variables, **reported}
 
@@ -142,7 +143,7 @@ def _variables(container: Object, given: Given) -> dict[str, str]:
 def _volumes(pod: Object, work: Path, given: Given) -> list[Object]:
     group = pod.get("securityContext", {}).get("fsGroup", 0)
     result = [_mounted(ACCOUNT, _filled(work / "account", given.account), "ro")] if given.account else []
-    kinds = {item["name"]: item for item in pod.get("volumes", ())}
+    kinds = {volume["name"]: volume for volume in pod.get("volumes", ())}
     for mount in pod["containers"][0].get("volumeMounts", ()):
         name = mount["name"]
         place = _filled(work / f"volume-{name}", given.files.get(name, {}))

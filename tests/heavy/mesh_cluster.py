@@ -95,7 +95,7 @@ class Mesh:
     def delete_pod(self, address: str) -> None:
         """Evict a pod, as `kubectl drain` does."""
         pods = self.api.get(f"/api/v1/namespaces/{PLACE}/pods").ok().json["items"]
-        [name] = [item["metadata"]["name"] for item in pods if item["status"].get("podIP") == address]
+        [name] = [pod["metadata"]["name"] for pod in pods if pod["status"].get("podIP") == address]
         self.api.delete(f"/api/v1/namespaces/{PLACE}/pods/{name}").ok()
 
     def _run(self, pod: Object) -> Running:
@@ -162,10 +162,10 @@ class Program:
     def __init__(self, mesh: Mesh, pod: Object, container: Object) -> None:
         self.address = mesh.network.address()
         probe = container["readinessProbe"]["httpGet"]
-        [port] = [item["containerPort"] for item in container["ports"] if item["name"] == probe["port"]]
+        [port] = [port["containerPort"] for port in container["ports"] if port["name"] == probe["port"]]
         self._asked = f"http://{self.address}:{port}{probe['path']}"
         words = [word.replace("$(POD_IP)", self.address) for word in (*container["command"], *container["args"])]
-        env = {**os.environ, **{item["name"]: item["value"] for item in container["env"] if "value" in item}}
+        env = {**os.environ, **{variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}}
         name = pod["metadata"]["name"]
         self.process = Process(name, words, mesh.folder / f"{name}.log", env=env)
 

@@ -80,9 +80,9 @@ def injection() -> Object:
 def install(api: Api) -> None:
     """Install what istiod needs before it starts."""
     paths = []
-    for item in definitions():
-        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", item).ok(201)
-        paths.append(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{item['metadata']['name']}")
+    for definition in definitions():
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).ok(201)
+        paths.append(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition['metadata']['name']}")
     for path in paths:
         eventually(lambda: _established(api.get(path).ok().json))  # noqa: B023
     api.post("/api/v1/namespaces", {"metadata": {"name": SYSTEM}}).ok(201)
@@ -91,7 +91,7 @@ def install(api: Api) -> None:
 
 def _established(definition: Object) -> bool:
     conditions = definition.get("status", {}).get("conditions", [])
-    return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
+    return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
 
 def start(plane: ControlPlane, network: Network, api: Api) -> Process:
@@ -137,8 +137,8 @@ def _register_webhook(api: Api, home: str) -> None:
 def answers(url: str) -> bool:
     """Whether the response is 200."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return bool(response.status == 200)
     except (urllib.error.URLError, OSError):
         return False
 
@@ -166,8 +166,8 @@ class Proxy:
         """A counter of a Service's endpoints, summed over its ports."""
         with urllib.request.urlopen(
             f"http://{self.address}:{ADMIN}/stats?format=json&filter={service}.*{name}", timeout=5
-        ) as answer:
-            return sum(int(item["value"]) for item in orjson.loads(answer.read())["stats"] if "value" in item)
+        ) as response:
+            return sum(int(item["value"]) for item in orjson.loads(response.read())["stats"] if "value" in item)
 
 
 def _bootstrap(api: Api, home: str, address: str, pod: Object) -> Object:
@@ -208,8 +208,8 @@ def _bootstrap(api: Api, home: str, address: str, pod: Object) -> Object:
 
 
 def _root(api: Api, namespace: str) -> str:
-    answer = api.get(f"/api/v1/namespaces/{namespace}/configmaps/istio-ca-root-cert")
-    return str(answer.json["data"]["root-cert.pem"]) if answer.status == 200 else ""
+    response = api.get(f"/api/v1/namespaces/{namespace}/configmaps/istio-ca-root-cert")
+    return str(response.json["data"]["root-cert.pem"]) if response.status == 200 else ""
 
 
 def _socket(address: str, port: int) -> Object:

@@ -34,6 +34,6 @@ def assert_clean_stop(container: Container, pod: Object) -> None:
 
 
 def http_request(url: str, method: str = "GET", **headers: str) -> bytes:
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=10) as answer:
-        result: bytes = answer.read()
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers, method=method), timeout=10) as response:
+        result: bytes = response.read()
     return result

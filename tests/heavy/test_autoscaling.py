@@ -141,7 +141,9 @@ class Held:
         return self.real.api.get(path).ok().json  # type: ignore[no-any-return]
 
     def condition(self, kind: str, name: str = "held") -> Object:
-        return next((item for item in self.autoscaler(name)["status"].get("conditions") or () if item["type"] == kind), {})
+        return next(
+            (condition for condition in self.autoscaler(name)["status"].get("conditions") or () if condition["type"] == kind), {}
+        )
 
     def stop(self) -> None:
         self._stop.set()
@@ -180,8 +182,8 @@ def queue(folder: Path, url: str, count: int) -> Iterator[None]:
     (folder / "hold").touch()
     callers = [threading.Thread(target=ask) for _ in range(count)]
     try:
-        for item in callers:
-            item.start()
+        for caller in callers:
+            caller.start()
         yield
     finally:
         (folder / "hold").unlink()
@@ -209,8 +211,8 @@ def collecting(held: Held, port: int) -> Iterator[None]:
 
 
 def scraped(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return str(answer.read().decode())
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        return str(response.read().decode())
 
 
 @contextmanager

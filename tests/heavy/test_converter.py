@@ -102,8 +102,8 @@ class Storage:
     def ask(self, method: str, path: str, body: bytes | None = None) -> Any:
         headers = {"authorization": f"Bearer {self.token}", "content-type": "application/json"}
         request = urllib.request.Request(self.url + path, data=body, method=method, headers=headers)
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return orjson.loads(answer.read())
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return orjson.loads(response.read())
 
     def put(self, name: str, content: bytes) -> None:
         self.ask("POST", f"/upload/storage/v1/b/{BUCKET}/o?uploadType=media&name={urllib.parse.quote(name, safe='')}", content)
@@ -132,12 +132,12 @@ def convert(python: Path, storage: Storage, work: Path) -> subprocess.CompletedP
     """Run the script of the example's Job with the Job's variables, and a local folder for its volume."""
     gcloud = shutil.which("gcloud")
     assert gcloud, "the Job copies with gcloud, and there is none here"
-    (job,) = [item for item in manifests(example("llama2-7b-saxml")) if "-convert-" in item["metadata"]["name"]]
+    (job,) = [obj for obj in manifests(example("llama2-7b-saxml")) if "-convert-" in obj["metadata"]["name"]]
     container = job["spec"]["template"]["spec"]["containers"][0]
     module = work / "sources" / "saxml" / "tools" / "convert_llama_ckpt.py"
     module.parent.mkdir(parents=True, exist_ok=True)
     module.write_text(STAND_IN)
-    reported = {item["name"]: item["value"].replace("/tmp", str(work)) for item in container["env"]}
+    reported = {variable["name"]: variable["value"].replace("/tmp", str(work)) for variable in container["env"]}
     cloud = {
         "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{storage.url}/storage/v1/",
         "CLOUDSDK_AUTH_ACCESS_TOKEN": storage.token,

@@ -54,7 +54,7 @@ def servers(tmp_path: Path) -> Iterator[dict[int, Process]]:
 @pytest.fixture
 def gate(servers: dict[int, Process], tmp_path: Path) -> Iterator[str]:
     port = free_port()
-    backends = [{"kind": "echo", "url": f"http://127.0.0.1:{item}"} for item in servers]
+    backends = [{"kind": "echo", "url": f"http://127.0.0.1:{server}"} for server in servers]
     spec = {"listen": {"port": port}, "anonymous": True, "models": [{"name": "m", "backends": backends}]}
     head = {"apiVersion": "sliceworks.dev/v1alpha1", "kind": "Gateway", "metadata": {"name": "soak"}}
     (tmp_path / "gateway.yaml").write_text(yaml_documents.dump({**head, "spec": spec}))
@@ -92,9 +92,9 @@ async def send_requests(url: str, number: int, ending: float) -> Counter[str]:
         while asyncio.get_running_loop().time() < ending:
             text, stream = f"worker {number} asks {sum(seen.values())} of it", seen["whole"] > seen["streamed"]
             request: Any = {"model": "m", "stream": stream, "messages": [{"role": "user", "content": text}]}
-            async with session.post(f"{url}/v1/chat/completions", json=request) as answer:
-                body = await answer.read()
-                assert answer.status == 200, body
+            async with session.post(f"{url}/v1/chat/completions", json=request) as response:
+                body = await response.read()
+                assert response.status == 200, body
             seen[classify(body, text, stream=stream)] += 1
     return seen
 
@@ -109,7 +109,7 @@ def classify(body: bytes, text: str, *, stream: bool) -> str:
         assert len(events) > 1
         assert "the backend failed" in events[-1]["error"]["message"]
         return "cut"
-    assert "".join(item["choices"][0]["delta"].get("content") or "" for item in events) == text
+    assert "".join(event["choices"][0]["delta"].get("content") or "" for event in events) == text
     return "streamed"
 
 

@@ -150,9 +150,9 @@ def test_rollout_loses_no_request(mesh: Mesh, envoy: EnvoyClient) -> None:
         assert mesh.deploy(weighing(100)) == 0
         eventually(lambda: envoy.many(20).keys() == {"canary"})
         newest = "engine: triton\n  image: nvcr.io/nvidia/tritonserver:25.09-py3\n"
-        old = {item.address for item in servers(mesh, "stable")}
+        old = {server.address for server in servers(mesh, "stable")}
         assert mesh.deploy(weighing(100).replace("engine: triton\n", newest)) == 0
-        assert not old & {item.address for item in servers(mesh, "stable")}
+        assert not old & {server.address for server in servers(mesh, "stable")}
         assert mesh.deploy(ALONE.replace("engine: triton\n", newest)) == 0
         eventually(lambda: envoy.many(20).keys() == {"stable"})
     assert seen.keys() == {"stable", "canary"}, seen
@@ -165,9 +165,9 @@ def test_terminating_server_finishes_responses(mesh: Mesh, envoy: EnvoyClient) -
         threading.Thread(target=lambda: answers.append(envoy.send("/v2/models/a/generate_stream?chunks=5&every=1")))
         for _ in range(6)
     ]
-    mesh.kubelet.lingering = lambda _: any(item.is_alive() for item in streams)
-    for item in streams:
-        item.start()
+    mesh.kubelet.lingering = lambda _: any(stream.is_alive() for stream in streams)
+    for stream in streams:
+        stream.start()
     eventually(lambda: leaving.seen)
     mesh.delete_pod(leaving.address)
     time.sleep(1)  # for endpoints to be updated
@@ -194,8 +194,8 @@ def test_gateway_with_keys_is_not_ejected_for_401(mesh: Mesh) -> None:
     assert envoy.call(body=named) == {"UNAUTHENTICATED": 1}
     assert envoy.call(body=named, key=KEY) == {"stable": 1}
     models: list[ModelServer] = mesh.running({SERVICE: "keyed-model", TRACK: "stable"})
-    for item in models:
-        item.status = 500
+    for model in models:
+        model.status = 500
     assert {envoy.send(key=KEY)[0] for _ in range(12)} <= {500, 502, 503}
     for item in models:
         item.status = 200

@@ -141,7 +141,9 @@ def test_gateway_is_reachable_from_named_namespaces() -> None:
     must = [Call(item, gateway, "http") for item in (beside, shop, AGENT)]
     must += [Call(item, gateway, "admin") for item in (beside, AGENT, *COLLECTORS)]
     kept = [Call(item, gateway, port) for item in (STRANGER, WORLD, DNS, *BALANCERS) for port in gateway.ports]
-    assert_table(created, must, [*kept, Call(shop, gateway, "admin"), *(Call(item, gateway, "http") for item in COLLECTORS)])
+    assert_table(
+        created, must, [*kept, Call(shop, gateway, "admin"), *(Call(collector, gateway, "http") for collector in COLLECTORS)]
+    )
 
 
 def test_load_balancers_reach_gateway_but_not_its_metrics() -> None:
@@ -158,8 +160,8 @@ def test_load_balancers_reach_servers_without_gateway() -> None:
     expected = changed("densenet-triton-mesh", "    via: istio\n", "    via: gateway-api\n")
     created = manifests(expected)
     servers = part(pods(created), "server")
-    must = [Call(item, server, port) for item in BALANCERS for server in servers for port in ("http", "grpc")]
-    assert_table(created, must, [Call(item, server, "metrics") for item in BALANCERS for server in servers])
+    must = [Call(balancer, server, port) for balancer in BALANCERS for server in servers for port in ("http", "grpc")]
+    assert_table(created, must, [Call(balancer, server, "metrics") for balancer in BALANCERS for server in servers])
 
 
 @pytest.mark.parametrize("gateway", [False, True])
@@ -176,21 +178,21 @@ def test_manually_deployed_gateway() -> None:
     [gateway] = pods(created := installed("gateway"))
     beside = neighbour("models")
     kept = [Call(item, gateway, port) for item in (STRANGER, WORLD, DNS) for port in gateway.ports]
-    kept += [Call(beside, gateway, "admin"), *(Call(item, gateway, "http") for item in COLLECTORS)]
-    assert_table(created, [Call(beside, gateway, "http"), *(Call(item, gateway, "admin") for item in COLLECTORS)], kept)
+    kept += [Call(beside, gateway, "admin"), *(Call(collector, gateway, "http") for collector in COLLECTORS)]
+    assert_table(created, [Call(beside, gateway, "http"), *(Call(collector, gateway, "admin") for collector in COLLECTORS)], kept)
 
 
 def test_installed_controllers() -> None:
     created = installed("controllers")
     for controller in pods(created):
         others = [Call(item, controller, port) for item in (STRANGER, WORLD, DNS) for port in controller.ports]
-        assert_table(created, [Call(item, controller, "metrics") for item in COLLECTORS], others)
+        assert_table(created, [Call(collector, controller, "metrics") for collector in COLLECTORS], others)
 
 
 def installed(name: str) -> list[Object]:
     """Workloads and network policies of the rendered manifests."""
     [*documents] = yaml_documents.load_path(ROOT / "deploy" / name / "install.yaml")
-    return [item.data for item in documents if item.data["kind"] in ("Deployment", "NetworkPolicy")]
+    return [document.data for document in documents if document.data["kind"] in ("Deployment", "NetworkPolicy")]
 
 
 def test_load_test_workers() -> None:

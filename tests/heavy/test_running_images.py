@@ -50,7 +50,7 @@ def twin(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin
 
 def deployment(objects: list[Object]) -> Object:
     """The pod of the only Deployment, and what a node provides for it."""
-    (result,) = [item for item in objects if item["kind"] == "Deployment"]
+    (result,) = [obj for obj in objects if obj["kind"] == "Deployment"]
     pod: Object = result["spec"]["template"]["spec"]
     return pod
 
@@ -60,9 +60,9 @@ def applied(cluster: TwinCluster, objects: list[Object]) -> None:
 
     async def main() -> None:
         async with open_client(cluster.kubeconfig) as client:
-            for item in objects:
-                if item["kind"] != "Deployment":
-                    await client.apply(item, force=True)
+            for obj in objects:
+                if obj["kind"] != "Deployment":
+                    await client.apply(obj, force=True)
 
     asyncio.run(main())
 
@@ -145,7 +145,7 @@ def _example_node() -> Object:
 @contextmanager
 def _served(cluster: TwinCluster, server: Object) -> Iterator[None]:
     """A pod with the labels and the port of a server; an echo model listens at its address."""
-    port = next(item for item in server["spec"]["template"]["spec"]["containers"][0]["ports"] if item["name"] == "http")
+    port = next(port for port in server["spec"]["template"]["spec"]["containers"][0]["ports"] if port["name"] == "http")
     spec = {"containers": [{"name": "server", "image": "example.com/server:1", "ports": [port]}]}
     metadata = {"name": "server", "labels": server["spec"]["template"]["metadata"]["labels"]}
     pods = "/api/v1/namespaces/models/pods"
@@ -216,4 +216,4 @@ def test_slices_controller_requests_slices(our_images: dict[str, str], twin: Twi
 
 
 def _running(pods: list[Object]) -> int:
-    return sum(item.get("status", {}).get("phase") == "Running" and "two-small-slices" in item["metadata"]["name"] for item in pods)
+    return sum(pod.get("status", {}).get("phase") == "Running" and "two-small-slices" in pod["metadata"]["name"] for pod in pods)

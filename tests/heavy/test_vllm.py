@@ -133,8 +133,8 @@ def test_openai_client_through_the_gateway(gateway: str) -> None:
 
 
 def test_disconnected_request_is_cancelled(server: vllm_server.Vllm, gateway: str) -> None:
-    with httpx.stream("POST", f"{gateway}/v1/completions", json=LONG, timeout=60) as answer:
-        next(answer.iter_bytes())
+    with httpx.stream("POST", f"{gateway}/v1/completions", json=LONG, timeout=60) as response:
+        next(response.iter_bytes())
         while_asked = server.number("vllm:generation_tokens_total")
     assert clock.wait_until(lambda: server.number("vllm:num_requests_running") == 0, 5)
     after = server.number("vllm:generation_tokens_total")
@@ -145,9 +145,9 @@ def test_disconnected_request_is_cancelled(server: vllm_server.Vllm, gateway: st
 def test_shutdown_finishes_responses(server: vllm_server.Vllm, gateway: str) -> None:
     ending = threading.Timer(1.0, server.terminate)
     request = {**LONG, "stream_options": {"include_usage": True}}
-    with httpx.stream("POST", f"{gateway}/v1/completions", json=request, timeout=60) as answer:
+    with httpx.stream("POST", f"{gateway}/v1/completions", json=request, timeout=60) as response:
         ending.start()
-        events = [line for line in answer.iter_lines() if line]
+        events = [line for line in response.iter_lines() if line]
     assert events[-1] == "data: [DONE]"
     assert f'"completion_tokens":{LONG["max_tokens"]}' in events[-2]
     assert clock.wait_until(lambda: not server.process.alive(), 30 + 20)

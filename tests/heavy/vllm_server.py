@@ -75,8 +75,8 @@ class Vllm:
     def is_healthy(self) -> bool:
         """Whether its health check succeeds."""
         try:
-            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
-                return bool(answer.status == 200)
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as response:
+                return bool(response.status == 200)
         except (urllib.error.URLError, OSError):
             return False
 
@@ -86,8 +86,8 @@ class Vllm:
 
     def number(self, name: str) -> float:
         """The sum of one of its metrics."""
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as answer:
-            lines = answer.read().decode().splitlines()
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=10) as response:
+            lines = response.read().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.partition("{")[0] == name)
 
 
@@ -121,14 +121,14 @@ def rendered(more: str = "") -> dict[str, Any]:
     """The container of our manifests for the tiny model; `more` are additional fields of the spec."""
     model = f"model: {{name: tiny, source: {folder() / 'model'}}}, maxModelLen: {CONTEXT}, maxNumSeqs: 8, dtype: float32"
     text = f"vllm: {{{model}}}, accelerator: {{type: l4-1}}, drainTimeout: 30s, args: [--enforce-eager]{more}"
-    [created] = [item for item in manifests(service("vllm", text)) if item["kind"] == "Deployment"]
+    [created] = [obj for obj in manifests(service("vllm", text)) if obj["kind"] == "Deployment"]
     container: dict[str, Any] = created["spec"]["template"]["spec"]["containers"][0]
     return container
 
 
 def environment(home: Path) -> dict[str, str]:
     """The variables of our manifests and those for a CPU; `home` is the scratch folder."""
-    reported = {item["name"]: str(item["value"]) for item in rendered()["env"] if "value" in item}
+    reported = {variable["name"]: str(variable["value"]) for variable in rendered()["env"] if "value" in variable}
     return {"PATH": os.environ["PATH"], **reported, **ROOM, "HOME": str(home), "HF_HOME": str(home / "huggingface")}
 
 

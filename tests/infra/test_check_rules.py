@@ -74,7 +74,7 @@ def findings(more: str) -> list[str]:
     if errors:
         return [error.message for error in errors]
     assert isinstance(environment, Environment)
-    return [f"{'.'.join(map(str, item.path))}: {item.problem}" for item in preflight.check(environment)]
+    return [f"{'.'.join(map(str, item.path))}: {item.message}" for item in preflight.check(environment)]
 
 
 def test_every_rule_that_check_enforces_has_a_case() -> None:

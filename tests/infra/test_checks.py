@@ -24,7 +24,7 @@ COHORT = "  queues: {sharing: cohort}\n"
 def findings(more: str, text: str = SMALL) -> list[str]:
     [document] = load_all(text + more, "environment.yaml")
     environment = documents.read_as(document, Environment)
-    return [f"{item.check}: {'.'.join(map(str, item.path))}: {item.problem}" for item in preflight.check(environment)]
+    return [f"{item.check}: {'.'.join(map(str, item.path))}: {item.message}" for item in preflight.check(environment)]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_all_field_errors_are_reported_at_once(tmp_path: Path, capsys: pytest.Ca
     file.write_text(BARE + "  pools: {tpu: {t: {type: v4-8, count: 100000}}}\n  network: {subnet: {nodes: x}}\n  nonsense: 1\n")
     assert main.run(["env", "check", "-f", str(file)]) == 1
     printed = capsys.readouterr().out
-    assert "spec.pools.tpu.t.count: input should be less than or equal to 1000" in printed
+    assert "spec.pools.tpu.t.count: must be less than or equal to 1000, got" in printed
     assert "spec.network.subnet.nodes: must be an IPv4 range" in printed
     assert "unknown field spec.nonsense" in printed
     assert main.run(["env", "plan", "-f", str(file)]) == 1

@@ -26,7 +26,7 @@ def pools(text: str) -> dict[str, Any]:
     [document] = load_all(BARE + text, "environment.yaml")
     result = documents.read(document)
     assert isinstance(result, Environment)
-    pools: dict[str, Any] = next(item for item in compile_stages(result) if item.name == "2-cluster").variables["pools"]
+    pools: dict[str, Any] = next(stage for stage in compile_stages(result) if stage.name == "2-cluster").variables["pools"]
     return pools
 
 
@@ -163,7 +163,7 @@ def test_account_names_are_equal_in_terraform_and_cluster() -> None:
     [document] = load_all(BARE + text, "environment.yaml")
     result = documents.read(document)
     assert isinstance(result, Environment)
-    identity = next(item for item in compile_stages(result) if item.name == "2-cluster").variables["identities"]["trainer"]
+    identity = next(stage for stage in compile_stages(result) if stage.name == "2-cluster").variables["identities"]["trainer"]
     assert (identity["namespace"], identity["kubernetes_service_account"]) == ("training", "runner")
     names = Names(result)
     assert names.account("trainer") == "trainer@my-project.iam.gserviceaccount.com"

@@ -265,11 +265,11 @@ def produced(result: Environment) -> bytes:
         releases=environments.required_release_objects(result),
     )
     whole = {
-        "stages": [asdict(item) for item in compile_stages(result)],
+        "stages": [asdict(stage) for stage in compile_stages(result)],
         "builds": cloudbuild.builds(result),
-        "inputs": [infrastructure_manager.inputs(result, item) for item in infrastructure_manager.deployments(result)],
+        "inputs": [infrastructure_manager.inputs(result, deployment) for deployment in infrastructure_manager.deployments(result)],
         "scripts": infrastructure_manager.scripts(result),
-        "releases": [asdict(item) for item in required_releases(result.spec)],
+        "releases": [asdict(release) for release in required_releases(result.spec)],
         "files": [str(item) for item in composition.missing_secret_files(result, Path("/nowhere"))],
         "steps": [(item.name, item.objects) for item in composition.compose_steps(result, inputs)],
     }

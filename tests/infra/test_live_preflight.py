@@ -62,7 +62,7 @@ def check(served: HttpCloud, old: str = "", new: str = "", token: str = "") -> l
     environment = documents.read(document)
     assert isinstance(environment, Environment)
     findings = check_live(environment, TwinTarget(address=served.url, token=token or served.token))
-    return [(finding.check, finding.problem, finding.remedy) for finding in findings]
+    return [(finding.check, finding.message, finding.hint) for finding in findings]
 
 
 def test_project_with_everything_has_no_findings(served: HttpCloud) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def test_deployments_are_self_contained(name: str, tmp_path: Path) -> None:
     environment = example(name)
     write_deployments(tmp_path, environment)
-    folders = sorted(item.name for item in tmp_path.iterdir() if item.is_dir())
+    folders = sorted(path.name for path in tmp_path.iterdir() if path.is_dir())
     assert folders == [stage.name for stage in infrastructure_manager.deployments(environment)]
     assert "0-bootstrap" not in folders
     for folder in folders:
@@ -37,7 +37,7 @@ def test_deployments_are_self_contained(name: str, tmp_path: Path) -> None:
 
 def test_deployment_inputs_and_account() -> None:
     environment = example("training")
-    stage = next(item for item in infrastructure_manager.deployments(environment) if item.name == "2-cluster")
+    stage = next(deployment for deployment in infrastructure_manager.deployments(environment) if deployment.name == "2-cluster")
     text = infrastructure_manager.inputs(environment, stage)
     assert '"network":"projects/my-project/global/networks/' in text
     assert 'bootstrap = {"service_account":null}' in text

@@ -6,13 +6,20 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.cloud_http import served_cloud
 
+from sliceworks.base.errors import CloudInvalid, CloudNotFound
+from sliceworks.cloud.credentials import Token
+from sliceworks.cloud.session import Session
 from sliceworks.infra.provider import protocol
 from sliceworks.infra.provider.grpc_provider import Provider
 from sliceworks.infra.provider.protocol import UNKNOWN, decode, encode
 from sliceworks.infra.provider.resources import REPLACEMENTS, RESOURCES
+from sliceworks.infra.provider.rest_resource import ProviderConfig
 from sliceworks.infra.provider.schema import google_schema
 from sliceworks.infra.provider.validation import find_replaced, validate
+from sliceworks.twin.cloud.core.collection import paginate
+from sliceworks.twin.cloud.google.storage import blob
 
 Object = dict[str, Any]
 POOL, CLUSTER, OBJECT = "google_container_node_pool", "google_container_cluster", "google_storage_bucket_object"
@@ -132,3 +139,26 @@ def test_provider_answers_validation_with_diagnostics() -> None:
     assert decode(request.config)["enable_autopilot"] is True
     answer = asyncio.run(Provider().validate(request))
     assert [item.summary for item in answer.diagnostics] == ['"remove_default_node_pool": conflicts with enable_autopilot']
+
+
+def test_bucket_with_several_pages_of_objects_is_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blob, "paginate", lambda call, objects, default_size: paginate(call, objects, default_size=2))
+    bucket, block = RESOURCES["google_storage_bucket"], google_schema().resources["google_storage_bucket"]
+
+    async def create_and_delete(url: str, token: str) -> None:
+        config = ProviderConfig.read({"storage_custom_endpoint": f"{url}/storage/v1/", "access_token": token}, {})
+        async with config.session("storage") as session, Session(url, Token(token)) as host:
+            for name, count in (("full", 3), ("kept", 1)):
+                await session.call("POST", "/b?project=my-project", {"name": name, "location": "US"})
+                for number in range(count):
+                    await host.upload(
+                        f"/upload/storage/v1/b/{name}/o", b"", {"uploadType": "media", "name": str(number)}, "text/plain"
+                    )
+            await bucket.delete(config, block, {"name": "full", "force_destroy": True})
+            with pytest.raises(CloudNotFound):
+                await session.call("GET", "/b/full")
+            with pytest.raises(CloudInvalid, match="force_destroy"):
+                await bucket.delete(config, block, {"name": "kept", "force_destroy": False})
+
+    with served_cloud() as cloud:
+        asyncio.run(create_and_delete(cloud.url, cloud.token))

@@ -57,7 +57,7 @@ def test_nodes_with_public_addresses_use_their_quota() -> None:
     [document] = load_all(DOCUMENT.replace("  pools:", "  cluster: {private: null}\n  pools:"), "environment.yaml")
     public = documents.read_as(document, Environment)
     [finding] = preflight.quota_findings(public, [{"metric": "IN_USE_ADDRESSES", "limit": 8.0, "usage": 0.0}], set())
-    assert "needs 14 IN_USE_ADDRESSES in us-central2, 8 of 8 available" in finding.problem
+    assert "needs 14 IN_USE_ADDRESSES in us-central2, 8 of 8 available" in finding.message
     assert preflight.quota_findings(environment(), [{"metric": "IN_USE_ADDRESSES", "limit": 0.0, "usage": 0.0}], set()) == []
 
 
@@ -73,7 +73,7 @@ def test_nodes_with_public_addresses_use_their_quota() -> None:
 )
 def test_insufficient_quota_is_reported(quota: dict[str, Any], there: set[str], problem: str) -> None:
     result = preflight.quota_findings(environment(), [quota], there)
-    assert [problem in item.problem for item in result] == ([True] if problem else [])
+    assert [problem in item.message for item in result] == ([True] if problem else [])
 
 
 def test_quota_is_read_from_the_cloud() -> None:
@@ -82,7 +82,7 @@ def test_quota_is_read_from_the_cloud() -> None:
         served.run(lambda cloud: cloud.services["container"].configure({"quotas": [limit]}))
         [finding] = preflight.check_quotas(environment(), TwinTarget(address=served.url, token=served.token), known=True)
         assert finding.path == ("spec", "pools", "tpu", "slice")
-        assert "needs 32 TPU_PODSLICE_V4 in us-central2, 8 of 8 available" in finding.problem
+        assert "needs 32 TPU_PODSLICE_V4 in us-central2, 8 of 8 available" in finding.message
         with pytest.raises(preflight.QuotaCheckSkipped, match="invalid authentication credentials"):
             preflight.check_quotas(environment(), TwinTarget(address=served.url, token="missing"), known=True)
 

@@ -150,9 +150,9 @@ def test_lock_is_owned_only_after_a_killed_run(tmp_path: Path) -> None:
         assert not turn.is_own(locked(who=me, created="2099-01-01 00:00:00"))
         with pytest.raises(SliceworksError, match="another run on this machine holds the lock"), lock_stage(tmp_path, "1-base"):
             pass
-    (tmp_path / "turn").write_text("2026-01-01T10:00:00.000000Z")
+    (tmp_path / "stage.lock").write_text("2026-01-01T10:00:00.000000Z")
     with lock_stage(tmp_path, "1-base") as turn:
         assert turn.is_own(locked(who=me, created="2026-01-01 10:00:05"))
         assert not turn.is_own(locked(who=me, created="2026-01-01 09:00:00"))
         assert not turn.is_own(locked(who="ann@laptop", created="2026-01-01 10:00:05"))
-    assert (tmp_path / "turn").read_text() == ""
+    assert (tmp_path / "stage.lock").read_text() == ""

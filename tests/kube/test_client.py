@@ -244,12 +244,11 @@ def test_leaving_a_watch_closes_the_stream() -> None:
 
 def test_subresources() -> None:
     async def main() -> None:
-        transport = Scripted(*[answer({"kind": "Status"})] * 5)
+        transport = Scripted(*[answer({"kind": "Status"})] * 4)
         client = Client(transport)
-        await client.scale(DEPLOYMENT, "d", "ml", 3)
-        await client.get_scale(DEPLOYMENT, "d", "ml")
+        await client.patch(DEPLOYMENT, "d", {"spec": {"replicas": 3}}, "ml", subresource="scale")
+        await client.get(DEPLOYMENT, "d", "ml", subresource="scale")
         await client.evict("p", "ml", grace_period_seconds=1)
-        await client.bind("p", "ml", "node-1", uid="u")
         await client.create_token("robot", "ml", audiences=["me"], seconds=600)
         assert [
             (request.method, request.path.removeprefix("/api/v1").removeprefix("/apis/apps/v1")) for request in transport.requests
@@ -257,13 +256,11 @@ def test_subresources() -> None:
             ("PATCH", "/namespaces/ml/deployments/d/scale"),
             ("GET", "/namespaces/ml/deployments/d/scale"),
             ("POST", "/namespaces/ml/pods/p/eviction"),
-            ("POST", "/namespaces/ml/pods/p/binding"),
             ("POST", "/namespaces/ml/serviceaccounts/robot/token"),
         ]
         bodies: list[dict[str, Any]] = [orjson.loads(request.body or b"{}") for request in transport.requests]
         assert bodies[2]["deleteOptions"]["gracePeriodSeconds"] == 1
-        assert bodies[3]["target"]["name"] == "node-1"
-        assert bodies[4]["spec"] == {"audiences": ["me"], "expirationSeconds": 600}
+        assert bodies[3]["spec"] == {"audiences": ["me"], "expirationSeconds": 600}
 
     clock.run(main(), virtual=True)
 

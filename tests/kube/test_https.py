@@ -274,8 +274,8 @@ def test_closed_transport_is_unreachable() -> None:
 @pytest.mark.parametrize(
     ("connection", "message"),
     [
-        (Connection("ftp://h"), "is not a valid URL of a Kubernetes API"),
-        (Connection("https://"), "is not a valid URL of a Kubernetes API"),
+        (Connection("ftp://h"), "is not a valid URL"),
+        (Connection("https://"), "is not a valid URL"),
         (Connection("https://h", proxy_url="socks5://p:1"), "only http and https proxies are"),
     ],
 )

@@ -24,7 +24,6 @@ from sliceworks.base.retry import NEVER, Backoff
 from sliceworks.kube.client import Client
 from sliceworks.kube.informers import Delta, Informers
 from sliceworks.kube.resources import POD, Key
-from sliceworks.kube.selectors import parse_labels
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -335,7 +334,6 @@ def test_indexes_and_selection() -> None:
             assert len(store.by_index("late", "all")) == 1
             assert [obj["metadata"]["name"] for obj in store.select("e")] == ["b"]
             assert store.select("d") == []
-            assert store.select(labels=parse_labels("x")) == []
             assert Key("e", "b") in store
             assert [obj["metadata"]["name"] for obj in store] == ["b"]
 

@@ -45,10 +45,10 @@ class Pod:
     async def query(self, method: str, path: str, word: str = "word") -> bytes:
         async with (
             ClientSession(f"http://127.0.0.1:{self.port}") as session,
-            session.request(method, path, headers={TOKEN_HEADER: word}) as answer,
+            session.request(method, path, headers={TOKEN_HEADER: word}) as response,
         ):
-            answer.raise_for_status()
-            return await answer.read()
+            response.raise_for_status()
+            return await response.read()
 
     def live(self, work: Callable[[WorkerAgent], Awaitable[Any]]) -> tuple[int, Any]:
         """The exit code, and the result of what was done meanwhile."""

@@ -149,7 +149,7 @@ def pod(**status: Any) -> Object:
 
 
 def container(**state: Any) -> Object:
-    return {"containerStatuses": [{"name": "sender", "state": state}]}
+    return {"containerStatuses": [{"name": "worker", "state": state}]}
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def side(folder: Path, seed: int, *, times: float = 1.0, errors: int = 0) -> Com
 
 
 def by_name(changes: list[Change]) -> dict[str, Change]:
-    return {item.metric: item for item in changes}
+    return {change.metric: change for change in changes}
 
 
 def test_same_server_shows_no_change(tmp_path: Path) -> None:

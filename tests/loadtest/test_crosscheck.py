@@ -74,7 +74,7 @@ def quantised(client: list[ClientRecord], server: list[ServerRecord]) -> Sides:
 
 
 def _moved(server: ServerRecord, by: float) -> tuple[float, ...]:
-    return tuple(item + float(by) for item in server.chunks)
+    return tuple(chunk + float(by) for chunk in server.chunks)
 
 
 @pytest.mark.parametrize(

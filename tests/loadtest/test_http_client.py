@@ -74,7 +74,7 @@ class Client:
     def __init__(self, url: str, **fields: Any) -> None:
         self.reads: list[int] = []
         self.times = RequestTimeouts.model_validate({"connect": "2s", "idle": "2s", "total": "5s", **fields.pop("times", {})})
-        self.wire = HttpClient(url, self.times, perf_counter_ns, first=self.reads.append, **fields)
+        self.wire = HttpClient(url, self.times, perf_counter_ns, on_read=self.reads.append, **fields)
         self.ends = 0
 
     def send(self, body: bytes = b"") -> RequestRecord:
@@ -110,9 +110,9 @@ def test_connection_is_reused_and_times_are_ordered(to_close: list[Any]) -> None
     server, client = both(to_close, [OK])
     records = [client.send() for _ in range(3)]
     assert server.connections == 1
-    for item in records:
-        assert (item.status, item.failure, item.bytes_in) == (200, Failure.NONE, len(OK))
-        assert item.intended <= item.sent < item.first_byte <= item.ended
+    for record in records:
+        assert (record.status, record.failure, record.bytes_in) == (200, Failure.NONE, len(OK))
+        assert record.intended <= record.sent < record.first_byte <= record.ended
 
 
 @pytest.mark.parametrize(
@@ -179,11 +179,11 @@ def test_slow_upload_is_not_idle() -> None:
     now, ends = 1, list[ResponseReader]()
     connection = Connection(one, lambda: now, lambda _: None, lambda _: None)
     connection.send(bytes(10_000_000), RawReader(RequestRecord(0, 0, 0)), ends.append)
-    assert (connection.started, connection.moment) == (1, 1)
+    assert (connection.started, connection.last_activity) == (1, 1)
     now = 2
     for _ in range(100):
         assert other.recv(65536)
-    assert (connection.started, connection.moment, ends) == (1, 2, [])
+    assert (connection.started, connection.last_activity, ends) == (1, 2, [])
     connection.close()
     other.close()
 
@@ -198,7 +198,7 @@ def test_due_requests_are_sent_before_reads(to_close: list[Any]) -> None:
     _, client = both(to_close, [OK])
     seen: list[int] = []
     record = RequestRecord(0, 0, 0)
-    client.wire._first = lambda _: seen.append(record.status)
+    client.wire._on_read = lambda _: seen.append(record.status)
     received = Event()
     client.wire.send(b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", RawReader(record), lambda _: received.set())
     assert received.wait(20)

@@ -99,8 +99,8 @@ def test_users_have_no_arrival_times() -> None:
 @given(seed=st.integers(0, 2**32), workers=st.integers(1, 9), rate=st.floats(0.1, 300))
 def test_each_request_belongs_to_one_worker(seed: int, workers: int, rate: float) -> None:
     result = planned({"poisson": rate, "for": "3s"}, seed=seed)
-    shares = np.concatenate([result.share(worker, workers) for worker in range(workers)])
-    assert sorted(shares.tolist()) == list(range(len(result.due_times)))
+    numbers = [number for worker in range(workers) for number, _, _ in result.requests(worker, workers)]
+    assert sorted(numbers) == list(range(len(result.due_times)))
     assert np.all(np.diff(result.due_times) >= 0)
     assert not len(result.due_times) or 0 <= result.due_times[0] <= result.due_times[-1] < 3 * SECOND
     again = planned({"poisson": rate, "for": "3s"}, seed=seed)

@@ -79,8 +79,8 @@ def test_full_disk_keeps_unwritten_rows(tmp_path: Path, monkeypatch: pytest.Monk
 
     writer = RecordWriter(tmp_path, "w", 0)
     full = Full()
-    kept = writer._rows
-    monkeypatch.setattr(writer, "_rows", full)
+    chunks_file, (rows_file, buffer) = writer._files
+    monkeypatch.setattr(writer, "_files", [chunks_file, (full, buffer)])
     writer.add(record(1, 0.0))
     writer.flush()
     assert writer.problem == "No space left on device"
@@ -88,7 +88,7 @@ def test_full_disk_keeps_unwritten_rows(tmp_path: Path, monkeypatch: pytest.Monk
     writer.flush()
     assert writer.problem == ""
     assert len(full.got) == request_log.DTYPE.itemsize
-    monkeypatch.setattr(writer, "_rows", kept)
+    monkeypatch.setattr(writer, "_files", [chunks_file, (rows_file, buffer)])
     writer.close()
 
 

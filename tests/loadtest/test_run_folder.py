@@ -32,7 +32,7 @@ def interrupted_run(folder: Path, count: int = 10) -> ExitStack:
 
 
 def remaining_files(folder: Path) -> set[str]:
-    return {item.name for item in folder.iterdir()}
+    return {path.name for path in folder.iterdir()}
 
 
 def conclude(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.support.load_tests import failed, record, written
 
-from sliceworks.loadtest.percentiles import CountedSample, ValueSample
+from sliceworks.loadtest.percentiles import CountedSample, Sample
 from sliceworks.loadtest.request_log import USER_REQUESTS_FROM, Failure
 from sliceworks.loadtest.results import evaluate_objective
 from sliceworks.loadtest.run_statistics import Summary, Window, compute_distribution, summarize
@@ -36,7 +36,7 @@ def summary(
 def test_percentiles_are_observed_values(values: list[float], percentile: float, expected: float) -> None:
     random = np.random.default_rng(1)
     mixed = random.permutation(np.asarray(values, dtype=np.float64))
-    assert ValueSample(mixed).at([percentile]) == [expected]
+    assert Sample(mixed).at([percentile]) == [expected]
     # Counted values give the same result.
     assert CountedSample(*np.unique(mixed, return_counts=True)).at([percentile]) == [expected]
 
@@ -44,7 +44,7 @@ def test_percentiles_are_observed_values(values: list[float], percentile: float,
 def test_counted_sample_equals_value_sample() -> None:
     random = np.random.default_rng(2)
     parts = [random.integers(0, 50, size).astype(np.float64) / 7 for size in (1, 30, 400)]
-    all_of_them = ValueSample(np.concatenate(parts))
+    all_of_them = Sample(np.concatenate(parts))
     counted = CountedSample.combine([CountedSample(*np.unique(part, return_counts=True)) for part in parts])
     expected = [0.0, 1.0, 50.0, 90.0, 99.0, 99.9, 100.0]
     assert counted.at(expected) == all_of_them.at(expected)

@@ -240,8 +240,8 @@ def test_locust_pages_and_files(tmp_path: Path, workers: int) -> None:
                 for name, password in (("known", "pass"), ("unknown", "guess")):
                     async with session.get(
                         "/stats/requests", headers={"authorization": encode_basic_auth("locust", password)}
-                    ) as answer:
-                        answers[name] = (answer.status, await answer.text())
+                    ) as response:
+                        answers[name] = (response.status, await response.text())
                 async with session.post("/swarm", headers={"authorization": encode_basic_auth("locust", "pass")}) as answer:
                     answers["swarm"] = (answer.status, await answer.text())
             await task

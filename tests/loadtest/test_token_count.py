@@ -118,7 +118,7 @@ def test_run_without_reported_tokens(tmp_path: Path, tokenizer: Path) -> None:
     assert result["summary"]["tokensOut"] == 80
     assert dict(formatter.facts(result))["tokens"] == "10 responses counted with the tokenizer"
     assert not list(folder.glob("*.texts"))
-    left = b"".join(item.read_bytes() for item in folder.iterdir())
+    left = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"two words" not in left
 
 
@@ -151,8 +151,8 @@ def test_conversation_keeps_the_text_of_each_turn(tmp_path: Path) -> None:
         writer.add(failed(6, 2.0, Failure.CONNECT))
     request_table.merge_records(tmp_path)
     run = {"started": 0.0, "spec": {}}
-    assert not [item for item in bigquery_export.records(tmp_path, run) if "request" in item or "response" in item]
+    assert not [record for record in bigquery_export.records(tmp_path, run) if "request" in record or "response" in record]
     request_texts.write_texts(tmp_path, Prompts((Prompt("one two"),)))
-    result = [(item["request"], item.get("response")) for item in bigquery_export.records(tmp_path, run)]
+    result = [(record["request"], record.get("response")) for record in bigquery_export.records(tmp_path, run)]
     assert result == [("one two", "answer 0"), (CONTINUE_PROMPT, "answer 1"), ("one two", None)]
     assert len(list(bigquery_export.records(tmp_path, run, 2))) == 1

@@ -84,7 +84,7 @@ def go_environment() -> dict[str, str]:
 
 
 def _digest(program: Program) -> str:
-    own = sorted(item.name for item in program.folder.glob("*.go"))  # a program of the tests
+    own = sorted(path.name for path in program.folder.glob("*.go"))  # a program of the tests
     parts = [(program.folder / name).read_bytes() for name in ("go.mod", "go.sum", *own)]
     parts.append(f"{program.package} {program.ldflags}".encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]

@@ -66,8 +66,8 @@ class Server:
     def get(self, path: str, accept: str = "application/json") -> Any:
         headers = {"Authorization": f"Bearer {self.token}", "Accept": accept}
         request = urllib.request.Request(self.url + path, headers=headers)
-        with urllib.request.urlopen(request, context=self.context) as answer:
-            return orjson.loads(answer.read())
+        with urllib.request.urlopen(request, context=self.context) as response:
+            return orjson.loads(response.read())
 
 
 def base_path(group: str, version: str) -> str:
@@ -149,9 +149,9 @@ def discovery(server: Server) -> list[dict[str, Any]]:
     for document in documents:
         group = document.get("metadata", {}).get("name", "")
         versions = [
-            {"version": item["version"], "resources": resources(server, group, item)}
-            for item in document["versions"]
-            if (group, item["version"]) in GROUP_VERSIONS
+            {"version": version["version"], "resources": resources(server, group, version)}
+            for version in document["versions"]
+            if (group, version["version"]) in GROUP_VERSIONS
         ]
         if versions:
             groups.append({"group": group, "versions": versions})
@@ -162,9 +162,9 @@ def resources(server: Server, group: str, version: dict[str, Any]) -> list[dict[
     plain = server.get("/" + base_path(group, version["version"]))["resources"]
     hashes = {item["name"]: item["storageVersionHash"] for item in plain if "storageVersionHash" in item}
     return [
-        item | ({"storageVersionHash": hashes[item["resource"]]} if item["resource"] in hashes else {})
-        for item in version["resources"]
-        if item["resource"] not in LEFT_OUT
+        resource | ({"storageVersionHash": hashes[resource["resource"]]} if resource["resource"] in hashes else {})
+        for resource in version["resources"]
+        if resource["resource"] not in LEFT_OUT
     ]
 
 

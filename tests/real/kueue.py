@@ -107,14 +107,16 @@ class KueueManager:
     def _served(self) -> bool:
         result = self._api.get("/apis/kueue.x-k8s.io/v1beta2")
         return result.status == 200 and {"workloads", "clusterqueues", "cohorts"} <= {
-            one["name"] for one in result.json["resources"]
+            resource["name"] for resource in result.json["resources"]
         }
 
     def _register_webhooks(self) -> None:
         documents = yaml.load_all((self._module / "config/components/webhook/manifests.yaml").read_text(), yaml.CSafeLoader)
         for document in documents:
             expected = (*_WANTED, *self._pods)
-            document["webhooks"] = [one for one in document["webhooks"] if one["name"][1:].removesuffix(".kb.io") in expected]
+            document["webhooks"] = [
+                webhook for webhook in document["webhooks"] if webhook["name"][1:].removesuffix(".kb.io") in expected
+            ]
             for webhook in document["webhooks"]:
                 path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": f"https://127.0.0.1:{self._port}{path}", "caBundle": self._authority}

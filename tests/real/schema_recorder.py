@@ -35,8 +35,8 @@ class Server:
         data = None if body is None else orjson.dumps(body)
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, context=self.context) as answer:
-                return answer.status, orjson.loads(answer.read()), _warnings(answer.headers)
+            with urllib.request.urlopen(request, context=self.context) as response:
+                return response.status, orjson.loads(response.read()), _warnings(response.headers)
         except urllib.error.HTTPError as error:
             return error.code, orjson.loads(error.read()), _warnings(error.headers)
 

@@ -151,7 +151,7 @@ def running(models: Path, log: Path) -> Iterator[Triton]:
 
 def _is_ready(triton: Triton) -> bool:
     try:
-        with urllib.request.urlopen(f"{triton.url}/v2/health/ready", timeout=2) as answer:
-            return bool(answer.status == 200)
+        with urllib.request.urlopen(f"{triton.url}/v2/health/ready", timeout=2) as response:
+            return bool(response.status == 200)
     except (OSError, urllib.error.URLError):
         return False

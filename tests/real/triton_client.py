@@ -67,7 +67,7 @@ def use_grpc(address: str, headers: dict[str, str] | None) -> None:
     result = client.infer("add", tensors(over_grpc), headers=headers)
     assert result.as_numpy("SUM").tolist() == [2, 4, 6]
     assert client.get_model_config("add", headers=headers).config.backend == "python"
-    assert "add" in {item.name for item in client.get_model_repository_index(headers=headers).models}
+    assert "add" in {model.name for model in client.get_model_repository_index(headers=headers).models}
     assert client.get_inference_statistics("add", headers=headers).model_stats[0].name == "add"
     answers: queue.Queue[Any] = queue.Queue()
     for _ in range(10):

@@ -95,7 +95,7 @@ def test_faults_and_settings_start_and_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        ("cloudFault: {fault: Earthquake}", "cloudFault.fault: input should be"),
+        ("cloudFault: {fault: Earthquake}", "cloudFault.fault: must be"),
         ("cloudFault: {fault: Stockout, where: here}", "where"),
         ("cloudFault: {fault: Stockout, count: 0}", "count"),
         ("setCloud: {quotas: [{metric: CPUS}]}", "region"),

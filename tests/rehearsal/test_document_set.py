@@ -20,7 +20,7 @@ def test_folder_without_expectations_is_a_basic_run(tmp_path: Path) -> None:
     result = load(small_platforms.write(tmp_path / "a", expect=""))
     assert not result.needs_simulation
     assert result.environment is None
-    assert {item.data["kind"] for item in result.objects} >= {"Node", "ClusterQueue"}
+    assert {obj.data["kind"] for obj in result.objects} >= {"Node", "ClusterQueue"}
 
 
 def test_expectations_terraform_and_load_tests_need_a_simulation(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_expectations_terraform_and_load_tests_need_a_simulation(tmp_path: Path)
     result = load(small_platforms.write(tmp_path / "c", expect="", terraform=True, service=True))
     assert result.needs_simulation
     assert result.environment is not None
-    assert [item.data["metadata"]["name"] for item in result.services] == ["parrot"]
+    assert [service.data["metadata"]["name"] for service in result.services] == ["parrot"]
     assert result.objects == ()
 
 

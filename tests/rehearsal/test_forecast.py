@@ -109,7 +109,7 @@ def test_unknown_run_time_has_no_forecast() -> None:
     assert (by_name(result)["mine"].verdict, by_name(result)["mine"].starts) == ("unknown", None)
     assert by_name(result)["mine"].reason == "the run time of mystery is unknown"
     assert by_name(result)["mystery"].ends is None
-    assert any("The run time of 1 of 2 jobs is unknown (mystery)" in item for item in result.assumptions)
+    assert any("The run time of 1 of 2 jobs is unknown (mystery)" in assumption for assumption in result.assumptions)
     assumed = by_name(compute_forecast(state, assume=900))["mine"]
     assert assumed.starts is not None
     assert assumed.starts.median == pytest.approx(840, rel=0.3)
@@ -184,7 +184,7 @@ def test_time_from_admission_to_ready_follows_history() -> None:
     state.job("a-100")
     result = compute_forecast(state)
     assert medians(by_name(result)["a-100"]) == pytest.approx((90, 600), abs=1)
-    assert any("are ready 90s after admission, as before" in item for item in result.assumptions)
+    assert any("are ready 90s after admission, as before" in assumption for assumption in result.assumptions)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_ended_reservation_evicts_its_jobs(tmp_path: Path) -> None:
     [
         ("{at: 0s, setQuota: {clusterQueue: al, flavor: v4, resource: x, delta: '1'}}", "if.yaml:6: ClusterQueue 'al' not found"),
         ("{at: 0s, setQuota: {clusterQueue: all, flavor: v5, resource: x, delta: '1'}}", "if.yaml:6: all has no x of flavor v5"),
-        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: x}}", "must set exactly one of nominal and delta"),
+        ("{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: x}}", "exactly one of nominal and delta is required"),
         (
             "{at: 0s, setQuota: {clusterQueue: all, flavor: v4, resource: x, delta: much}}",
             "if.yaml:6: spec.events[0].setQuota.delta",

@@ -95,11 +95,11 @@ def run_on_team(main: Callable[[Team], Awaitable[None]], definition: str) -> Non
 
 
 def reason(obj: Object, kind: str = "Ready") -> str:
-    return str(next(item["reason"] for item in obj["status"]["conditions"] if item["type"] == kind))
+    return str(next(condition["reason"] for condition in obj["status"]["conditions"] if condition["type"] == kind))
 
 
 def waits_for(obj: Object) -> str:
-    return str(next(item["message"] for item in obj["status"]["conditions"] if item["type"] == "ResourcesReady"))
+    return str(next(condition["message"] for condition in obj["status"]["conditions"] if condition["type"] == "ResourcesReady"))
 
 
 def test_lifecycle_from_creation_to_deletion() -> None:

@@ -53,7 +53,7 @@ TPU = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5-lite-podslice", "cloud.go
 
 def is_ready(obj: Object) -> bool:
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def test_self_service_user_creates_and_deletes_a_server() -> None:

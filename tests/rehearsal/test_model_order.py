@@ -47,14 +47,14 @@ def test_conversion_comes_before_publication(tmp_path: Path) -> None:
         if item.subject.startswith("Job ") and "convert" in item.subject and "Complete" in item.note
     )
     assert jobs(done, "created", "publish") >= converted >= 1200
-    [publisher] = [item for item in done.outcomes if "publish" in item.document.data["metadata"]["name"]]
+    [publisher] = [outcome for outcome in done.outcomes if "publish" in outcome.document.data["metadata"]["name"]]
     assert publisher.result == "created"
     assert "Complete" in publisher.state or "1/1" in publisher.state
 
 
 def test_model_without_its_checkpoint_is_not_published(tmp_path: Path) -> None:
     done = rehearsed(tmp_path, "saxml-admin", "saxml-proxy")
-    [publisher] = [item for item in done.outcomes if "publish" in item.document.data["metadata"]["name"]]
+    [publisher] = [outcome for outcome in done.outcomes if "publish" in outcome.document.data["metadata"]["name"]]
     assert publisher.result == "waiting"
     assert publisher.state.startswith("waits for Job/")
     assert not [item for item in done.timeline if item.subject.startswith("Job ") and "publish" in item.subject]

@@ -25,7 +25,7 @@ def day(tmp_path: Path, environment: str, *models: str) -> Path:
 def states(folder: Path, seconds: float) -> dict[str, str]:
     done = rehearse(loader.load(folder), seconds=seconds)
     assert [item.reason for item in done.refused] == []
-    return {item.document.name: item.state for item in done.outcomes}
+    return {outcome.document.name: outcome.state for outcome in done.outcomes}
 
 
 def test_services_run_on_machines_of_their_environment(tmp_path: Path) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from sliceworks.rehearsal.record import IncidentResponse, SliceRecord, Span, SpanBuilder
+from sliceworks.base.yaml_documents import load_path
+from sliceworks.rehearsal.record import IncidentResponse, RunRecord, SliceRecord, Span, SpanBuilder
+from sliceworks.rehearsal.report.chart_data import timeline_groups
 from sliceworks.rehearsal.simulation.chip_observer import ChipObserver, Level
 from sliceworks.rehearsal.simulation.incidents import Disruption, find_incidents
+from sliceworks.rehearsal.simulation.instance_observer import InstanceObserver
 from sliceworks.rehearsal.simulation.job_observer import JobEvent
 from sliceworks.rehearsal.simulation.pool_observer import ProvisioningFailure, chip_type
+from sliceworks.serving.record import to_config_map
+from sliceworks.serving.validation import parse_valid
 from sliceworks.twin.store.watch_cache import Change, Entry
 
 
@@ -89,7 +95,7 @@ def test_stockout_recovers_with_the_next_slice_of_the_same_job() -> None:
     own = SliceRecord("a", "v5e", "2x2", 1, 4, "us-west4-b", "on-demand", 110.0, job="vision/slow", spans=running)
     [result] = find_incidents([], [], [failure], [others, own])
     assert (result.kind, result.recovered_at) == ("stockout", 150.0)
-    assert [item.what for item in result.responses] == [
+    assert [response.what for response in result.responses] == [
         "requested on-demand machines in us-west4-b",
         "the slice is ready in us-west4-b",
     ]
@@ -113,7 +119,7 @@ def test_disruption_recovers_when_all_affected_jobs_run_again() -> None:
     assert result.recovered_at is None
     [result] = find_incidents([disruption], [*turns, JobEvent(90.0, "ended", "b/two", "succeeded")], [], [])
     assert result.recovered_at == 90.0
-    assert [item.what for item in result.responses] == [
+    assert [response.what for response in result.responses] == [
         "restarted a/one (restart 1)",
         "a/one ran again",
         "b/two succeeded",
@@ -125,7 +131,7 @@ def test_job_that_failed_after_a_disruption_has_not_recovered(kind: str) -> None
     disruption = Disruption(50.0, kind, "host-0 is under maintenance", ("a/one", "b/two"))
     turns = [JobEvent(60.0, "running", "a/one"), JobEvent(70.0, "ended", "b/two", "failed")]
     [result] = find_incidents([disruption], turns, [], [])
-    assert (result.recovered_at, [item.what for item in result.responses]) == (None, ["a/one ran again", "b/two failed"])
+    assert (result.recovered_at, [response.what for response in result.responses]) == (None, ["a/one ran again", "b/two failed"])
 
 
 def test_job_that_failed_after_a_preemption_or_stockout_has_not_recovered() -> None:
@@ -140,3 +146,14 @@ def test_job_that_failed_after_a_preemption_or_stockout_has_not_recovered() -> N
 def test_disruption_of_idle_machines() -> None:
     [result] = find_incidents([Disruption(5.0, "maintenance", "host-1 is under maintenance", ())], [], [], [])
     assert (result.subject, result.recovered_at) == ("idle machines", None)
+
+
+def test_deleted_model_service_is_shown_as_being_deleted() -> None:
+    [document] = load_path(Path("examples/models-here/parrot.yaml"))
+    config_map = to_config_map(parse_valid(document), document.data, [])
+    config_map["metadata"]["deletionTimestamp"] = "2026-11-16T08:00:00Z"
+    observer = InstanceObserver()
+    observer.observe(10.0, _change("configmaps", "parrot", config_map, "MODIFIED"))
+    run = RunRecord("d", ".", 0, "2026-11-16T08:00:00Z", 20.0, instances=observer.records(20.0))
+    [group] = [group for group in timeline_groups(run) if group["name"] == "Models and graphs"]
+    assert group["rows"][0]["spans"] == [("leaving", 10.0, 20.0, "")]

@@ -52,16 +52,16 @@ def day(folder: Path, *events: str) -> Rehearsal:
 
 
 def job_state(done: Rehearsal) -> str:
-    return next(item.state for item in done.outcomes if item.document.data["kind"] == "JobSet")
+    return next(outcome.state for outcome in done.outcomes if outcome.document.data["kind"] == "JobSet")
 
 
 def test_environment_provides_queues_and_machines(tmp_path: Path) -> None:
     done = day(tmp_path, f"{{at: 1m, setQuota: {{{QUOTA}, delta: '8'}}}}")
     assert not done.failed
     assert job_state(done) == "Completed"
-    kinds = [item.document.data["kind"] for item in done.outcomes]
+    kinds = [outcome.document.data["kind"] for outcome in done.outcomes]
     assert kinds.count("Node") == 2
-    assert all(item.document.place().startswith(str(tmp_path)) for item in done.outcomes)
+    assert all(outcome.document.place().startswith(str(tmp_path)) for outcome in done.outcomes)
 
 
 def test_job_on_ended_reservation_is_requeued(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_missing_object_is_rejected_and_reported(tmp_path: Path) -> None:
         "{at: 1m, setPriority: {job: second, namespace: vision, priority: high}}",
         "{at: 1m, setQuota: {clusterQueue: slices, flavor: v5, resource: google.com/tpu, delta: '8'}}",
     )
-    assert [item.refused for item in done.event_results] == [
+    assert [event.refused for event in done.event_results] == [
         "no ResourceFlavor uses reservation spring",
         'jobs.batch "second" not found',
         "slices has no google.com/tpu of flavor v5",

@@ -19,7 +19,7 @@ def test_record_round_trip() -> None:
 def test_measurements_are_excluded_from_the_reproducible_part() -> None:
     slower = replace(small_run(), measured=Measurements(200.0))
     assert dumps(slower) != dumps(small_run())
-    assert dumps(slower.without_measured()) == dumps(small_run().without_measured())
+    assert dumps(replace(slower, measured=Measurements())) == dumps(replace(small_run(), measured=Measurements()))
 
 
 def test_failed_check_fails_its_step_and_the_run() -> None:

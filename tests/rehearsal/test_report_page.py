@@ -62,7 +62,7 @@ def test_page_contains_the_whole_run() -> None:
         "asked for the slice in us-central2-a, from the reservation",
         "✗ not recovered",
         "waits for 128 chips of v5e in queue language",
-        "47.0 chip hours have no list price",
+        "47.0 chip hours have no published price",
         "first token p99 at most 200 ms: 93 ms",
     ):
         assert words in page.words, words
@@ -80,7 +80,7 @@ def test_page_lists_leftovers() -> None:
 def test_page_loads_nothing_from_the_network() -> None:
     page = Page(render(eventful_run()))
     addresses = [value for _, attributes in page.tags for name, value in attributes.items() if name in {"src", "href"}]
-    assert [item for item in addresses if item and ("//" in item or item.startswith("/"))] == []
+    assert [address for address in addresses if address and ("//" in address or address.startswith("/"))] == []
     assert "import " not in page.scripts
     assert "fetch(" not in page.scripts
 

@@ -27,7 +27,7 @@ vision     4      10 min        33 min      338.0        $664
 idle       –      –             –           300.0        $360
 
 Chips: 70 % in use, 1,341 of 1,922 chip hours (nvidia-l4 80 %, v4 95 %, v5e 67 %)
-Cost: $2,071 at list prices
+Cost: $2,071 at published prices
 Incidents: 4, 3 recovered
 Expectations: 2 of 3 met
 ✗ day.yaml:21: Ten jobs of three teams: expected bert succeeded, found failed: 3 restarts were used up
@@ -64,7 +64,7 @@ def test_summary_shows_drill_outages() -> None:
     deaths = (Outage("kueue", 60.0, 5.0, True), Outage("nodes", 90.0, 0.0, False), Outage("kueue", 95.0, 0.0, True))
     day = replace(eventful_run(), outages=deaths)
     assert "Drill: 3 programs killed, 2 of them during a request\n" in render_summary(day, 80)
-    (group,) = [item for item in build_chart_data(day)["groups"] if item["name"] == "Drill outages"]
+    (group,) = [group for group in build_chart_data(day)["groups"] if group["name"] == "Drill outages"]
     assert [(row["name"], len(row["spans"])) for row in group["rows"]] == [("kueue", 2), ("nodes", 1)]
     assert group["rows"][1]["spans"] == [("killed", 90.0, 91.0, "killed while idle")]
 
@@ -83,7 +83,7 @@ def test_finish_writes_the_page_and_returns_the_exit_code(
     assert out == SUMMARY
     assert err == f"Report: {file}\n"
     assert file.read_text().startswith("<!doctype html>")
-    assert [item.name for item in tmp_path.iterdir()] == ["day.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["day.html"]
     assert rehearse.report_result(replace(eventful_run(), steps=()), file, summary=False) == 0
     assert capsys.readouterr().out == ""
 

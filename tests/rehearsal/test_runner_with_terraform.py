@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from tests.support.sigint import with_sigint
 from sliceworks.cli.main import run
 from sliceworks.platform import twin_home
 from sliceworks.platform.document_set import load
-from sliceworks.rehearsal.record import dumps
+from sliceworks.rehearsal.record import Measurements, dumps
 from sliceworks.rehearsal.simulation.runner import Options, simulate
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def test_load_test_ran_against_the_gateway(full_run: RunRecord) -> None:
 
 def test_terraform_order_does_not_affect_the_record(full_run: RunRecord, folder: Path, tmp_path: Path) -> None:
     again = _run(folder, tmp_path / "work", "load-test", "destroy")
-    assert dumps(again.without_measured()).startswith(b"{")
+    assert dumps(replace(again, measured=Measurements())).startswith(b"{")
     until = 3600.0 + 4 * 3600.0
     assert [moment for moment in again.timeline if moment.at < until] == [
         moment for moment in full_run.timeline if moment.at < until

@@ -52,8 +52,8 @@ def test_report_option_simulates_any_folder(tmp_path: Path, capsys: pytest.Captu
     file = tmp_path / "day.html"
     assert main.run(["rehearse", str(FOLDER), "--report", str(file), "--quiet", "-o", "json"]) == 0
     day = loads(capsys.readouterr().out.encode())
-    assert [(item.name, item.outcome) for item in day.jobs] == [(f"train-{number}", "succeeded") for number in range(1, 7)]
+    assert [(job.name, job.outcome) for job in day.jobs] == [(f"train-{number}", "succeeded") for number in range(1, 7)]
     assert len(day.incidents) == 3
-    assert all(item.recovered_at is not None for item in day.incidents)
-    assert max(item.restarts for item in day.jobs) >= 1
+    assert all(incident.recovered_at is not None for incident in day.incidents)
+    assert max(job.restarts for job in day.jobs) >= 1
     assert "host-0 stopped responding" in file.read_text()

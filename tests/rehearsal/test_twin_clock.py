@@ -13,6 +13,7 @@ import pytest
 from tests.support.real_time import RealTime
 
 from sliceworks.base import clock
+from sliceworks.base.loops import ScaledLoop
 from sliceworks.base.transport import Request, Response
 from sliceworks.cli import main
 from sliceworks.kube import open_client
@@ -108,7 +109,7 @@ def test_an_attached_process_follows_the_twin(home: twin_home.Home) -> None:
         await slept
         assert clock.now() - before >= timedelta(hours=1)
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, clock.ScaledLoop)
+        assert isinstance(loop, ScaledLoop)
         async with open_client(home.kubeconfig) as client:
             await twin_clock.update(client, speed=50)
             while loop.speed != 50:

@@ -35,7 +35,7 @@ DEFINITION: dict[str, Any] = {
 
 
 def resource(plural: str, group: str = "") -> Any:
-    return next(item for item in builtin_scheme().resources if (item.group, item.plural) == (group, plural))
+    return next(resource for resource in builtin_scheme().resources if (resource.group, resource.plural) == (group, plural))
 
 
 def test_groups_and_versions_have_the_servers_order() -> None:
@@ -68,8 +68,8 @@ def test_subresource_has_its_own_kind(plural: str, group: str, name: str, kind: 
 
 
 def test_every_served_kind_has_a_schema() -> None:
-    for item in builtin_scheme().resources:
-        assert builtin_scheme().schema(item.group, item.version, item.kind).type == "object"
+    for resource in builtin_scheme().resources:
+        assert builtin_scheme().schema(resource.group, resource.version, resource.kind).type == "object"
 
 
 def test_schema_has_list_and_struct_types() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from sliceworks.base.errors import Conflict
 from sliceworks.schemas import Schema, build
 from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.twin.apiserver.fieldmanager import updater
@@ -68,31 +67,6 @@ def test_duplicate_items_share_an_owner_until_they_are_unique() -> None:
         "alice": {"f:spec": {".": {}, "f:parts": {}}},
         "bob": {"f:spec": {"f:parts": {'k:{"name":"a"}': {".": {}, "f:name": {}, "f:size": {}}}}},
     }
-
-
-def test_entries_of_another_version_are_compared_in_that_version() -> None:
-    old, new = build_version("size"), build_version("width")
-
-    def convert(found: Object, version: str) -> tuple[Object, Schema] | None:
-        if version == "x.dev/v2":
-            return found, new
-        return ({**found, "spec": {"size": found["spec"].get("width")}}, old) if version == "x.dev/v1" else None
-
-    live = created(widget(size=1), old)
-    live["metadata"]["managedFields"].append({**live["metadata"]["managedFields"][0], "manager": "gone", "apiVersion": "x.dev/v0"})
-    live = {**live, "apiVersion": "x.dev/v2", "spec": {"width": 1}}
-    applied = {"apiVersion": "x.dev/v2", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"width": 2}}
-    common: Object = {"manager": "bob", "api_version": "x.dev/v2", "now": LATER, "convert": convert}
-    with pytest.raises(Conflict, match=r'conflict with "alice" using x.dev/v1: .spec.size'):
-        updater.apply(live, applied, new, **common)
-    assert owners(updater.apply(live, applied, new, force=True, **common)) == {
-        "bob": {"f:spec": {"f:width": {}}},
-        "alice": {"f:spec": {}},
-    }
-
-
-def build_version(field: str) -> Schema:
-    return build({"type": "object", "properties": {"spec": {"type": "object", "properties": {field: {"type": "integer"}}}}})
 
 
 def test_reverted_update_keeps_the_times() -> None:

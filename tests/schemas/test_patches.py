@@ -169,5 +169,5 @@ def test_strategic_merge_takes_linear_time(directive: Object) -> None:
         before, {"spec": {"template": {"spec": {"containers": [container]}}}}, schema_of("apps/v1/deployments/Deployment")
     )
     env = after["spec"]["template"]["spec"]["containers"][0]["env"]
-    assert [item["value"] for item in env] == ([] if directive else ["y"] * count)
+    assert [variable["value"] for variable in env] == ([] if directive else ["y"] * count)
     assert CountedKey.comparisons < 20 * count

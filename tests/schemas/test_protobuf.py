@@ -51,9 +51,9 @@ def test_reads_what_go_writes(index: int) -> None:
 def test_every_kind_that_is_served_is_there() -> None:
     sent = {kind for kind, _, _ in bodies()}
     served = {
-        f"{item.group}/{item.version} {item.kind}".removeprefix("/")
-        for item in builtins.builtin_scheme().resources
-        if {"create", "update"} & set(item.verbs)
+        f"{resource.group}/{resource.version} {resource.kind}".removeprefix("/")
+        for resource in builtins.builtin_scheme().resources
+        if {"create", "update"} & set(resource.verbs)
     }
     assert served <= sent
 

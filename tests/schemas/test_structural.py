@@ -10,6 +10,7 @@ from sliceworks.base.errors import RequestEntityTooLarge
 from sliceworks.schemas import build, crds, formats, patterns, prune, set_defaults, validate
 from sliceworks.schemas.field_errors import FieldError, go_number, invalid
 from sliceworks.schemas.model import MISSING, Schema
+from sliceworks.twin.apiserver.registry import crd_strategy
 from sliceworks.twin.apiserver.validation import crd
 
 KEYED: dict[str, Any] = {
@@ -90,9 +91,9 @@ def test_defaults_are_copied() -> None:
 def test_condition_keeps_its_time_while_its_status_is_unchanged() -> None:
     definition: dict[str, Any] = {"status": {"conditions": None}}
     first = {"type": "Established", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "1"}
-    assert crds.set_condition(definition, first)
-    assert not crds.set_condition(definition, {**first, "lastTransitionTime": "2"})
-    assert crds.set_condition(definition, {**first, "status": "False", "lastTransitionTime": "3"})
+    assert crd_strategy.set_condition(definition, first)
+    assert not crd_strategy.set_condition(definition, {**first, "lastTransitionTime": "2"})
+    assert crd_strategy.set_condition(definition, {**first, "status": "False", "lastTransitionTime": "3"})
     assert definition["status"]["conditions"] == [{**first, "status": "False", "lastTransitionTime": "3"}]
 
 

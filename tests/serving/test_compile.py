@@ -23,11 +23,11 @@ Object = dict[str, Any]
 
 
 def pods(objects: list[Object]) -> list[Object]:
-    return [item["spec"]["template"]["spec"] for item in objects if item["kind"] in ("Deployment", "StatefulSet", "Job")]
+    return [obj["spec"]["template"]["spec"] for obj in objects if obj["kind"] in ("Deployment", "StatefulSet", "Job")]
 
 
 def one(objects: list[Object], kind: str, name: str) -> Object:
-    [result] = [item for item in objects if (item["kind"], item["metadata"]["name"]) == (kind, name)]
+    [result] = [obj for obj in objects if (obj["kind"], obj["metadata"]["name"]) == (kind, name)]
     return result
 
 
@@ -68,10 +68,10 @@ def test_servers_have_budgets_and_drain(name: str) -> None:
     guarded = [item["spec"]["podSelector"]["matchLabels"] for item in created if item["kind"] == "NetworkPolicy"]
     kept = [item["spec"]["selector"]["matchLabels"] for item in created if item["kind"] == "PodDisruptionBudget"]
     servers = [item for item in created if item["metadata"]["labels"].get("app.kubernetes.io/component") == "server"]
-    workloads = [item for item in servers if item["kind"] in ("Deployment", "StatefulSet")]
+    workloads = [server for server in servers if server["kind"] in ("Deployment", "StatefulSet")]
     assert workloads
-    for item in workloads:
-        template = item["spec"]["template"]
+    for workload in workloads:
+        template = workload["spec"]["template"]
         labels = template["metadata"]["labels"].items()
         assert any(result.items() <= labels for result in guarded)
         assert any(result.items() <= labels for result in kept)
@@ -82,9 +82,9 @@ def test_servers_have_budgets_and_drain(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_no_load_balancer_with_routes(name: str) -> None:
-    for item in manifests(example(name)):
-        assert item["kind"] != "Ingress"
-        assert item["kind"] != "Service" or "type" not in item["spec"]
+    for obj in manifests(example(name)):
+        assert obj["kind"] != "Ingress"
+        assert obj["kind"] != "Service" or "type" not in obj["spec"]
 
 
 @pytest.mark.parametrize("name", [item for item in EXAMPLES if example(item).spec.gateway])
@@ -92,7 +92,7 @@ def test_gateway_document_is_valid(name: str) -> None:
     configuration = one(manifests(example(name)), "ConfigMap", example(name).spec.gateway.name)  # type: ignore[union-attr]
     [document] = yaml_documents.load_all(configuration["data"]["gateway.yaml"], "gateway.yaml")
     read = Gateway.model_validate(document.data)
-    assert [item.name for item in read.spec.models] == [item.name for item in example(name).spec.models]
+    assert [model.name for model in read.spec.models] == [model.name for model in example(name).spec.models]
 
 
 def test_chips_and_topology_match_the_catalog() -> None:
@@ -101,7 +101,7 @@ def test_chips_and_topology_match_the_catalog() -> None:
     assert {"--platform_chip=tpuv5e", "--platform_topology=2x2", "--sax_cell=/sax/test"} <= set(container["args"])
     assert container["resources"]["limits"]["google.com/tpu"] == "4"
     assert server["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "2x2"
-    assert [item["key"] for item in server["tolerations"]] == ["google.com/tpu"]
+    assert [toleration["key"] for toleration in server["tolerations"]] == ["google.com/tpu"]
 
 
 def test_multi_host_slice_is_an_exclusive_stateful_set() -> None:
@@ -110,7 +110,7 @@ def test_multi_host_slice_is_an_exclusive_stateful_set() -> None:
         result = one(created, "StatefulSet", f"llama2-70b-{number}")["spec"]
         assert (result["replicas"], result["podManagementPolicy"]) == (4, "Parallel")
         pod = result["template"]["spec"]
-        env = {item["name"]: item.get("value") for item in pod["containers"][0]["env"]}
+        env = {variable["name"]: variable.get("value") for variable in pod["containers"][0]["env"]}
         assert env["TPU_WORKER_HOSTNAMES"] == ",".join(f"$(SLICE_NAME)-{host}.llama2-70b-hosts" for host in range(4))
         [near] = pod["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert near["topologyKey"] == "cloud.google.com/gke-nodepool"
@@ -130,7 +130,7 @@ def test_converter_fails_with_any_step() -> None:
 def test_changed_job_has_a_new_name() -> None:
     def jobs(text: str) -> set[str]:
         changes = changed("gemma-jetstream", "7b-it/2", text)
-        return {item["metadata"]["name"] for item in manifests(changes) if item["kind"] == "Job"}
+        return {obj["metadata"]["name"] for obj in manifests(changes) if obj["kind"] == "Job"}
 
     assert jobs("7b-it/2") == jobs("7b-it/2")
     assert jobs("7b-it/2") != jobs("7b-it/3")
@@ -217,7 +217,7 @@ def test_shared_gateway_merges_keys_callers_and_routes() -> None:
     document = gateway_objects.gateway_document([first, last])["spec"]
     assert [item["name"] for item in document["keys"]] == ["website", "team-a"]
     volumes = one(created, "Deployment", "gateway")["spec"]["template"]["spec"]["volumes"]
-    assert {"secret-gateway-keys", "secret-gateway-admin"} <= {item["name"] for item in volumes}
+    assert {"secret-gateway-keys", "secret-gateway-admin"} <= {volume["name"] for volume in volumes}
     assert "from" not in one(created, "NetworkPolicy", "gateway")["spec"]["ingress"][0]  # the route of the first one leads to it
     alone = one(gateway_objects.manifests([last]), "NetworkPolicy", "gateway")["spec"]["ingress"][0]
     assert alone["from"][0] == {"podSelector": {}}
@@ -267,7 +267,7 @@ def test_load_balancer_timeouts_and_visibility() -> None:
 def test_document_takes_precedence_over_defaults() -> None:
     text = "vllm: {model: {name: a, source: a/b}}, accelerator: {type: l4-1}, env: {HF_HOME: /data}, args: [--port=9000]"
     [container] = one(manifests(service("vllm", text)), "Deployment", "served")["spec"]["template"]["spec"]["containers"]
-    assert [item["value"] for item in container["env"] if item["name"] == "HF_HOME"] == ["/data"]
+    assert [variable["value"] for variable in container["env"] if variable["name"] == "HF_HOME"] == ["/data"]
     assert container["args"][-1] == "--port=9000"
 
 
@@ -283,8 +283,8 @@ def test_cell_with_an_address_has_no_admin_server_and_publishes_with_its_own_too
     models = "models: [{name: llama, class: LLaMA7BFP16TPUv5e, checkpoint: None}]"
     cell = f"saxml: {{adminBucket: unused, root: 'grpc://served:10001', utilCommand: [my, saxutil], shell: false, {models}}}"
     objects = manifests(service("saxml", f"accelerator: {{type: v5litepod-4}}, command: [cell], {cell}"))
-    assert not [item for item in objects if item["metadata"]["name"] == "served-admin"]
-    [job] = [item for item in objects if item["kind"] == "Job"]
+    assert not [obj for obj in objects if obj["metadata"]["name"] == "served-admin"]
+    [job] = [obj for obj in objects if obj["kind"] == "Job"]
     assert "my saxutil publish /sax/test/llama" in job["spec"]["template"]["spec"]["containers"][0]["command"][-1]
     assert "sliceworks.dev/runtime" not in job["spec"]["template"]["metadata"]["annotations"], "runs as a process on a twin"
     with pytest.raises(InvalidDocument, match="or the address grpc://HOST:PORT of an admin server, got 'file:///x'"):

@@ -58,7 +58,7 @@ def run_script(tmp_path: Path, script: str, **variables: str) -> tuple[int, list
 
 
 def script_of(name: str, kind: str) -> str:
-    [job] = [item for item in manifests(example(name)) if f"-{kind}-" in item["metadata"]["name"]]
+    [job] = [obj for obj in manifests(example(name)) if f"-{kind}-" in obj["metadata"]["name"]]
     return str(job["spec"]["template"]["spec"]["containers"][0]["command"][2])
 
 
@@ -143,9 +143,9 @@ def test_existing_model_is_republished(tmp_path: Path) -> None:
 
 def test_cell_is_recorded_before_the_admin_starts(tmp_path: Path) -> None:
     [admin] = [
-        item
-        for item in manifests(example("llama2-70b-saxml"))
-        if item["metadata"]["name"] == "llama2-70b-admin" and item["kind"] == "Deployment"
+        obj
+        for obj in manifests(example("llama2-70b-saxml"))
+        if obj["metadata"]["name"] == "llama2-70b-admin" and obj["kind"] == "Deployment"
     ]
     for name in ("admin_config", "admin_server"):
         (tmp_path / name).write_text(f'#!/bin/bash\necho "{name} $*" >> "$LOG"\n')

@@ -63,7 +63,7 @@ def deploying(service: ModelService) -> Act:
 
 
 async def delete(client: Client, name: str = "one") -> None:
-    result = [item for item in await cluster.list_records(client, NS) if item.service.metadata.name == name]
+    result = [record for record in await cluster.list_records(client, NS) if record.service.metadata.name == name]
     for item in result:
         await ownership.delete_service(client, item, NS, 600)
 
@@ -82,7 +82,7 @@ class ServiceHarness:
 
     async def document(self) -> Object | None:
         """The recorded document of the service under test."""
-        result = [item for item in await cluster.list_records(self.client, NS) if item.service.metadata.name == "one"]
+        result = [record for record in await cluster.list_records(self.client, NS) if record.service.metadata.name == "one"]
         return result[0].document if result else None
 
     async def seen(self, name: str) -> cluster.ServiceDetails:
@@ -91,9 +91,11 @@ class ServiceHarness:
     async def gateway(self, name: str) -> tuple[set[str], set[str]]:
         """The models of a gateway and its owners."""
         result = await self.client.get(CONFIG_MAP, name, NS)
-        served = {item["name"].removesuffix("-model") for item in yaml.safe_load(result["data"]["gateway.yaml"])["spec"]["models"]}
+        served = {
+            model["name"].removesuffix("-model") for model in yaml.safe_load(result["data"]["gateway.yaml"])["spec"]["models"]
+        }
         running = await self.client.get(DEPLOYMENT, name, NS)
-        return served, {item["name"].removesuffix("-model-service") for item in running["metadata"]["ownerReferences"]}
+        return served, {owner["name"].removesuffix("-model-service") for owner in running["metadata"]["ownerReferences"]}
 
     async def picture(self) -> Object:
         """All objects of the namespace, without what differs between runs."""
@@ -110,7 +112,7 @@ class ServiceHarness:
 
 
 def _settled(obj: Object) -> Object:
-    owners = sorted(item["name"] for item in obj["metadata"].get("ownerReferences") or ())
+    owners = sorted(owner["name"] for owner in obj["metadata"].get("ownerReferences") or ())
     spec = {name: value for name, value in (obj.get("spec") or {}).items() if not name.startswith(("clusterIP", "ipF"))}
     return {"labels": obj["metadata"].get("labels"), "owners": owners, "spec": spec, "data": obj.get("data")}
 
@@ -362,7 +364,7 @@ def test_concurrent_publications_are_merged(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(RecordConflict, match="model service one was changed by another client in the meantime"):
             await change(harness, record, publication.add_model(record, {"name": "second"}), "load", "second")
         after = (await cluster.get_record(harness.client, "one", NS)).service.spec
-        assert [item.name for item in after.models] == ["one-model", "first"]
+        assert [model.name for model in after.models] == ["one-model", "first"]
 
     run_scenario(scenario)
 

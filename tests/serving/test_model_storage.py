@@ -11,6 +11,7 @@ from tests.support.model_services import service
 
 from sliceworks.base import clock
 from sliceworks.base.errors import CloudNotFound, SliceworksError
+from sliceworks.base.names import project_number
 from sliceworks.base.transport import InProcess
 from sliceworks.cloud.container import Container
 from sliceworks.cloud.credentials import Token
@@ -19,7 +20,6 @@ from sliceworks.kube.client import Client
 from sliceworks.kube.resources import POD, SERVICE_ACCOUNT
 from sliceworks.rehearsal.simulation.deployment import assume_sources
 from sliceworks.serving.rollout import Rollout
-from sliceworks.twin.cloud.core.identifiers import project_number
 from sliceworks.twin.cluster import Cluster
 
 if TYPE_CHECKING:

@@ -153,7 +153,7 @@ def test_example_becomes_ready_and_leaves_nothing_behind(name: str) -> None:
         seen = await platform.seen(service.metadata.name, place)
         assert seen.status.state == "ready"
         assert not seen.causes
-        gateways = [item.name for item in seen.status.workloads if item.component == "gateway"]
+        gateways = [workload.name for workload in seen.status.workloads if workload.component == "gateway"]
         assert gateways == ([front.name] if front else [])
         await platform.delete(service.metadata.name, place)
         await clock.sleep(120)
@@ -241,7 +241,7 @@ def test_deletion_order() -> None:
 
 
 def test_every_kind_has_a_deletion_order() -> None:
-    created = {records.reference(item) for name in EXAMPLES for item in manifests(example(name))}
+    created = {records.reference(obj) for name in EXAMPLES for obj in manifests(example(name))}
     unknown = records.Reference("example.com/v1", "Unheard", "a")
     ordered = [item.kind for item in records.deletion_order({unknown, *created})]
     assert ordered[-1] == "Unheard"
@@ -288,7 +288,7 @@ def test_change_waits_for_new_pods() -> None:
         assert caught.value.hint == "check that the node pool nowhere exists and has free capacity"
         assert any("deployment/gateway 2/2 updating" in item for item in platform.told)
         seen = await platform.seen("gemma", "models")
-        words = {item.name: (item.ready, item.desired, item.state) for item in seen.status.workloads}
+        words = {workload.name: (workload.ready, workload.desired, workload.state) for workload in seen.status.workloads}
         assert (seen.status.state, words["gateway"]) == ("updating", (2, 2, "updating"))
 
     run_on_platform(scenario)
@@ -568,7 +568,7 @@ def test_single_model_engine_is_rolled_and_stopped() -> None:
         other = publication.add_model(record, {"name": "llama-3.2-3b", "source": "meta-llama/Llama-3.2-3B-Instruct"})
         await change(platform, record, other, "load", "llama-3.2-3b")
         record = await record_of(platform, "llama3", "models")
-        assert [item.name for item in record.service.spec.models] == ["llama-3.2-3b"]
+        assert [model.name for model in record.service.spec.models] == ["llama-3.2-3b"]
         await change(platform, record, publication.remove_model(record, "llama-3.2-3b"), "unload", "llama-3.2-3b")
         assert (await platform.seen("llama3", "models")).status.state == "stopped"
         assert await platform.names(HORIZONTAL_POD_AUTOSCALER, "models") == {"gateway"}
@@ -588,7 +588,7 @@ def test_change_rejected_by_triton_is_reverted() -> None:
         with pytest.raises(SliceworksError, match="the API server cannot connect to pod/densenet-"):  # simulated
             await change(platform, record, publication.add_model(record, {"name": "resnet"}), "load", "resnet")
         after = await record_of(platform, "densenet", "triton")
-        assert [item.name for item in after.service.spec.models] == ["densenet_onnx"]
+        assert [model.name for model in after.service.spec.models] == ["densenet_onnx"]
 
     run_on_platform(scenario)
 

@@ -26,7 +26,7 @@ MODEL = "vllm: {{model: {{name: a, source: a/b}}, quantization: {method}}}, acce
 
 
 def pod(text: str, name: str = "served") -> dict[str, Any]:
-    [result] = [item for item in manifests(service("vllm", text, name)) if item["kind"] == "Deployment"]
+    [result] = [obj for obj in manifests(service("vllm", text, name)) if obj["kind"] == "Deployment"]
     spec: dict[str, Any] = result["spec"]["template"]["spec"]
     return spec
 

@@ -49,8 +49,8 @@ def test_valid_scenario_is_typed_and_frozen() -> None:
 @pytest.mark.parametrize(
     ("event", "problem"),
     [
-        ("{at: 1m}", "day.yaml:7: spec.events[0]: must set exactly one of submit, trace, apply"),
-        ("{at: 1m, apply: {file: a}, trace: {file: b}}", "day.yaml:7: spec.events[0]: must set exactly one of"),
+        ("{at: 1m}", "day.yaml:7: spec.events[0]: exactly one of submit, trace, apply"),
+        ("{at: 1m, apply: {file: a}, trace: {file: b}}", "day.yaml:7: spec.events[0]: exactly one of"),
         ("{at: soon, apply: {file: a}}", 'day.yaml:7: spec.events[0].at: time: invalid duration "soon"'),
         ("{at: -1s, apply: {file: a}}", "day.yaml:7: spec.events[0].at: must not be negative"),
         ("{at: 1m, submit: {file: a, cuont: 2}}", "day.yaml:7: unknown field spec.events[0].submit.cuont; did you mean count?"),
@@ -60,10 +60,10 @@ def test_valid_scenario_is_typed_and_frozen() -> None:
         ),
         ("{at: 1m, submit: {count: 2}}", "day.yaml:7: spec.events[0].submit.file is required"),
         ("{at: 1m, failNodes: {nodes: {}}}", "day.yaml:7: spec.events[0].failNodes.nodes: must set names, labels or count"),
-        ("{at: 1m, failPods: {pods: {count: 1}, exitCode: 0}}", "day.yaml:7: spec.events[0].failPods.exitCode: input should be"),
-        ("{at: 1m, apply: {file: 3}}", "day.yaml:7: spec.events[0].apply.file: must be a string, found 3"),
-        ("{at: 1m, apply: {file: true}}", "day.yaml:7: spec.events[0].apply.file: must be a string, found true"),
-        ("{at: 1m, apply: a.yaml}", "day.yaml:7: spec.events[0].apply: must be a mapping of fields, found 'a.yaml'"),
+        ("{at: 1m, failPods: {pods: {count: 1}, exitCode: 0}}", "day.yaml:7: spec.events[0].failPods.exitCode: must be"),
+        ("{at: 1m, apply: {file: 3}}", "day.yaml:7: spec.events[0].apply.file: must be a string, got 3"),
+        ("{at: 1m, apply: {file: true}}", "day.yaml:7: spec.events[0].apply.file: must be a string, got true"),
+        ("{at: 1m, apply: a.yaml}", "day.yaml:7: spec.events[0].apply: must be a mapping of fields, got 'a.yaml'"),
     ],
 )
 def test_error_has_a_file_and_line(event: str, problem: str) -> None:
@@ -93,7 +93,7 @@ def test_api_version_and_kind_are_checked(change: tuple[str, str], problem: str)
 def test_invalid_value_suggests_the_closest() -> None:
     head = HEAD.split("spec:", maxsplit=1)[0].replace("Scenario", "ModelService")
     [result] = problems(f"{head}spec:\n  engine: vlm\n")
-    assert result.endswith("spec.engine: input should be 'saxml', 'triton', 'jetstream' or 'vllm'; did you mean vllm?")
+    assert result.endswith("spec.engine: must be 'saxml', 'triton', 'jetstream' or 'vllm', got 'vlm'; did you mean vllm?")
 
 
 def test_read_raises_the_first_problem() -> None:

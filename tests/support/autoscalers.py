@@ -61,4 +61,4 @@ class AutoscalerHarness:
 
 
 def _reasons(status: Object) -> set[str]:
-    return {item["reason"] for item in status.get("conditions", ())}
+    return {condition["reason"] for condition in status.get("conditions", ())}

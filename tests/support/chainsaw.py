@@ -75,8 +75,8 @@ class Scenario:
         return True
 
     def _matches(self, obj: Object) -> bool:
-        answer = self.api.get(locate(self.api, obj, self.ns))
-        return answer.status == 200 and not list(differing(obj, answer.json))
+        response = self.api.get(locate(self.api, obj, self.ns))
+        return response.status == 200 and not list(differing(obj, response.json))
 
     def _delete(self, reference: Object) -> None:
         path = locate(self.api, {**reference, "metadata": {"name": reference["name"]}}, self.ns)

@@ -157,4 +157,6 @@ def run_on_cloud(
 
 def is_ready(node: Obj) -> bool:
     """Whether a node's Ready condition is True."""
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in node["status"].get("conditions") or ())
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in node["status"].get("conditions") or ()
+    )

@@ -80,7 +80,7 @@ def define(api: Api, body: Object) -> Custom:
 def is_discovered(api: Api, custom: Custom) -> bool:
     """Whether the kind is listed in aggregated discovery, which another controller updates."""
     result = api.get(f"/apis/{custom.group}/{custom.version}")
-    return result.status == 200 and custom.plural in {item["name"] for item in result.json["resources"]}
+    return result.status == 200 and custom.plural in {resource["name"] for resource in result.json["resources"]}
 
 
 def is_established(api: Api, custom: Custom) -> bool:

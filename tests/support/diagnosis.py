@@ -45,13 +45,13 @@ class DiagnosisClient:
         def look() -> Diagnosis | None:
             diagnosis = self.diagnose_job(namespace, name)
             last[:] = [diagnosis]
-            kinds = [item.kind.name for item in diagnosis.causes]
+            kinds = [cause.kind.name for cause in diagnosis.causes]
             return diagnosis if kinds[:1] == [causes[0]] and set(causes) <= set(kinds) else None
 
         try:
             return eventually(look, what=f"{name}: {causes}")
         except AssertionError as error:
-            reported = [(item.kind.name, item.message, item.reported) for item in last[0].causes] if last else "nothing"
+            reported = [(cause.kind.name, cause.message, cause.reported) for cause in last[0].causes] if last else "nothing"
             raise AssertionError(f"{name}: expected {causes}, got {reported}") from error
 
 
@@ -82,7 +82,7 @@ def _kubeconfig(cluster: Cluster, token: str) -> Path:
 
 def cause(answer: Diagnosis, name: str) -> Cause:
     """The cause of this name in a diagnosis."""
-    return next(item for item in answer.causes if item.kind.name == name)
+    return next(cause for cause in answer.causes if cause.kind.name == name)
 
 
 def create(api: Api, ns: str, name: str, *parts: Obj, queue: str = "", priority: str = "", **spec: Any) -> None:

@@ -32,7 +32,7 @@ def walk_example(sliceworks: Commands, tmp_path: Path, name: str) -> None:
     must(sliceworks, "init", "--from", name, "--project", "my-project", "-o", str(file))
     must(sliceworks, "check", "-f", str(file))
     # 2. plan: as recorded
-    planned = "".join(f"{item['stage']} {item['action']} {item['address']}\n" for item in changes(sliceworks, str(file)))
+    planned = "".join(f"{change['stage']} {change['action']} {change['address']}\n" for change in changes(sliceworks, str(file)))
     golden = GOLDENS / f"{name}.plan.txt"
     if os.environ.get("SLICEWORKS_RECORD") == "1":
         golden.write_text(planned)

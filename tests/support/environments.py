@@ -68,7 +68,7 @@ def required_release_objects(environment: Environment) -> dict[str, list[Object]
     """The releases that a twin does not include."""
     from sliceworks.infra.cluster.addon import required_releases
 
-    expected = [item for item in required_releases(environment.spec) if item.name == "config-connector"]
+    expected = [release for release in required_releases(environment.spec) if release.name == "config-connector"]
     return {item.name: TwinReleases().objects(item, {})[0] for item in expected}
 
 

@@ -102,4 +102,4 @@ class Google:
         relative = relative.removeprefix(f"{version}/") if service in BASED else relative
         message = discovery.messages(service, version, method, relative)[1]
         if message:
-            self.problems.extend(f"{what}: {item}" for item in discovery.problems(service, version, message, answer))
+            self.problems.extend(f"{what}: {problem}" for problem in discovery.problems(service, version, message, answer))

@@ -129,7 +129,7 @@ class GraphHarness:
         """A condition of an object."""
         result = await self.get(path)
         conditions: list[Object] = result.get("status", {}).get("conditions", [])
-        return next((item for item in conditions if item["type"] == kind), {})
+        return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 @asynccontextmanager

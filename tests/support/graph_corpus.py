@@ -20,7 +20,7 @@ from sliceworks.graph import definition_parser
 from sliceworks.graph.builder import build_graph as compile_graph
 from sliceworks.graph.kinds import BuiltinKinds
 from sliceworks.graph.model import DefinitionError
-from sliceworks.schemas import crds
+from sliceworks.twin.apiserver.registry import crd_strategy
 from sliceworks.twin.apiserver.validation.crd import definition_errors
 
 if TYPE_CHECKING:
@@ -260,13 +260,13 @@ def _mentions(case: Case) -> Callable[[str], bool]:
 
 def _current(instance: Object) -> bool:
     """Whether the status covers the current generation, if it reports one."""
-    seen = [item.get("observedGeneration", 0) for item in (instance.get("status") or {}).get("conditions") or ()]
+    seen = [condition.get("observedGeneration", 0) for condition in (instance.get("status") or {}).get("conditions") or ()]
     return all(number >= instance["metadata"]["generation"] for number in seen)
 
 
 def _condition(obj: Object, kind: str) -> Object:
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((item for item in conditions if item["type"] == kind), {})
+    return next((condition for condition in conditions if condition["type"] == kind), {})
 
 
 def _shown(obj: Object, *, owners: bool = True) -> Object:
@@ -282,8 +282,8 @@ def _shown(obj: Object, *, owners: bool = True) -> Object:
     rest = {key: value for key, value in obj.items() if key not in ("metadata", "apiVersion", "kind")}
     if (rest.get("status") or {}).get("conditions"):
         kept = [
-            {key: value for key, value in item.items() if key not in ("lastTransitionTime", "observedGeneration", "message")}
-            for item in rest["status"]["conditions"]
+            {key: value for key, value in condition.items() if key not in ("lastTransitionTime", "observedGeneration", "message")}
+            for condition in rest["status"]["conditions"]
         ]
         rest["status"] = {**rest["status"], "conditions": kept}
     text = orjson.dumps({"metadata": metadata, **rest}).decode()
@@ -298,7 +298,7 @@ def compiled(case: Case) -> Object:
     except DefinitionError:
         return {"accepted": False}
     crd = graph.crd
-    crds.set_defaults(crd)
+    crd_strategy.set_defaults(crd)
     if definition_errors(crd):
         return {"accepted": False}
     labels = {key: value for key, value in (crd["metadata"].get("labels") or {}).items() if "kro.run/" not in key}

@@ -154,7 +154,7 @@ def active(api: Api, path: str, state: str = "ACTIVE") -> bool:
 def condition(api: Api, name: str, kind: str) -> Object:
     """A condition of a graph."""
     conditions: list[Object] = api.get(f"{GRAPHS}/{name}").json.get("status", {}).get("conditions", [])
-    return next((item for item in conditions if item["type"] == kind), {"status": "Unknown"})
+    return next((condition for condition in conditions if condition["type"] == kind), {"status": "Unknown"})
 
 
 def state(api: Api, path: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.controllers.jobset import jobset_api
 from sliceworks.twin.controllers.jobset.child_jobs import ChildJob
+from sliceworks.twin.controllers.runtime.pod_index import COMPLETION_INDEX
 
 if TYPE_CHECKING:
     from tests.support.embedded_twin import EmbeddedTwin
@@ -42,7 +43,7 @@ def child(name: str, **more: Any) -> ChildJob:
 def follower(job: str = "js-a-0", index: int = 1, *, owner: str = "job-uid") -> Obj:
     """A pod of an exclusively placed JobSet; with index 0 it is the leader."""
     labels = {jobset_api.NAME_LABEL: "js", jobset_api.REPLICATED_JOB: "a", jobset_api.JOB_INDEX: "0", jobset_api.JOB_KEY: "key"}
-    annotations = {jobset_api.NAME_LABEL: "js", jobset_api.EXCLUSIVE_TOPOLOGY: "pool", jobset_api.COMPLETION_INDEX: str(index)}
+    annotations = {jobset_api.NAME_LABEL: "js", jobset_api.EXCLUSIVE_TOPOLOGY: "pool", COMPLETION_INDEX: str(index)}
     refs = [{"kind": "Job", "name": job, "uid": owner, "controller": True}]
     metadata = {"name": f"{job}-{index}-abcde", "labels": labels, "annotations": annotations, "ownerReferences": refs}
     return {"metadata": metadata, "spec": {"priority": 0}}
@@ -83,4 +84,4 @@ class JobSetHarness:
 
     async def conditions(self) -> list[tuple[str, str, str]]:
         status = (await self.get()).get("status") or {}
-        return [(item["type"], item["status"], item["reason"]) for item in status.get("conditions") or ()]
+        return [(condition["type"], condition["status"], condition["reason"]) for condition in status.get("conditions") or ()]

@@ -78,7 +78,9 @@ class JobSetDriver:
         return int(self.status().get("restarts", 0))
 
     def condition(self, kind: str, status: str = "True") -> bool:
-        return any((item["type"], item["status"]) == (kind, status) for item in self.status().get("conditions") or ())
+        return any(
+            (condition["type"], condition["status"]) == (kind, status) for condition in self.status().get("conditions") or ()
+        )
 
     def jobs(self) -> dict[str, Obj]:
         return {job["metadata"]["name"]: job for job in self.api.get(f"{self._batch}/jobs").ok().json["items"]}
@@ -206,8 +208,8 @@ def _brief_job(job: Obj) -> Obj:
 
 def _ended(job: Obj) -> bool:
     return any(
-        item["type"] in ("Complete", "Failed") and item["status"] == "True"
-        for item in (job.get("status") or {}).get("conditions") or ()
+        condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
+        for condition in (job.get("status") or {}).get("conditions") or ()
     )
 
 

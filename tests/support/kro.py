@@ -49,8 +49,8 @@ def running(cluster: Cluster, logs: Path, *flags: str) -> Iterator[Process]:
     """Run kro with its CRDs on this cluster, with short resync periods and high concurrency to keep tests fast."""
     for path in sorted((folder() / "helm" / "crds").glob("*.yaml")):
         body = load(path)
-        answer = cluster.api.post(CRDS, body)
-        assert answer.status in (201, 409), answer.body
+        response = cluster.api.post(CRDS, body)
+        assert response.status in (201, 409), response.body
     eventually(lambda: cluster.api.get(GRAPHS).status == 200, what="kro's definitions are served")
     probes = free_port()
     command = (

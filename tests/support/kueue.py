@@ -155,7 +155,9 @@ class KueueHarness:
         return eventually(look, what=what)
 
     def _condition(self, obj: Obj, kind: str) -> Obj | None:
-        return next((one for one in (obj.get("status") or {}).get("conditions") or () if one["type"] == kind), None)
+        return next(
+            (condition for condition in (obj.get("status") or {}).get("conditions") or () if condition["type"] == kind), None
+        )
 
     def condition(self, name: str, kind: str) -> Obj:
         workload = self.workloads().get(name)
@@ -258,7 +260,7 @@ def _quota(name: str, value: Any) -> Obj:
 
 def brief(conditions: Any) -> Obj:
     """Conditions by type."""
-    return {one["type"]: [one["status"], one["reason"], one["message"]] for one in conditions or ()}
+    return {condition["type"]: [condition["status"], condition["reason"], condition["message"]] for condition in conditions or ()}
 
 
 def workload_picture(workload: Obj | None) -> Obj | None:

@@ -76,8 +76,8 @@ class KueuePodHarness(KueueHarness):
 
     def group(self, name: str) -> Obj:
         """The Workload of a pod group, or None."""
-        answer = self.api.get(f"{GROUP}/namespaces/{self.ns}/workloads/{name}")
-        result: Obj = {} if answer.status == 404 else answer.ok().json
+        response = self.api.get(f"{GROUP}/namespaces/{self.ns}/workloads/{name}")
+        result: Obj = {} if response.status == 404 else response.ok().json
         return result
 
     def group_condition(self, name: str, kind: str) -> str:
@@ -120,14 +120,14 @@ def _grouped(workload: Obj) -> bool:
 
 def _pod(pod: Obj) -> Obj:
     metadata, spec = pod["metadata"], pod["spec"]
-    targets = [one for one in pod["status"].get("conditions") or () if one["type"] == "TerminationTarget"]
+    targets = [condition for condition in pod["status"].get("conditions") or () if condition["type"] == "TerminationTarget"]
     return {
         "labels": metadata.get("labels"),
         "annotations": metadata.get("annotations"),
         "finalizers": metadata.get("finalizers"),
         "gates": [gate["name"] for gate in spec.get("schedulingGates") or ()],
         "nodeSelector": spec.get("nodeSelector"),
-        "tolerations": [one["key"] for one in spec.get("tolerations") or ()],
-        "target": [[one["status"], one["reason"], one["message"]] for one in targets],
+        "tolerations": [toleration["key"] for toleration in spec.get("tolerations") or ()],
+        "target": [[target["status"], target["reason"], target["message"]] for target in targets],
         "leaving": "deletionTimestamp" in metadata,
     }

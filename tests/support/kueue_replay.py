@@ -155,11 +155,11 @@ class Player:
 def _essence(workload: Obj) -> Any:
     """The fields that a step may change; in a StrictFIFO queue the messages of pending workloads never stop changing."""
     status = workload.get("status") or {}
-    states = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    states = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     return states, "admission" in status, workload["metadata"].get("deletionTimestamp")
 
 
 def _leaving(workload: Obj) -> bool:
     status = workload.get("status") or {}
-    states = {one["type"]: one["status"] for one in status.get("conditions") or ()}
+    states = {condition["type"]: condition["status"] for condition in status.get("conditions") or ()}
     return states.get("Evicted") == "True" and "admission" in status

@@ -74,7 +74,9 @@ def _cohorts(dice: random.Random, flavors: list[str], resources: tuple[str, ...]
 def _group(dice: random.Random, flavors: list[str], resources: tuple[str, ...], *, limits: bool) -> Obj:
     return {
         "coveredResources": list(resources),
-        "flavors": [{"name": name, "resources": [_quota(dice, one, limits=limits) for one in resources]} for name in flavors],
+        "flavors": [
+            {"name": name, "resources": [_quota(dice, resource, limits=limits) for resource in resources]} for name in flavors
+        ],
     }
 
 

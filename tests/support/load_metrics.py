@@ -10,7 +10,7 @@ from google.cloud import bigquery
 from google.pubsub_v1.types import BigQueryConfig, Encoding, Schema, SchemaSettings, Subscription, Topic
 from tests.support.google_clients import PROJECT
 
-from sliceworks.twin.cloud.core.identifiers import project_number
+from sliceworks.base.names import project_number
 
 if TYPE_CHECKING:
     from tests.support.google_clients import Google
@@ -26,7 +26,7 @@ def table(google: Google, dataset: str, *, metadata: bool = True) -> None:
     created.access_entries = [bigquery.AccessEntry("WRITER", "userByEmail", agent)]
     google.bigquery.update_dataset(created, ["access_entries"])
     columns = orjson.loads((MODULE / "columns.json").read_bytes())
-    fields = [bigquery.SchemaField(item["name"], item["type"], mode=item["mode"]) for item in columns]
+    fields = [bigquery.SchemaField(column["name"], column["type"], mode=column["mode"]) for column in columns]
     fields += [bigquery.SchemaField(name, kind) for name, kind in METADATA.items() if metadata]
     google.bigquery.create_table(bigquery.Table(f"{PROJECT}.{dataset}.records", schema=fields))
 

@@ -48,7 +48,7 @@ def failed(number: int, intended: float, failure: Failure, status: int = 0) -> R
 def written(folder: Path, records: Iterable[RequestRecord], worker: int = 0) -> Path:
     """Write the tables of these requests."""
     with RecordWriter(folder, f"worker-{worker}", worker) as writer:
-        for item in records:
-            writer.add(item)
+        for record in records:
+            writer.add(record)
     request_table.merge_records(folder)
     return folder

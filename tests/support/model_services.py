@@ -9,7 +9,7 @@ from sliceworks.specs import documents
 from sliceworks.specs.model_service import ModelService
 
 FOLDER = Path(__file__).parents[2] / "examples" / "models"
-EXAMPLES = sorted(item.stem for item in FOLDER.glob("*.yaml"))
+EXAMPLES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
 def read(text: str) -> ModelService:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import selectors
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+
+from sliceworks.base.loops import Selector
 
 if TYPE_CHECKING:
     import pytest
 
+    from sliceworks.base.loops import Ready
+
 
 class RealTime:
-    """Replaces the monotonic clock and the selector of loops that are created afterwards."""
+    """Replaces the monotonic clock and the waiting of all loops."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
         monkeypatch.setattr("sliceworks.base.loops.time", SimpleNamespace(monotonic=lambda: self.seconds))
-        monkeypatch.setattr("sliceworks.base.loops.selectors", SimpleNamespace(DefaultSelector=self._selector))
 
-    def _selector(self) -> selectors.BaseSelector:
-        real_time = self
+        def wait(selector: Selector, timeout: float | None) -> Ready:
+            select = super(Selector, selector).select
+            if ready := select(0):
+                return ready
+            self.seconds += timeout or 0.0
+            return select(0)
 
-        class FakeSelector(selectors.DefaultSelector):
-            def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-                real_time.seconds += timeout or 0.0
-                return super().select(0)
-
-        return FakeSelector()
+        monkeypatch.setattr(Selector, "wait", wait)

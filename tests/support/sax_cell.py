@@ -74,7 +74,7 @@ def one(found: Fields, number: int) -> str:
 def floats(message: bytes) -> dict[str, float]:
     """Decode a map from names to numbers."""
     entries = [fields(item) for item in fields(message).get(1, [])]
-    return {one(item, 1): struct.unpack("<f", item[2][0])[0] for item in entries}
+    return {one(entry, 1): struct.unpack("<f", entry[2][0])[0] for entry in entries}
 
 
 class Refused(Exception):
@@ -156,7 +156,7 @@ class AdminServer:
 
     def list(self, request: bytes) -> bytes:
         model = self.models.get(one(fields(request), 1))
-        return text(1, text(1, model) + b"".join(text(2, item) for item in self.servers)) if model else b""
+        return text(1, text(1, model) + b"".join(text(2, server) for server in self.servers)) if model else b""
 
     def watch(self, request: bytes) -> bytes:
         self.watched += 1
@@ -168,7 +168,7 @@ class AdminServer:
         """Events as Sax's admin server sends them: a snapshot where it has compacted its log, then the later events."""
         if not self.servers:
             raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, "it waits until there is one")
-        added = [text(4, text(1, item)) for item in self.servers[len(self.servers) // 2 :]]
+        added = [text(4, text(1, server)) for server in self.servers[len(self.servers) // 2 :]]
         if len(self.servers) == 1:
             return whole(1, 1) + added[0]
         packed = [text(3, item) for item in ("127.0.0.1:9", *self.servers[: len(self.servers) // 2])]

@@ -139,7 +139,7 @@ class SchedulerHarness:
 
     def condition(self, name: str, kind: str = "PodScheduled") -> Obj:
         """A condition of a pod; empty if absent."""
-        return next((one for one in self.get(name)["status"].get("conditions") or () if one["type"] == kind), {})
+        return next((condition for condition in self.get(name)["status"].get("conditions") or () if condition["type"] == kind), {})
 
     def refusal(self, name: str) -> str:
         """The message of a pod's Unschedulable condition."""

@@ -14,7 +14,6 @@ from sliceworks.controllers.slices.model import (
     Decision,
     JobSetView,
     Leader,
-    NamespacedName,
     NodePool,
     ObjectReference,
     Placement,
@@ -24,6 +23,7 @@ from sliceworks.controllers.slices.model import (
 )
 from sliceworks.controllers.slices.node_pool import job_key, pool_name
 from sliceworks.controllers.slices.settings import Settings
+from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from sliceworks.controllers.slices.node_pool_requirements import NodePoolRequirements
@@ -37,7 +37,7 @@ GPU = {"cloud.google.com/gke-accelerator": "nvidia-h100-80gb"}
 
 def pod_template(selector: dict[str, str], *requests: dict[str, Any], **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Metadata and spec of a pod."""
-    containers = [{"resources": {"requests": item}} for item in requests]
+    containers = [{"resources": {"requests": request}} for request in requests]
     metadata: dict[str, Any] = {name: more.pop(name) for name in ("labels", "annotations") if name in more}
     return metadata, {"nodeSelector": selector, "containers": containers, **more}
 
@@ -68,7 +68,7 @@ def seconds_after_now(after: float = 0.0) -> datetime:
 
 def jobset(name: str = "js", replicas: int = 1, **more: Any) -> JobSetView:
     """A running JobSet."""
-    ref = NamespacedName("ml", name)
+    ref = Key("ml", name)
     return JobSetView(
         subject=ObjectReference("jobset.x-k8s.io/v1alpha2", "JobSet", "ml", name, f"uid-{name}"),
         ref=ref,
@@ -80,14 +80,14 @@ def jobset(name: str = "js", replicas: int = 1, **more: Any) -> JobSetView:
 
 def leader(index: int = 0, name: str = "js", **more: Any) -> Leader:
     """A leader pod, pending for a minute."""
-    job = NamespacedName("ml", f"{name}-slice-{index}")
+    job = Key("ml", f"{name}-slice-{index}")
     given: dict[str, Any] = {"requirements": REQUIREMENTS, "since": seconds_after_now(-60), **more}
     return Leader(
         subject=ObjectReference("v1", "Pod", "ml", f"{job.name}-0-abcde", f"uid-{job.name}"),
         job=job,
         job_kind="Job",
         job_key=job_key(job),
-        jobset=NamespacedName("ml", name),
+        jobset=Key("ml", name),
         template="slice",
         **given,
     )
@@ -95,9 +95,9 @@ def leader(index: int = 0, name: str = "js", **more: Any) -> Leader:
 
 def pool(index: int = 0, name: str = "js", status: str = "RUNNING", **more: Any) -> NodePool:
     """The pool of a Job, as this controller creates it."""
-    job = NamespacedName("ml", f"{name}-slice-{index}")
+    job = Key("ml", f"{name}-slice-{index}")
     given: dict[str, Any] = {"digest": REQUIREMENTS.digest, "created": NOW - 30, "zone": "z1", **more}
-    return NodePool(pool_name(name, job_key(job)), status, is_managed=True, jobset=NamespacedName("ml", name), job=job, **given)
+    return NodePool(pool_name(name, job_key(job)), status, is_managed=True, jobset=Key("ml", name), job=job, **given)
 
 
 def workload(name: str = "js", state: Any = "Pending", **more: Any) -> WorkloadView:
@@ -105,13 +105,13 @@ def workload(name: str = "js", state: Any = "Pending", **more: Any) -> WorkloadV
     checks = {"slices": (state, more.pop("message", ""))}
     given: dict[str, Any] = {"reserved_since": seconds_after_now(-60), "active": True, "flavors": {"slice": ("v5p",)}, **more}
     return WorkloadView(
-        ObjectReference("kueue.x-k8s.io/v1beta2", "Workload", "ml", f"jobset-{name}"), NamespacedName("ml", name), checks, **given
+        ObjectReference("kueue.x-k8s.io/v1beta2", "Workload", "ml", f"jobset-{name}"), Key("ml", name), checks, **given
     )
 
 
-def placement(on: NodePool, name: str, index: int = 0) -> dict[NamespacedName, Placement]:
+def placement(on: NodePool, name: str, index: int = 0) -> dict[Key, Placement]:
     """The leader pod of a Job runs on a pool."""
-    return {NamespacedName("ml", f"{name}-slice-{index}"): Placement(NamespacedName("ml", name), on.name)}
+    return {Key("ml", f"{name}-slice-{index}"): Placement(Key("ml", name), on.name)}
 
 
 def snapshot(*things: Any, **more: Any) -> Snapshot:

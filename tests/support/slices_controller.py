@@ -128,7 +128,7 @@ class Rig:
 
     async def condition(self, name: str = "js", kind: str = "sliceworks.dev/SlicesReady") -> Obj:
         conditions = ((await self.jobset(name)).get("status") or {}).get("conditions") or ()
-        return next((item for item in conditions if item["type"] == kind), {})
+        return next((condition for condition in conditions if condition["type"] == kind), {})
 
     async def events(self, reason: str = "") -> list[tuple[str, str, str]]:
         result = (await self.client.list(EVENT)).items

@@ -91,8 +91,8 @@ class Shell:
 
 async def platform(client: Client) -> None:
     """The queues of the training example, without nodes."""
-    for item in build_manifests(read_environment(ENVIRONMENT)):
-        await client.create(item)
+    for obj in build_manifests(read_environment(ENVIRONMENT)):
+        await client.create(obj)
 
 
 async def with_machines(client: Client) -> None:
@@ -119,9 +119,9 @@ async def with_machines(client: Client) -> None:
 async def send(client: Client, example: str, **changes: str) -> Object:
     """Submit an example with other annotations on its pods, and let a minute pass."""
     built = submission.load(EXAMPLES / "training-jobs" / f"{example}.yaml").jobset(TEAM)
-    for item in built["spec"]["replicatedJobs"]:
-        if item["name"] == "slice":
-            metadata = item["template"]["spec"]["template"].setdefault("metadata", {})
+    for replicated_job in built["spec"]["replicatedJobs"]:
+        if replicated_job["name"] == "slice":
+            metadata = replicated_job["template"]["spec"]["template"].setdefault("metadata", {})
             reported = {f"sliceworks.dev/{key.replace('_', '-')}": value for key, value in changes.items()}
             metadata["annotations"] = {**(metadata.get("annotations") or {}), **reported}
     created = await client.create(built, resource=JOBSET)

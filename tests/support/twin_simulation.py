@@ -400,7 +400,7 @@ async def _stop(life: Life, index: int) -> None:
 async def _deactivate(life: Life, index: int) -> None:
     """A person deactivates a Workload, and activates it again."""
     workloads = (await life.client.list(WORKLOAD, "default")).items
-    unfinished = sorted(item["metadata"]["name"] for item in workloads if not is_condition_true(item, "Finished"))
+    unfinished = sorted(workload["metadata"]["name"] for workload in workloads if not is_condition_true(workload, "Finished"))
     if not unfinished:
         return
     name = life.random.choice(unfinished)
@@ -470,17 +470,17 @@ async def _inspect(life: Life, index: int) -> None:
 async def _unexplained(life: Life, name: str) -> str:
     """The state of a JobSet that does not run although `why` knows of nothing in its way; empty otherwise."""
     try:
-        answer = await diagnose(life.client, name, life.container)
+        diagnosis = await diagnose(life.client, name, life.container)
         obj = await life.client.get(JOBSET, name)
     except SliceworksError as error:
         return "" if isinstance(error, NotFound) or "not found" in error.message else f"why failed: {error.message}"
-    if answer.causes[0].kind.name not in ("starting", "running"):
+    if diagnosis.causes[0].kind.name not in ("starting", "running"):
         return ""
     pods = (await life.client.list(POD, "default", labels=f"jobset.sigs.k8s.io/jobset-name={name}")).items
     phases = sorted(pod["status"].get("phase", "") for pod in pods)
     if any(phase == "Running" for phase in phases):
         return ""
-    return f"{answer.causes[0].message} suspend={obj['spec'].get('suspend')} pods={phases}"
+    return f"{diagnosis.causes[0].message} suspend={obj['spec'].get('suspend')} pods={phases}"
 
 
 async def _unstarted(life: Life, name: str) -> str:
@@ -490,7 +490,7 @@ async def _unstarted(life: Life, name: str) -> str:
     except NotFound:
         return ""
     workloads = (await life.client.list(WORKLOAD, "default")).items
-    own = [item for item in workloads if item["metadata"]["ownerReferences"][0]["name"] == name]
+    own = [workload for workload in workloads if workload["metadata"]["ownerReferences"][0]["name"] == name]
     if not job["spec"].get("suspend") or not own or is_condition_true(own[0], "Evicted"):
         return ""
     return f"{name} is admitted but suspended" if is_condition_true(own[0], "Admitted") else ""
@@ -519,8 +519,8 @@ async def _settle(life: Life) -> None:
     await clock.sleep(60)
     for name in sorted((life.never_fit | life.bad_images) & life.submitted.keys()):
         expected = {"queue"} if name in life.never_fit else {"queue", "container"}
-        if life.submitted[name] is JOBSET and (answer := await diagnose(life.client, name)).causes[0].kind.layer not in expected:
-            life.wrong.append(f"{name} can never run, and why says: {answer.causes[0].message}")
+        if life.submitted[name] is JOBSET and (diagnosis := await diagnose(life.client, name)).causes[0].kind.layer not in expected:
+            life.wrong.append(f"{name} can never run, and why says: {diagnosis.causes[0].message}")
         # It may block its queue indefinitely.
         await life.client.delete(life.submitted.pop(name), name, propagation_policy="Background")
 
@@ -578,7 +578,7 @@ async def _describe(life: Life, name: str) -> str:
     except NotFound:
         return "not found"
     workloads = (await life.client.list(WORKLOAD, "default")).items
-    own = [item.get("status") for item in workloads if item["metadata"]["ownerReferences"][0]["name"] == name]
+    own = [workload.get("status") for workload in workloads if workload["metadata"]["ownerReferences"][0]["name"] == name]
     why = ""
     if life.submitted[name] is JOBSET:
         why = "; ".join(cause.message for cause in (await diagnose(life.client, name, life.container)).causes)

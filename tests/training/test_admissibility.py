@@ -14,7 +14,7 @@ from sliceworks.training.jobset import build_jobset
 
 def queue_objects(text: str) -> QueueObjects:
     objects = build_queues(text)
-    kinds = {kind: tuple(item for item in objects if item["kind"] == kind) for kind in ("ClusterQueue", "ResourceFlavor")}
+    kinds = {kind: tuple(obj for obj in objects if obj["kind"] == kind) for kind in ("ClusterQueue", "ResourceFlavor")}
     return QueueObjects(kinds["ClusterQueue"], kinds["ResourceFlavor"])
 
 

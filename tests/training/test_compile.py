@@ -78,7 +78,10 @@ def test_hosts_and_chips_match_the_catalog() -> None:
 
 
 def test_only_multi_host_slices_have_exclusive_pools() -> None:
-    jobs = {item["name"]: item for item in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]}
+    jobs = {
+        replicated_job["name"]: replicated_job
+        for replicated_job in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]
+    }
     assert list(jobs["slice"]["template"]["metadata"]["annotations"].values()) == ["cloud.google.com/gke-nodepool"]
     assert "metadata" not in jobs["tensorboard"]["template"]
     assert "metadata" not in jobs["janitor"]["template"]
@@ -103,12 +106,12 @@ def test_nothing_runs_as_root() -> None:
     for replicated in build_jobset(job(JOBS["tensorboard"]))["spec"]["replicatedJobs"]:
         result = replicated["template"]["spec"]["template"]["spec"]
         assert result["securityContext"]["runAsNonRoot"] is True
-        assert all(item["securityContext"]["allowPrivilegeEscalation"] is False for item in result["containers"])
+        assert all(container["securityContext"]["allowPrivilegeEscalation"] is False for container in result["containers"])
 
 
 def test_document_takes_precedence_over_defaults() -> None:
     env = pod("slices: {type: v4-32, count: 2}, env: {MEGASCALE_NUM_SLICES: '7'}")["containers"][0]["env"]
-    assert [item["value"] for item in env if item["name"] == "MEGASCALE_NUM_SLICES"] == ["7"]
+    assert [variable["value"] for variable in env if variable["name"] == "MEGASCALE_NUM_SLICES"] == ["7"]
 
 
 def test_reservation_is_selected_by_name() -> None:

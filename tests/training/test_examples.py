@@ -48,8 +48,8 @@ def test_example_completes_on_requested_hosts() -> None:
             client = Client(twin.transport())
             for document in loader.load(EXAMPLES / "platform"):
                 await client.apply(document.data)
-            for item in jobs.values():
-                await client.create(item.jobset(), resource=JOBSET)
+            for job in jobs.values():
+                await client.create(job.jobset(), resource=JOBSET)
             result: dict[str, Object] = {}
             for _ in range(60):
                 await clock.sleep(300)
@@ -81,7 +81,12 @@ def test_helpers_do_not_delay_completion(tmp_path: Path) -> None:
     text = (EXAMPLES / "prepare-train-evaluate.yaml").read_text()
     (tmp_path / "job.yaml").write_text(f"{text}  helpers: [{{name: watcher, image: 'watcher:1'}}]\n")
     created = submission.load(tmp_path / "job.yaml").jobset()
-    assert [item["name"] for item in created["spec"]["replicatedJobs"]] == ["prepare", "slice", "evaluate", "watcher"]
+    assert [replicated_job["name"] for replicated_job in created["spec"]["replicatedJobs"]] == [
+        "prepare",
+        "slice",
+        "evaluate",
+        "watcher",
+    ]
     assert created["spec"]["successPolicy"]["targetReplicatedJobs"] == ["slice", "evaluate"]
     assert workers(created)["name"] == "slice"
     (tmp_path / "job.yaml").write_text(text.replace("name: evaluate", "name: slice"))
@@ -99,11 +104,11 @@ def test_pipeline_steps_run_in_order() -> None:
             await clock.sleep(1200)
             jobs = (await client.list(JOB, TEAM)).items
             return {
-                item["metadata"]["name"].split("-")[3]: (
-                    datetime.fromisoformat(item["status"]["startTime"]),
-                    datetime.fromisoformat(item["status"]["completionTime"]),
+                job["metadata"]["name"].split("-")[3]: (
+                    datetime.fromisoformat(job["status"]["startTime"]),
+                    datetime.fromisoformat(job["status"]["completionTime"]),
                 )
-                for item in jobs
+                for job in jobs
             }
 
     times = clock.run(main(), virtual=True, seed=1)
@@ -119,7 +124,7 @@ def test_spot_job_survives_a_lost_host_without_counted_restart() -> None:
     assert day is not None
     done = rehearse(loader.load(folder), scenario=day, folder=folder, seconds=day.spec.duration)
     assert not done.failed
-    [job] = [item for item in done.outcomes if item.document.data["kind"] == "JobSet"]
+    [job] = [outcome for outcome in done.outcomes if outcome.document.data["kind"] == "JobSet"]
     assert job.document.data["spec"]["failurePolicy"]["maxRestarts"] == 0
     assert job.state == "Completed"
     started = [moment.at for moment in done.timeline if (moment.verb, moment.kind) == ("created", "Job")]
@@ -142,7 +147,7 @@ def test_scenario_submits_training_jobs(tmp_path: Path) -> None:
     day = loader.load_scenario(tmp_path)
     assert day is not None
     done = rehearse(loader.load(tmp_path), scenario=day, folder=tmp_path, seconds=day.spec.duration)
-    assert [item.refused for item in done.event_results] == ["", "", ""]
+    assert [event.refused for event in done.event_results] == ["", "", ""]
     pods = [moment for moment in done.timeline if (moment.verb, moment.kind) == ("created", "Pod")]
     first = {name: next(moment.at for moment in pods if moment.name.startswith(name)) for name in ("spot-1", "spot-2")}
     assert first["spot-1"] == pytest.approx(60, abs=5)

@@ -35,8 +35,8 @@ class Platform:
         self.client = client
 
     async def build(self, *, spot: bool = False) -> None:
-        for item in build_manifests(read_environment(EXAMPLES / "environments" / "training" / "environment.yaml")):
-            await self.client.create(item)
+        for obj in build_manifests(read_environment(EXAMPLES / "environments" / "training" / "environment.yaml")):
+            await self.client.create(obj)
         await create_nodes(self.client, NodeShape(pool="cpu-pool", machine="n1-standard-4"), 3)
         shape = catalog.find("v4-32")
         for number in range(2):
@@ -97,7 +97,7 @@ def test_two_slices_have_separate_pools_beside_the_uploader() -> None:
         name = await platform.submit("hello-multi-slice")
         await clock.sleep(120)
         assert await platform.state(name) == "running"
-        where = {item["metadata"]["name"].rpartition("-")[0]: item["spec"]["nodeName"] for item in await platform.pods()}
+        where = {pod["metadata"]["name"].rpartition("-")[0]: pod["spec"]["nodeName"] for pod in await platform.pods()}
         assert len(where) == 9
         pools = {
             number: {node.rpartition("-")[0] for pod, node in where.items() if pod.startswith(f"{name}-slice-{number}-")}
@@ -167,7 +167,7 @@ def test_on_demand_job_does_not_run_on_spot_nodes() -> None:
         name = await platform.submit("hello-one-slice")
         await clock.sleep(60)
         assert await platform.state(name) == "starting"
-        assert not any(item["spec"].get("nodeName") for item in await platform.pods())
+        assert not any(pod["spec"].get("nodeName") for pod in await platform.pods())
 
     run_on_platform(scenario, spot=True)
 

@@ -107,8 +107,8 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
 
 
 def fetch(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        text: str = answer.read().decode()
+    with urllib.request.urlopen(url, timeout=5) as response:
+        text: str = response.read().decode()
     return text
 
 

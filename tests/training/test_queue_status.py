@@ -59,6 +59,13 @@ def test_pending_workloads_are_sorted_by_priority_and_age() -> None:
     assert result.waiting[0].reason == "no room"
 
 
+def test_deactivated_workload_is_not_pending() -> None:
+    deactivated = workload("deactivated", "2026-01-01T00:00:00Z", {})
+    deactivated["spec"]["active"] = False
+    [result] = list_queue_statuses([QUEUE], [LOCAL], [deactivated])
+    assert result.waiting == ()
+
+
 def test_workload_of_unknown_queue_is_ignored() -> None:
     stray = workload("stray", "2026-01-01T00:00:00Z", {})
     stray["spec"]["queueName"] = "other"

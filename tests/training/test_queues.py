@@ -52,7 +52,7 @@ def build_queues(text: str) -> list[dict[str, Any]]:
 
 
 def named(objects: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
-    return {item["metadata"]["name"]: item for item in objects if item["kind"] == kind}
+    return {obj["metadata"]["name"]: obj for obj in objects if obj["kind"] == kind}
 
 
 def quotas(queue: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -86,7 +86,7 @@ def test_spot_slices_have_a_separate_flavor() -> None:
 def test_team_has_namespace_account_queue_and_members() -> None:
     objects = [item for item in build_queues(ONE) if item["metadata"].get("namespace") == "research"]
     kinds = ["ServiceAccount", "LocalQueue", "ResourceQuota", "Role", "RoleBinding", "RoleBinding"]
-    assert [item["kind"] for item in objects] == kinds
+    assert [obj["kind"] for obj in objects] == kinds
     account = objects[0]["metadata"]
     assert account["annotations"] == {"iam.gke.io/gcp-service-account": "trainer-sa@my-project.iam.gserviceaccount.com"}
     assert objects[4]["subjects"][0] == {
@@ -130,7 +130,7 @@ def test_shares_and_remainder_add_up() -> None:
     assert chips == {"research": 16, "product": 8, "slices-rest": 8}
     spot = {name: quotas(queue)["v4-16-spot"]["google.com/tpu"] for name, queue in queues.items()}
     assert spot == {"research": 0, "product": 0, "slices-rest": 16}
-    [limits] = [item for item in queues["product"]["spec"]["resourceGroups"][0]["flavors"] if item["name"] == "v4-16"]
+    [limits] = [flavor for flavor in queues["product"]["spec"]["resourceGroups"][0]["flavors"] if flavor["name"] == "v4-16"]
     assert limits["resources"][0]["borrowingLimit"] == 8
     assert {queue["spec"]["cohortName"] for queue in queues.values()} == {"slices"}
 

@@ -106,7 +106,7 @@ def test_timeline_has_durations() -> None:
         }
     }
     steps = build_timeline(result, workload, [pod(0, 0, conditions=READY)])
-    assert [(item.event, item.after, item.source) for item in steps] == [
+    assert [(step.event, step.after, step.source) for step in steps] == [
         ("submitted", 0, "JobSet"),
         ("admitted", 180, "Workload"),
         ("started", 60, "JobSet"),
@@ -213,6 +213,6 @@ def test_used_chips_are_counted_by_team_queue_and_type() -> None:
     spaces: list[Object] = [{"metadata": {"name": "a", "labels": {"sliceworks.dev/team": "research"}}}, {"metadata": {"name": "b"}}]
     local = [{"metadata": {"namespace": name, "name": "q"}, "spec": {"clusterQueue": "slices"}} for name in "ab"]
     result = compute_usage([queue], local, works, spaces)
-    assert [(item.name, item.used, item.jobs, item.waiting) for item in result.teams] == [("research", 8, 1, 0), ("b", 0, 0, 1)]
-    assert [(item.name, item.used, item.quota, item.waiting) for item in result.queues] == [("slices", 8, 32, 1)]
+    assert [(team.name, team.used, team.jobs, team.waiting) for team in result.teams] == [("research", 8, 1, 0), ("b", 0, 0, 1)]
+    assert [(queue.name, queue.used, queue.quota, queue.waiting) for queue in result.queues] == [("slices", 8, 32, 1)]
     assert [(item.name, item.used, item.quota) for item in result.types] == [("v4-16", 8, 32)]

@@ -3,16 +3,17 @@
 errors          every error of Sliceworks, in one tree
 clock           the clock: real, scaled or virtual time
 loops           the event loops behind it
-timers          a one-shot timer, accurate to 0.1 ms
 timer_heap      many keyed timers behind one timer of the event loop
 duration        Go durations and the ages that kubectl shows
+cron_schedule   cron schedules and their times
 quantity        Kubernetes quantities
 names           name validation, generated and shortened names, suggestions
 conditions      status conditions
 transport       requests and responses as data, the Transport protocol, the in-process transport
+http_transport  the transport over HTTP and HTTPS
 retry           retry policies
 http            the HTTP/1.1 server
-sockets         sockets of servers and load generators
+sockets         loopback addresses, and sockets of servers and load generators
 stream_decoder  decoders for streamed JSON and server-sent events
 protobuf        protobuf messages without generated code
 protobuf_wire   the protobuf wire format

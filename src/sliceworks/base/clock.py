@@ -21,28 +21,6 @@ from sliceworks.base.loops import ScaledLoop, TimedLoop, VirtualLoop, check_spee
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = [
-    "ScaledLoop",
-    "VirtualLoop",
-    "loop_time",
-    "micro_timestamp",
-    "new_loop",
-    "now",
-    "perf_counter",
-    "real_perf_counter",
-    "real_timestamp",
-    "rfc3339",
-    "rfc3339_micro",
-    "rng",
-    "run",
-    "scale_real_seconds",
-    "since",
-    "sleep",
-    "timestamp",
-    "uid",
-    "wait_until",
-]
-
 T = TypeVar("T")
 
 _system_rng = random.Random()
@@ -128,6 +106,21 @@ def parse(value: Any) -> datetime | None:
     except ValueError:
         return None
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+
+
+def seconds_until(timestamp: str) -> float:
+    """Seconds until the time of a timestamp; negative if it is past."""
+    return (datetime.fromisoformat(timestamp) - now()).total_seconds()
+
+
+def seconds_since(timestamp: str) -> float:
+    """Seconds since the time of a timestamp; negative if it is in the future."""
+    return (now() - datetime.fromisoformat(timestamp)).total_seconds()
+
+
+def timestamp_after(seconds: float) -> str:
+    """The time in `seconds` as a `metav1.MicroTime`."""
+    return rfc3339_micro(now() + timedelta(seconds=seconds))
 
 
 def wait_until(condition: Callable[[], bool], timeout: float, *, interval: float = 0.02) -> bool:

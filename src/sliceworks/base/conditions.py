@@ -24,6 +24,15 @@ def is_condition_true(obj: Mapping[str, Any] | None, kind: str) -> bool:
     return find_condition(obj, kind).get("status") == "True"
 
 
+def find_true_condition(obj: Mapping[str, Any] | None, *kinds: str) -> dict[str, Any]:
+    """The first condition of one of these types with status True; an empty dict if the object has none."""
+    for condition in ((obj or {}).get("status") or {}).get("conditions") or ():
+        if condition.get("type") in kinds and condition.get("status") == "True":
+            match: dict[str, Any] = condition
+            return match
+    return {}
+
+
 def set_condition(conditions: list[dict[str, Any]], condition: Mapping[str, Any]) -> bool:
     """Add a condition to a list or replace the one of its type; returns whether anything changed.
 

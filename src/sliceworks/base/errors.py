@@ -59,6 +59,11 @@ class SliceworksError(Exception):
         self.message = message
         self.hint = hint
 
+    @property
+    def message_with_hint(self) -> str:
+        """The message and the hint in one line."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class UsageError(SliceworksError):
     """Invalid arguments or options."""

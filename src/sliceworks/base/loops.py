@@ -17,7 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVarTuple, Unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from contextvars import Context
 
 Ts = TypeVarTuple("Ts")
@@ -34,7 +34,7 @@ class TimedLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, start: datetime) -> None:
         self.start = start.astimezone(UTC)
-        super().__init__(_Selector(self._wait))
+        super().__init__(Selector(self._wait))
         # Timers within one microsecond fire together: sums of floats are that inexact after a long run.
         self._clock_resolution = _RESOLUTION
         # Cached, since many tasks run at the same virtual time.
@@ -56,7 +56,7 @@ class TimedLoop(asyncio.SelectorEventLoop):
             self._cached_at, self._now = seconds, self.start + timedelta(seconds=seconds)
             self._timestamp = format_rfc3339(self._now)
 
-    def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
+    def _wait(self, selector: Selector, timeout: float | None) -> Ready:
         raise NotImplementedError
 
 
@@ -122,25 +122,25 @@ class VirtualLoop(TimedLoop):
             future.set_exception(error)
         return future
 
-    def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
+    def _wait(self, selector: Selector, timeout: float | None) -> Ready:
         if self._held_until is not None:
             return self._wait_held(selector, timeout, self._held_until - self._elapsed)
         if timeout is None:
             # Only the loop's own self-pipe is registered: no event can ever arrive.
             if len(selector.get_map()) <= 1:
                 raise RuntimeError("deadlock: every task is waiting and no timer is set")
-            return selector.select(None)
-        ready = selector.select(0)
+            return selector.wait(None)
+        ready = selector.wait(0)
         if not ready and timeout > 0:
             self._elapsed += timeout
         return ready
 
-    def _wait_held(self, selector: selectors.BaseSelector, timeout: float | None, left: float) -> Ready:
+    def _wait_held(self, selector: Selector, timeout: float | None, left: float) -> Ready:
         if timeout is not None and timeout <= 0:
-            return selector.select(0)
+            return selector.wait(0)
         if left <= 0:
-            return selector.select(None)
-        ready = selector.select(0)
+            return selector.wait(None)
+        ready = selector.wait(0)
         if not ready:
             self._elapsed += left if timeout is None else min(left, timeout)
         return ready
@@ -235,13 +235,13 @@ class ScaledLoop(TimedLoop):
         self._fast = min(self._fast, fast + _SLACK)
         return fast + (wait - fast * self._speed) / min(self._speed, 1.0)
 
-    def _wait(self, selector: selectors.BaseSelector, timeout: float | None) -> Ready:
+    def _wait(self, selector: Selector, timeout: float | None) -> Ready:
         left = self._until - self.time()
         if left <= 0:
             timers_wait = self._paused and timeout != 0
             real = self._rebase(wait=timeout)
-            return selector.select(None if timeout is None or timers_wait else real)
-        ready = selector.select(0)
+            return selector.wait(None if timeout is None or timers_wait else real)
+        ready = selector.wait(0)
         if not ready:
             self._rebase(left if timeout is None else min(timeout, left))
         return ready
@@ -267,33 +267,19 @@ class _Timer(asyncio.TimerHandle):
         _scheduled: bool
 
 
-class _Selector(selectors.BaseSelector):
-    """The system's selector; the loop decides how long to wait in it."""
+class Selector(selectors.DefaultSelector):
+    """The system's selector; the loop decides how long to `wait` in it."""
 
-    def __init__(self, wait: Callable[[selectors.BaseSelector, float | None], Ready]) -> None:
-        self._real = selectors.DefaultSelector()
-        self._wait = wait
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.modify(fileobj, events, data)
+    def __init__(self, wait: Callable[[Selector, float | None], Ready]) -> None:
+        super().__init__()
+        self._loop_wait = wait
 
     def select(self, timeout: float | None = None) -> Ready:
-        return self._wait(self._real, timeout)
+        return self._loop_wait(self, timeout)
 
-    def close(self) -> None:
-        self._real.close()
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        return self._real.get_map()
-
-    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._real.get_key(fileobj)
+    def wait(self, timeout: float | None) -> Ready:
+        """Wait for events; None means without a timeout."""
+        return super().select(timeout)
 
 
 def format_rfc3339(value: datetime) -> str:

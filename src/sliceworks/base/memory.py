@@ -33,19 +33,9 @@ def reduced_gc() -> Iterator[None]:
 
 def reduce_gc_until_exit() -> None:
     """Like `reduced_gc` for the rest of the process; also skips the collection at interpreter shutdown."""
-    freeze_gc()
+    gc.freeze()
     gc.set_threshold(*_REDUCED_THRESHOLD)
     atexit.register(_disable_gc)
-
-
-def freeze_gc() -> None:
-    """Exempt the objects that exist now from garbage collection: for processes that loaded data they keep."""
-    gc.freeze()
-
-
-def collect_garbage() -> None:
-    """Run a full collection of objects that are not frozen: for long-running processes while they are idle."""
-    gc.collect()
 
 
 def call_without_gc(function: Callable[[A], R], argument: A) -> R:

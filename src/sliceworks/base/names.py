@@ -9,36 +9,14 @@ from typing import TYPE_CHECKING
 from sliceworks.base.clock import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
-_LABEL_1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_WILDCARD = r"\*\." + _SUBDOMAIN
-_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_VALUE = "(" + _KEY + ")?"
-_CONFIG_KEY = "[-._a-zA-Z0-9]+"
-_PERCENT = "[0-9]+%"
-_HEADER = "[-A-Za-z0-9]+"
-_ENV = "[-._a-zA-Z][-._a-zA-Z0-9]*"
-_is_label = re.compile(_LABEL).fullmatch
-_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_is_label_1035 = re.compile(_LABEL_1035).fullmatch
-_is_wildcard = re.compile(_WILDCARD).fullmatch
-_is_key = re.compile(_KEY).fullmatch
-_is_value = re.compile(_VALUE).fullmatch
-_is_config_key = re.compile(_CONFIG_KEY).fullmatch
-_is_percent = re.compile(_PERCENT).fullmatch
-_is_header = re.compile(_HEADER).fullmatch
-_is_env = re.compile(_ENV).fullmatch
-_is_port_charset = re.compile("[-a-z0-9]+").fullmatch
-_is_relaxed_env = re.compile("[ -<>-~]+").fullmatch
 _ALNUM_ENDS = "and must start and end with an alphanumeric character"
-_KEY_RULE = f"must consist of alphanumeric characters, '-', '_' or '.', {_ALNUM_ENDS}"
 SUFFIX_LENGTH = 5
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED_LENGTH = 63
 _DIGEST_ALPHABET = "0123456789abcdefghijklmnopqrstuv"
+_DIGEST_LENGTH = 10
 
 
 def max_length_error(limit: int, unit: str = "characters") -> str:
@@ -54,65 +32,101 @@ def regex_error(rule: str, pattern: str, *examples: str) -> str:
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
+class _Rule:
+    """A pattern, and Kubernetes' message for values that do not match it."""
+
+    def __init__(self, pattern: str, rule: str, examples: tuple[str, ...]) -> None:
+        self.pattern, self.error = pattern, regex_error(rule, pattern, *examples)
+        self.matches = re.compile(pattern).fullmatch
+
+    def errors(self, value: str, limit: int = 0, unit: str = "characters") -> list[str]:
+        """Errors of a value whose length is limited, unless `limit` is 0."""
+        is_match = self.matches(value) is not None
+        if is_match and (not limit or len(value) <= limit):
+            return []
+        errors = _length_errors(value, limit, unit) if limit else []
+        return errors if is_match else [*errors, self.error]
+
+
+_LABEL = _Rule(
+    "[a-z0-9]([-a-z0-9]*[a-z0-9])?",
+    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ALNUM_ENDS}",
+    ("my-name", "123-abc"),
+)
+_SUBDOMAIN = _Rule(
+    rf"{_LABEL.pattern}(\.{_LABEL.pattern})*",
+    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ALNUM_ENDS}",
+    ("example.com",),
+)
+_LABEL_1035 = _Rule(
+    "[a-z]([-a-z0-9]*[a-z0-9])?",
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "and end with an alphanumeric character",
+    ("my-name", "abc-123"),
+)
+_WILDCARD = _Rule(
+    rf"\*\.{_SUBDOMAIN.pattern}",
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+    ("*.example.com",),
+)
+_QUALIFIED = _Rule(
+    "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]",
+    f"must consist of alphanumeric characters, '-', '_' or '.', {_ALNUM_ENDS}",
+    ("MyName", "my.name", "123-abc"),
+)
+_LABEL_VALUE = _Rule(
+    f"({_QUALIFIED.pattern})?",
+    f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ALNUM_ENDS}",
+    ("MyValue", "my_value", "12345"),
+)
+_CONFIG_KEY = _Rule(
+    "[-._a-zA-Z0-9]+",
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    ("key.name", "KEY_NAME", "key-name"),
+)
+_ENVIRONMENT = _Rule(
+    "[-._a-zA-Z][-._a-zA-Z0-9]*",
+    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
+    "and must not start with a digit",
+    ("my.env-name", "MY_ENV.NAME", "MyEnvName1"),
+)
+_PERCENT = _Rule("[0-9]+%", "a valid percent string must be a numeric string followed by an ending '%'", ("1%", "93%"))
+_HEADER = _Rule("[-A-Za-z0-9]+", "a valid HTTP header must consist of alphanumeric characters or '-'", ("X-Header-Name",))
+_is_port_charset = re.compile("[-a-z0-9]+").fullmatch
+_is_relaxed_env = re.compile("[ -<>-~]+").fullmatch
+
+
 def dns1123_label_errors(value: str) -> list[str]:
     """Errors in a DNS-1123 label: names of namespaces, containers and volumes."""
-    if len(value) <= 63 and _is_label(value):
-        return []
-    errors = _length_errors(value, 63)
-    if not _is_label(value):
-        if _is_subdomain(value):
-            errors.append("must not contain dots")
-        else:
-            rule = f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ALNUM_ENDS}"
-            errors.append(regex_error(rule, _LABEL, "my-name", "123-abc"))
+    errors = _LABEL.errors(value, 63)
+    if errors and not _LABEL.matches(value) and _SUBDOMAIN.matches(value):
+        errors[-1] = "must not contain dots"
     return errors
 
 
 def dns1123_subdomain_errors(value: str, *, unit: str = "characters") -> list[str]:
     """Errors in a DNS-1123 subdomain: names of most objects."""
-    if len(value) <= 253 and _is_subdomain(value):
-        return []
-    errors = _length_errors(value, 253, unit)
-    if not _is_subdomain(value):
-        rule = f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ALNUM_ENDS}"
-        errors.append(regex_error(rule, _SUBDOMAIN, "example.com"))
-    return errors
+    return _SUBDOMAIN.errors(value, 253, unit)
 
 
 def dns1035_label_errors(value: str) -> list[str]:
     """Errors in a DNS-1035 label: names of Services and of custom resources."""
-    if len(value) <= 63 and _is_label_1035(value):
-        return []
-    errors = _length_errors(value, 63)
-    if not _is_label_1035(value):
-        rule = (
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
-            "and end with an alphanumeric character"
-        )
-        errors.append(regex_error(rule, _LABEL_1035, "my-name", "abc-123"))
-    return errors
+    return _LABEL_1035.errors(value, 63)
 
 
 def wildcard_subdomain_errors(value: str) -> list[str]:
     """Errors in a wildcard host such as `*.example.com`."""
-    errors = _length_errors(value, 253)
-    if not _is_wildcard(value):
-        rule = (
-            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
-            "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character"
-        )
-        errors.append(regex_error(rule, _WILDCARD, "*.example.com"))
-    return errors
+    return _WILDCARD.errors(value, 253)
 
 
 def qualified_name_errors(value: str) -> list[str]:
     """Errors in a qualified name, `name` or `prefix/name`: keys of labels and annotations, resource names, finalizers."""
-    if len(value) <= 63 and _is_key(value):
+    if len(value) <= 63 and _QUALIFIED.matches(value):
         return []
     prefix, slash, name = value.partition("/")
     if "/" in name:
-        rule = regex_error(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc")
-        return [f"a valid label key {rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [f"a valid label key {_QUALIFIED.error} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     errors: list[str] = []
     if not slash:
         name = prefix
@@ -122,22 +136,12 @@ def qualified_name_errors(value: str) -> list[str]:
         errors.extend("prefix part " + error for error in dns1123_subdomain_errors(prefix, unit="bytes"))
     if not name:
         errors.append("name part must be non-empty")
-    elif _byte_length(name) > 63:
-        errors.append("name part " + max_length_error(63, "bytes"))
-    if not _is_key(name):
-        errors.append("name part " + regex_error(_KEY_RULE, _KEY, "MyName", "my.name", "123-abc"))
-    return errors
+    return errors + ["name part " + error for error in _QUALIFIED.errors(name, 63, "bytes")]
 
 
 def label_value_errors(value: str) -> list[str]:
     """Errors in a label value."""
-    if len(value) <= 63 and _is_value(value):
-        return []
-    errors = _length_errors(value, 63, "bytes")
-    if not _is_value(value):
-        rule = f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ALNUM_ENDS}"
-        errors.append(regex_error(rule, _VALUE, "MyValue", "my_value", "12345"))
-    return errors
+    return _LABEL_VALUE.errors(value, 63, "bytes")
 
 
 def path_segment_errors(value: str) -> list[str]:
@@ -149,11 +153,7 @@ def path_segment_errors(value: str) -> list[str]:
 
 def config_key_errors(value: str) -> list[str]:
     """Errors in a key of a ConfigMap or Secret."""
-    errors = _length_errors(value, 253)
-    if not _is_config_key(value):
-        rule = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
-        errors.append(regex_error(rule, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
-    return errors + _parent_directory_errors(value)
+    return _CONFIG_KEY.errors(value, 253) + _parent_directory_errors(value)
 
 
 def environment_name_errors(value: str) -> list[str]:
@@ -167,14 +167,7 @@ def environment_name_errors(value: str) -> list[str]:
 
 def strict_environment_name_errors(value: str) -> list[str]:
     """Errors in the name of an environment variable by the older, stricter rule."""
-    errors: list[str] = []
-    if not _is_env(value):
-        rule = (
-            "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', "
-            "and must not start with a digit"
-        )
-        errors.append(regex_error(rule, _ENV, "my.env-name", "MY_ENV.NAME", "MyEnvName1"))
-    return errors + _parent_directory_errors(value)
+    return _ENVIRONMENT.errors(value) + _parent_directory_errors(value)
 
 
 def port_name_errors(value: str) -> list[str]:
@@ -193,16 +186,12 @@ def port_name_errors(value: str) -> list[str]:
 
 def percent_errors(value: str) -> list[str]:
     """Errors in a percentage such as `25%`."""
-    if _is_percent(value):
-        return []
-    return [regex_error("a valid percent string must be a numeric string followed by an ending '%'", _PERCENT, "1%", "93%")]
+    return _PERCENT.errors(value)
 
 
 def header_name_errors(value: str) -> list[str]:
     """Errors in the name of an HTTP header of a probe or hook."""
-    if _is_header(value):
-        return []
-    return [regex_error("a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name")]
+    return _HEADER.errors(value)
 
 
 def mask_trailing_dash(prefix: str) -> str:
@@ -210,24 +199,18 @@ def mask_trailing_dash(prefix: str) -> str:
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 
-def random_suffix() -> str:
-    """The suffix that kube-apiserver appends to a generateName."""
-    return "".join(rng().choices(_SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
-
-
 def generate(prefix: str) -> str:
-    """A name from a generateName; a long prefix is truncated."""
-    return prefix[: _MAX_GENERATED_LENGTH - SUFFIX_LENGTH] + random_suffix()
+    """A name from a generateName, with a random suffix; a long prefix is truncated."""
+    return prefix[: _MAX_GENERATED_LENGTH - SUFFIX_LENGTH] + "".join(rng().choices(_SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
 
 
-def shorten(name: str, limit: int = 63, *, digest_bits: int = 50) -> str:
+def shorten(name: str, limit: int = 63) -> str:
     """The name if it fits, else its beginning and a digest of the whole name, so that different names stay different."""
     if len(name) <= limit:
         return name
-    length = -(-digest_bits // 5)
     number = int.from_bytes(blake2b(name.encode(), digest_size=32).digest())
-    digest = "".join(_DIGEST_ALPHABET[number >> 5 * index & 31] for index in range(length))
-    head = name[: max(0, limit - length - 1)].rstrip("-._")
+    digest = "".join(_DIGEST_ALPHABET[number >> 5 * index & 31] for index in range(_DIGEST_LENGTH))
+    head = name[: max(0, limit - _DIGEST_LENGTH - 1)].rstrip("-._")
     return f"{head}-{digest}" if head else digest[:limit]
 
 
@@ -256,19 +239,43 @@ def pluralize(count: int, singular: str, plural: str = "") -> str:
     return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
+def join_words(words: Iterable[object], conjunction: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`; empty without words."""
+    *others, last = [*map(str, words)] or [""]
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
+
+
+def join_first(words: Sequence[str], limit: int, separator: str = ", ") -> str:
+    """The first words, and how many more there are: `a, b and 3 more`."""
+    rest = len(words) - limit
+    return separator.join(words[:limit]) + (f" and {rest} more" if rest > 0 else "")
+
+
 def suggest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """`did you mean …?` with the most similar known name, ignoring case; empty if no name is similar."""
+    """`did you mean …?` with the most similar known name; empty if no name is similar."""
+    closest = closest_name(name, known, cutoff=cutoff)
+    return f"did you mean {closest}?" if closest else ""
+
+
+def closest_name(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The most similar known name, ignoring case; empty if no name is similar."""
     from difflib import get_close_matches
 
     by_lowercase = {candidate.lower(): candidate for candidate in known}
     matches = get_close_matches(name.lower(), by_lowercase, n=1, cutoff=cutoff)
-    return f"did you mean {by_lowercase[matches[0]]}?" if matches else ""
-
-
-PROJECT_NUMBER_DIGITS = 12
-"""Digits of the number of a simulated Google project; Config Connector and the cloud API derive it from the project's ID."""
+    return by_lowercase[matches[0]] if matches else ""
 
 
 def derive_number(name: str, digits: int) -> str:
     """A number of this many digits that is always the same for a name."""
     return str(int.from_bytes(sha256(name.encode()).digest()[:16], "big") % (9 * 10 ** (digits - 1)) + 10 ** (digits - 1))
+
+
+def project_number(project: str) -> str:
+    """The number of a simulated Google project; Config Connector and the cloud API derive it from the project's ID."""
+    return derive_number(project, 12)
+
+
+def numeric_id(path: str) -> str:
+    """The numeric ID of a simulated Google resource."""
+    return derive_number(path, 19)

@@ -22,6 +22,7 @@ _SCALARS = {
     "string": _Field.TYPE_STRING,
     "bool": _Field.TYPE_BOOL,
     "int": _Field.TYPE_INT64,
+    "uint": _Field.TYPE_UINT64,
     "enum": _Field.TYPE_INT32,
     "double": _Field.TYPE_DOUBLE,
     "float": _Field.TYPE_FLOAT,

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,10 @@ class Backoff:
         # The exponent is limited so that the power does not overflow; the cap is reached long before.
         seconds = min(self.cap, self.first * self.factor ** min(failures - 1, 64))
         return seconds * (1 + self.jitter * clock.rng().random()) if self.jitter else seconds
+
+    def delays(self) -> Iterator[float]:
+        """The delays after the first, second, … failure or poll, without end."""
+        return map(self.delay, count(1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Sockets of servers and load generators: the limit of open files, and writes that bypass the event loop's buffering."""
+"""Sockets: loopback addresses, the limit of open files, and writes that bypass the event loop's buffering."""
 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,14 @@ if TYPE_CHECKING:
     import asyncio
 
 _MAX_OPEN_FILES = 65_536
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or an IP address is on this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def raise_open_files_limit() -> None:

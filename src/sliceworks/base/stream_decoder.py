@@ -1,11 +1,26 @@
-"""Incremental decoders for streamed bodies: concatenated JSON objects, and server-sent events."""
+"""Incremental decoders for streamed bodies: lines, concatenated JSON objects, and server-sent events."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable
 
 _JSON_TOKENS = re.compile(rb'["{}\\]')
 _QUOTE, _BACKSLASH, _OPEN_BRACE = 0x22, 0x5C, 0x7B
+
+
+async def read_lines(chunks: AsyncIterable[bytes]) -> AsyncGenerator[list[bytes], None]:
+    """The lines of a stream, in the batches in which they arrive; the last one may be incomplete."""
+    rest = b""
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
 
 
 class JsonStreamDecoder:

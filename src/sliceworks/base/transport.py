@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 from urllib.parse import quote, urlencode
+
+import orjson
 
 from sliceworks.base.errors import Unreachable
 
@@ -23,6 +25,11 @@ class Request:
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+
+    @classmethod
+    def json(cls, method: str, path: str, body: object) -> Self:
+        """A request with a JSON body."""
+        return cls(method, path, headers={"content-type": "application/json"}, body=orjson.dumps(body))
 
     @property
     def target(self) -> str:

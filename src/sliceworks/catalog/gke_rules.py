@@ -9,15 +9,14 @@ conditions without I/O. The twin's cloud refuses through them, and `env check` r
 
 from __future__ import annotations
 
-import base64
-import binascii
 import ipaddress
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
-from sliceworks.catalog import availability, data, lookup, tpus
+from sliceworks.catalog import availability, data, tpus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -157,9 +156,7 @@ def resolve_version(alias: str, channel: str = "") -> str | None:
 
 def check_control_plane_version(alias: str) -> Violation | None:
     """Rules `version-prefix` and `control-plane-version`."""
-    if resolve_version(alias) is not None:
-        return None
-    return violate("control-plane-version" if "-gke." in alias else "version-prefix", version=alias)
+    return None if resolve_version(alias) is not None else _unknown_version(alias)
 
 
 def check_minor_version(alias: str) -> Violation | None:
@@ -168,8 +165,10 @@ def check_minor_version(alias: str) -> Violation | None:
         return None
     match = _VERSION.fullmatch(alias)
     offered = {parse_minor(version) for version in offered_versions()}
-    if match and (int(match[1]), int(match[2])) in offered:
-        return None
+    return None if match and (int(match[1]), int(match[2])) in offered else _unknown_version(alias)
+
+
+def _unknown_version(alias: str) -> Violation:
     return violate("control-plane-version" if "-gke." in alias else "version-prefix", version=alias)
 
 
@@ -264,16 +263,9 @@ _LARGEST_TOPOLOGIES = {"v4": "12x16x16", "v5p": "16x16x24"}
 def check_slice(tpu_slice: Slice) -> Violation | None:
     """Rule `tpu-largest-slice`."""
     largest = _LARGEST_TOPOLOGIES.get(tpu_slice.generation.name)
-    if largest is None or tpu_slice.chips <= _chips(largest):
+    if largest is None or tpu_slice.chips <= prod(tpus.parse_topology(largest)):
         return None
     return violate("tpu-largest-slice", topology=tpu_slice.topology, machine=tpu_slice.machine.name, largest=largest)
-
-
-def _chips(topology: str) -> int:
-    chips = 1
-    for axis in tpus.parse_topology(topology):
-        chips *= axis
-    return chips
 
 
 def check_slice_nodes(tpu_slice: Slice, count: int) -> Violation | None:
@@ -401,30 +393,3 @@ def _is_private(cidr: str) -> bool:
 def check_network_policy(*, network_policy: bool, dataplane_v2: bool) -> Violation | None:
     """Rule `network-policy-dataplane`."""
     return violate("network-policy-dataplane") if network_policy and dataplane_v2 else None
-
-
-# Etags
-
-
-def same_etag(first: str, second: str) -> bool:
-    """Whether two etags are the same bytes, in the standard or the URL-safe base64 alphabet."""
-    return first == second or _decode(first) == _decode(second)
-
-
-def _decode(etag: str) -> bytes:
-    normal = etag.replace("-", "+").replace("_", "/").rstrip("=")
-    try:
-        return base64.b64decode(normal + "=" * (-len(normal) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return etag.encode()
-
-
-def find_accelerator(machine: str, gpu: str = "", count: int = 0) -> Accelerator | None:
-    """The accelerator of a machine type, or of the GPUs attached to it; None for plain machines. Raises SliceworksError."""
-    generation = next((item for item in tpus.GENERATIONS if any(machine == known.name for known in item.machines)), None)
-    if generation is not None:
-        known = next(item for item in generation.machines if item.name == machine)
-        return generation.slice(generation.topologies(known.chips)[0], known)
-    if gpu or lookup.find_machine(machine).chips:
-        return lookup.find_gpu(machine, gpu, count)
-    return None

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sliceworks.base.errors import InvalidShape
 from sliceworks.catalog import labels, machine_types
-from sliceworks.catalog.machine_types import Machine
+from sliceworks.catalog.machine_types import HYPERDISK, PD, PD_AND_HYPERDISK, PD_BALANCED, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,37 +49,24 @@ class Network:
 class GpuShape:
     """A machine with GPUs."""
 
+    kind: ClassVar = "gpu"
+    resource: ClassVar = labels.GPU
+    topology: ClassVar = ""
+    hosts: ClassVar = 1
+    multi_host: ClassVar = False
+    placement: ClassVar = None
+
     gpu: Gpu
     machine: Machine
     chips: int
-
-    @property
-    def kind(self) -> str:
-        return "gpu"
 
     @property
     def type_name(self) -> str:
         return f"{self.gpu.name}-{self.chips}"
 
     @property
-    def topology(self) -> str:
-        return ""
-
-    @property
     def chips_per_host(self) -> int:
         return self.chips
-
-    @property
-    def hosts(self) -> int:
-        return 1
-
-    @property
-    def multi_host(self) -> bool:
-        return False
-
-    @property
-    def placement(self) -> None:
-        return None
 
     @property
     def attached(self) -> bool:
@@ -99,10 +86,6 @@ class GpuShape:
     @property
     def accelerator(self) -> str:
         return self.gpu.label
-
-    @property
-    def resource(self) -> str:
-        return labels.GPU
 
     @property
     def network(self) -> Network | None:
@@ -145,10 +128,6 @@ GB200 = Gpu("gb200", "nvidia-gb200", 186)
 
 GPUS = (T4, P4, V100, P100, L4, RTX_PRO_6000, A100_40, A100_80, H100, H100_MEGA, H200, B200, GB200)
 _ATTACHED_CPUS = 4  # default vCPUs per attached GPU
-_PD = ("pd-standard", "pd-balanced", "pd-ssd")
-_PD_BALANCED = ("pd-balanced", "pd-ssd")
-_HYPERDISK = ("hyperdisk-balanced",)
-_A3 = (*_PD_BALANCED, *_HYPERDISK)
 
 _TCPX = Network(4, 8244, "TCPX")
 _ROCE = Network(9, 8896, "RDMA", "RDMA")
@@ -165,23 +144,23 @@ NETWORKS = {
 def _builtin_shapes() -> Iterator[GpuShape]:
     """Machine types with built-in GPUs; of several with the same GPUs, the default one first."""
     for cpu in (4, 8, 12, 16, 32):
-        yield _shape(L4, Machine(f"g2-standard-{cpu}", cpu, 4 * cpu, 1, _PD_BALANCED))
+        yield _shape(L4, Machine(f"g2-standard-{cpu}", cpu, 4 * cpu, 1, PD_BALANCED))
     for count in (2, 4, 8):
-        yield _shape(L4, Machine(f"g2-standard-{12 * count}", 12 * count, 48 * count, count, _PD_BALANCED))
+        yield _shape(L4, Machine(f"g2-standard-{12 * count}", 12 * count, 48 * count, count, PD_BALANCED))
     for count in (1, 2, 4, 8):
-        yield _shape(RTX_PRO_6000, Machine(f"g4-standard-{48 * count}", 48 * count, 180 * count, count, _HYPERDISK))
+        yield _shape(RTX_PRO_6000, Machine(f"g4-standard-{48 * count}", 48 * count, 180 * count, count, HYPERDISK))
     for count in (1, 2, 4, 8):
-        yield _shape(A100_40, Machine(f"a2-highgpu-{count}g", 12 * count, 85 * count, count, _PD))
-    yield _shape(A100_40, Machine("a2-megagpu-16g", 96, 1360, 16, _PD))
+        yield _shape(A100_40, Machine(f"a2-highgpu-{count}g", 12 * count, 85 * count, count, PD))
+    yield _shape(A100_40, Machine("a2-megagpu-16g", 96, 1360, 16, PD))
     for count in (1, 2, 4, 8):
-        yield _shape(A100_80, Machine(f"a2-ultragpu-{count}g", 12 * count, 170 * count, count, _PD, local_ssds=count))
+        yield _shape(A100_80, Machine(f"a2-ultragpu-{count}g", 12 * count, 170 * count, count, PD, local_ssds=count))
     for count in (1, 2, 4, 8):
-        yield _shape(H100, Machine(f"a3-highgpu-{count}g", 26 * count, 234 * count, count, _A3, local_ssds=2 * count))
-    yield _shape(H100, Machine("a3-edgegpu-8g", 208, 1872, 8, _A3, local_ssds=16))
-    yield _shape(H100_MEGA, Machine("a3-megagpu-8g", 208, 1872, 8, _A3, local_ssds=16))
-    yield _shape(H200, Machine("a3-ultragpu-8g", 224, 2952, 8, _HYPERDISK, local_ssds=32))
-    yield _shape(B200, Machine("a4-highgpu-8g", 224, 3968, 8, _HYPERDISK, local_ssds=32))
-    yield _shape(GB200, Machine("a4x-highgpu-4g", 140, 884, 4, _HYPERDISK, local_ssds=4, arm=True))
+        yield _shape(H100, Machine(f"a3-highgpu-{count}g", 26 * count, 234 * count, count, PD_AND_HYPERDISK, local_ssds=2 * count))
+    yield _shape(H100, Machine("a3-edgegpu-8g", 208, 1872, 8, PD_AND_HYPERDISK, local_ssds=16))
+    yield _shape(H100_MEGA, Machine("a3-megagpu-8g", 208, 1872, 8, PD_AND_HYPERDISK, local_ssds=16))
+    yield _shape(H200, Machine("a3-ultragpu-8g", 224, 2952, 8, HYPERDISK, local_ssds=32))
+    yield _shape(B200, Machine("a4-highgpu-8g", 224, 3968, 8, HYPERDISK, local_ssds=32))
+    yield _shape(GB200, Machine("a4x-highgpu-4g", 140, 884, 4, HYPERDISK, local_ssds=4, arm=True))
 
 
 def _shape(gpu: Gpu, machine: Machine) -> GpuShape:

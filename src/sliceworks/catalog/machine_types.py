@@ -70,16 +70,17 @@ def _reserved(amount: Fraction, tiers: Sequence[tuple[int | None, str]]) -> Frac
     return reserved
 
 
-_PD = ("pd-standard", "pd-balanced", "pd-ssd")
-_PD_BALANCED = ("pd-balanced", "pd-ssd", "hyperdisk-balanced")
-_HYPERDISK = ("hyperdisk-balanced",)
+PD_BALANCED = ("pd-balanced", "pd-ssd")
+PD = ("pd-standard", *PD_BALANCED)
+HYPERDISK = ("hyperdisk-balanced",)
+PD_AND_HYPERDISK = (*PD_BALANCED, *HYPERDISK)
 
 
 class _Series(NamedTuple):
     prefix: str
     gib_per_cpu: float
     sizes: tuple[int, ...]
-    disks: tuple[str, ...] = _PD
+    disks: tuple[str, ...] = PD
 
 
 _SERIES = (
@@ -94,18 +95,18 @@ _SERIES = (
     _Series("n2-highcpu", 1, (2, 4, 8, 16, 32, 48, 64, 80, 96)),
     _Series("n2d-standard", 4, (2, 4, 8, 16, 32, 48, 64, 80, 96, 128, 224)),
     _Series("c2-standard", 4, (4, 8, 16, 30, 60)),
-    _Series("c3-standard", 4, (4, 8, 22, 44, 88, 176), _PD_BALANCED),
-    _Series("c4-standard", 3.75, (2, 4, 8, 16, 32, 48, 96, 192), _HYPERDISK),
-    _Series("n4-standard", 4, (2, 4, 8, 16, 32, 48, 64, 80), _HYPERDISK),
+    _Series("c3-standard", 4, (4, 8, 22, 44, 88, 176), PD_AND_HYPERDISK),
+    _Series("c4-standard", 3.75, (2, 4, 8, 16, 32, 48, 96, 192), HYPERDISK),
+    _Series("n4-standard", 4, (2, 4, 8, 16, 32, 48, 64, 80), HYPERDISK),
 )
 
 # Outside the series: shared-core types, which GKE counts and bills as one vCPU, and the largest types.
 _OTHERS = (
-    Machine("e2-micro", 1, 1, disks=_PD, listed_cpu=2),
-    Machine("e2-small", 1, 2, disks=_PD, listed_cpu=2),
-    Machine("e2-medium", 1, 4, disks=_PD, listed_cpu=2),
-    Machine("n2-highmem-128", 128, 864, disks=_PD),
-    Machine("m1-megamem-96", 96, 1433.6, disks=_PD),
+    Machine("e2-micro", 1, 1, disks=PD, listed_cpu=2),
+    Machine("e2-small", 1, 2, disks=PD, listed_cpu=2),
+    Machine("e2-medium", 1, 4, disks=PD, listed_cpu=2),
+    Machine("n2-highmem-128", 128, 864, disks=PD),
+    Machine("m1-megamem-96", 96, 1433.6, disks=PD),
 )
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from sliceworks.base.errors import InvalidShape
 from sliceworks.catalog import labels
-from sliceworks.catalog.machine_types import Machine
+from sliceworks.catalog.machine_types import HYPERDISK, PD, PD_BALANCED, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,13 +159,12 @@ class Placement:
 class Slice:
     """A TPU slice: hosts of one machine type whose chips form one topology."""
 
+    kind: ClassVar = "tpu"
+    resource: ClassVar = labels.TPU
+
     generation: Generation
     topology: str
     machine: Machine
-
-    @property
-    def kind(self) -> str:
-        return "tpu"
 
     @property
     def axes(self) -> Axes:
@@ -212,10 +211,6 @@ class Slice:
         return self.generation.label
 
     @property
-    def resource(self) -> str:
-        return labels.TPU
-
-    @property
     def placement(self) -> Placement | None:
         """The placement of its node pool; None for a single host."""
         return Placement(self.generation.placed_by, self.topology) if self.multi_host else None
@@ -233,9 +228,6 @@ class Slice:
         return [labels.taint(labels.TPU)]
 
 
-_PD = ("pd-balanced", "pd-ssd")
-_HYPERDISK = ("hyperdisk-balanced",)
-
 V4 = Generation(
     name="v4",
     title="TPU v4",
@@ -246,7 +238,7 @@ V4 = Generation(
     pod=4096,
     largest=4096,
     memory=32,
-    machines=(Machine("ct4p-hightpu-4t", 240, 407, 4, ("pd-standard", *_PD, *_HYPERDISK)),),
+    machines=(Machine("ct4p-hightpu-4t", 240, 407, 4, (*PD, *HYPERDISK)),),
     any_order=True,
 )
 
@@ -261,9 +253,9 @@ V5E = Generation(
     largest=256,
     memory=16,
     machines=(
-        Machine("ct5lp-hightpu-1t", 24, 48, 1, _PD),
-        Machine("ct5lp-hightpu-4t", 112, 192, 4, _PD),
-        Machine("ct5lp-hightpu-8t", 224, 384, 8, _PD),
+        Machine("ct5lp-hightpu-1t", 24, 48, 1, PD_BALANCED),
+        Machine("ct5lp-hightpu-4t", 112, 192, 4, PD_BALANCED),
+        Machine("ct5lp-hightpu-8t", 224, 384, 8, PD_BALANCED),
     ),
     spellings=("v5e",),
 )
@@ -278,7 +270,7 @@ V5P = Generation(
     pod=8960,
     largest=6144,
     memory=95,
-    machines=(Machine("ct5p-hightpu-4t", 208, 448, 4, _PD, nics=1, bandwidth=200, numa=2),),
+    machines=(Machine("ct5p-hightpu-4t", 208, 448, 4, PD_BALANCED, nics=1, bandwidth=200, numa=2),),
 )
 
 V6E = Generation(
@@ -292,10 +284,10 @@ V6E = Generation(
     largest=256,
     memory=32,
     machines=(
-        Machine("ct6e-standard-1t", 44, 176, 1, _HYPERDISK, nics=1, bandwidth=50, numa=1),
-        Machine("ct6e-standard-4t", 180, 720, 4, _HYPERDISK, nics=2, bandwidth=400, numa=1),
+        Machine("ct6e-standard-1t", 44, 176, 1, HYPERDISK, nics=1, bandwidth=50, numa=1),
+        Machine("ct6e-standard-4t", 180, 720, 4, HYPERDISK, nics=2, bandwidth=400, numa=1),
         # The Compute API counts threads; a node counts one per core.
-        Machine("ct6e-standard-8t", 180, 1440, 8, _HYPERDISK, nics=1, bandwidth=200, numa=2, listed_cpu=360),
+        Machine("ct6e-standard-8t", 180, 1440, 8, HYPERDISK, nics=1, bandwidth=200, numa=2, listed_cpu=360),
     ),
 )
 
@@ -310,8 +302,8 @@ TPU7X = Generation(
     largest=9216,
     memory=192,
     machines=(
-        Machine("tpu7x-standard-1t", 56, 240, 1, _HYPERDISK),
-        Machine("tpu7x-standard-4t", 224, 960, 4, _HYPERDISK, nics=2, bandwidth=400, numa=2),
+        Machine("tpu7x-standard-1t", 56, 240, 1, HYPERDISK),
+        Machine("tpu7x-standard-4t", 224, 960, 4, HYPERDISK, nics=2, bandwidth=400, numa=2),
     ),
     placed_by="WORKLOAD_POLICY",
     spellings=("7x", "v7x"),

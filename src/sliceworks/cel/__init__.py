@@ -9,6 +9,7 @@ libraries         function libraries, one module each
 dialect           function libraries as engine configuration
 ast_transform     rewrites a tree where the engine differs from Kubernetes
 validators        checks that Kubernetes makes and the engine does not
+sizes             sizes of values that a schema allows
 cost              the estimated cost of an expression
 issues            compile errors as typed issues with the closest known name
 environment       compiles an expression against schemas to a program

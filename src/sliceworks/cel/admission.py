@@ -58,14 +58,14 @@ _AUTHORIZER_FUNCTIONS = (
 )
 ADMISSION = Dialect((*KUBERNETES.checked, *_AUTHORIZER_FUNCTIONS), KUBERNETES.run_only)
 
-_TEXT: Json = {"type": "string"}
+_STRING: Json = {"type": "string"}
 _DYN: Json = {"x-kubernetes-int-or-string": True}
-_TEXTS: Json = {"type": "array", "items": _TEXT}
+_STRINGS: Json = {"type": "array", "items": _STRING}
 _USER: dict[str, Json] = {
-    "username": _TEXT,
-    "uid": _TEXT,
-    "groups": _TEXTS,
-    "extra": {"type": "object", "additionalProperties": _TEXTS},
+    "username": _STRING,
+    "uid": _STRING,
+    "groups": _STRINGS,
+    "extra": {"type": "object", "additionalProperties": _STRINGS},
 }
 
 
@@ -73,17 +73,17 @@ def _object(**fields: Json) -> Json:
     return {"type": "object", "properties": fields}
 
 
-_KIND, _GVR = _object(group=_TEXT, version=_TEXT, kind=_TEXT), _object(group=_TEXT, version=_TEXT, resource=_TEXT)
+_KIND, _GVR = _object(group=_STRING, version=_STRING, kind=_STRING), _object(group=_STRING, version=_STRING, resource=_STRING)
 _REQUEST = _object(
     kind=_KIND,
     resource=_GVR,
-    subResource=_TEXT,
+    subResource=_STRING,
     requestKind=_KIND,
     requestResource=_GVR,
-    requestSubResource=_TEXT,
-    name=_TEXT,
-    namespace=_TEXT,
-    operation=_TEXT,
+    requestSubResource=_STRING,
+    name=_STRING,
+    namespace=_STRING,
+    operation=_STRING,
     userInfo=_object(**_USER),
     dryRun={"type": "boolean"},
     options=_DYN,
@@ -111,9 +111,9 @@ class Scope:
     variables: tuple[tuple[str, str], ...] | None = None
     """Names and result types of composed variables; None where expressions cannot compose."""
 
-    def compile(self, text: str, *results: str) -> Program:
+    def compile(self, expression: str, *results: str) -> Program:
         """The program of an expression that returns one of these types. Raises CompileError in kube-apiserver's words."""
-        program = _environment(self).compile(text)
+        program = _environment(self).compile(expression)
         if results and program.result not in results:
             names = [_GO_TYPES.get(result, result.lower()) for result in results]
             expected = names[0] if len(names) == 1 else f"one of [{' '.join(names)}]"

@@ -9,9 +9,10 @@ import orjson
 
 from sliceworks.cel import descriptors, syntax
 from sliceworks.cel.ast_transform import AstTransformer
-from sliceworks.cel.cost import MAX_REQUEST_SIZE, Cost, estimate, schema_sizes, value_sizes
+from sliceworks.cel.cost import Cost, estimate
 from sliceworks.cel.dialect import KUBERNETES
 from sliceworks.cel.engine import CostExceeded, runtime_error, translate_compile_error
+from sliceworks.cel.sizes import MAX_REQUEST_SIZE, schema_sizes, value_sizes
 from sliceworks.cel.syntax import Positions
 from sliceworks.cel.types import DYN, CelType, Declarations
 from sliceworks.cel.validators import find_literal_issues, find_pattern_error
@@ -19,8 +20,8 @@ from sliceworks.cel.validators import find_literal_issues, find_pattern_error
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sliceworks.cel.cost import Size
     from sliceworks.cel.dialect import Dialect
+    from sliceworks.cel.sizes import Size
     from sliceworks.schemas import Schema
 
 MAX_LENGTH = 16 * 1024

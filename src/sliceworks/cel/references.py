@@ -124,18 +124,13 @@ def build_projections(references: Iterable[Reference], schemas: Mapping[str, Sch
     """The projection of each variable that is read."""
     projections: dict[str, Projection] = {}
     for reference in references:
-        projection, schema = (
-            projections.setdefault(reference.root, Projection(engine_name(reference.root))),
-            schemas.get(reference.root),
-        )
+        projection = projections.setdefault(reference.root, Projection(engine_name(reference.root)))
+        schema = schemas.get(reference.root)
         for step in reference.steps:
             # Pass whole lists, so that indices stay valid.
             if projection.whole or isinstance(step, int):
                 break
-            projection, schema = projection.below.setdefault(step, Projection()), _child_schema(schema, step)
+            projection = projection.below.setdefault(step, Projection())
+            schema = schema.properties.get(step, schema.additional) if schema is not None else None
         projection.whole, projection.convert = True, converter(schema)
     return projections
-
-
-def _child_schema(schema: Schema | None, step: str) -> Schema | None:
-    return schema.properties.get(step, schema.additional) if schema is not None else None

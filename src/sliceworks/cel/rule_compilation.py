@@ -6,15 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
-from sliceworks.cel import cost
+from sliceworks.cel import cost, sizes
 from sliceworks.cel.dialect import KUBERNETES
 from sliceworks.cel.engine import CostExceeded, EvaluationError, NoSuchOverload
 from sliceworks.cel.environment import CompileError, Environment, Program, Variable
 from sliceworks.cel.values import converter, replace_nul
 from sliceworks.schemas import MISSING
 from sliceworks.schemas.field_errors import OMITTED, FieldError, Rendered, forbidden, invalid, not_supported, required
+from sliceworks.schemas.golang import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -147,6 +146,7 @@ class RulePrograms:
         """Errors of a value; `old` is MISSING if there is no old value."""
         errors: list[FieldError] = []
         absent = old is MISSING or old is None
+        values = {"self": value} if absent else {"self": value, "oldSelf": old}
         activations: dict[bool, Any] = {}
         for rule in self.rules:
             if rule.program is None:
@@ -158,7 +158,7 @@ class RulePrograms:
             if rule.optional_old not in activations:
                 activations[rule.optional_old] = self._activation(value, old, absent, rule.optional_old)
             try:
-                rule.program.check_growth({"self": value} if absent else {"self": value, "oldSelf": old}, self._schema)
+                rule.program.check_growth(values, self._schema)
                 if rule.program.holds(activations[rule.optional_old]):
                     continue
             except EvaluationError as error:
@@ -167,7 +167,6 @@ class RulePrograms:
                     break
                 continue
             if rule.uses_old or not correlation.unchanged():
-                values = {"self": value} if absent else {"self": value, "oldSelf": old}
                 errors.append(self._refusal(rule, values, path, activations[rule.optional_old]))
         return errors
 
@@ -268,7 +267,7 @@ def _errors(
     errors += shape
     broken |= bool(shape)
     if schema.rules and not broken:
-        cardinality = cost.max_cardinality(schema) if place.cardinality is None else place.cardinality
+        cardinality = sizes.max_cardinality(schema) if place.cardinality is None else place.cardinality
         errors += _expression_errors(prepared[id(schema)](), place, cardinality, costs)
     return errors, broken
 
@@ -276,7 +275,7 @@ def _errors(
 def _child_schemas(schema: Schema, place: _SchemaPosition) -> Iterator[tuple[Schema, _SchemaPosition]]:
     """Every child schema and its position."""
     path, uncorrelatable, cardinality = place
-    children = cost.max_children(schema)
+    children = sizes.max_children(schema)
     count = None if cardinality is None or children is None else cost.multiply(cardinality, children)
     if schema.additional is not None:
         yield schema.additional, _SchemaPosition(f"{path}.additionalProperties", uncorrelatable, count)
@@ -349,7 +348,4 @@ def _shown(rule: CompiledRule) -> Rendered:
     values = {name: rule.rule.get(name[0].lower() + name[1:]) for name in _SHOWN_FIELDS}
     for name in ("Rule", "Message", "MessageExpression", "FieldPath"):
         values[name] = values[name] or ""
-    text = orjson.dumps(values).decode()
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Rendered(text)
+    return Rendered(encode_json(values, sort_keys=False))

@@ -22,6 +22,7 @@ from sliceworks.cel.values import converter
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sliceworks.cel.references import Reference
     from sliceworks.schemas import Schema
 
 
@@ -125,7 +126,7 @@ class Scope:
 
     def schema_at(self, expression: CompiledExpression) -> Schema | None:
         """The schema of the result if the expression only reads a field."""
-        return self._schema_at(expression.path.root, expression.path.steps) if expression.path is not None else None
+        return self._schema_at(expression.path) if expression.path is not None else None
 
     def tree(self, text: str) -> syntax.Tree:
         """The checked syntax tree of an expression."""
@@ -183,7 +184,7 @@ class Scope:
         references = [replace(reference, root=graph_name(reference.root)) for reference in find_references(root, names)]
         single = find_single_reference(root, names)
         path = replace(single, root=graph_name(single.root)) if single is not None else None
-        schema = self._schema_at(path.root, path.steps) if path is not None else None
+        schema = self._schema_at(path) if path is not None else None
         if schema is not None:
             # The engine loses the element type of nested lists; the schema has it.
             result = self._types.type_of(schema, text)
@@ -199,13 +200,9 @@ class Scope:
             KRO.runtime.deserialize(syntax.serialize(tree)),
         )
 
-    def _schema_at(self, name: str, steps: tuple[str | int, ...]) -> Schema | None:
-        schema = self._schemas.get(name)
-        for step in steps:
-            if schema is None:
-                return None
-            schema = schema.items if isinstance(step, int) else schema.properties.get(step, schema.additional)
-        return schema
+    def _schema_at(self, path: Reference) -> Schema | None:
+        root = self._schemas.get(path.root)
+        return root.at(path.steps) if root is not None else None
 
 
 RUNTIME_TYPE = CelType(RUNTIME)

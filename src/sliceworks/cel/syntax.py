@@ -2,52 +2,40 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from sliceworks.base.protobuf import MessagePackage
 
-_Field = descriptor_pb2.FieldDescriptorProto
-
-_SCALARS = {
-    "int64": _Field.TYPE_INT64,
-    "int32": _Field.TYPE_INT32,
-    "uint64": _Field.TYPE_UINT64,
-    "double": _Field.TYPE_DOUBLE,
-    "string": _Field.TYPE_STRING,
-    "bytes": _Field.TYPE_BYTES,
-    "bool": _Field.TYPE_BOOL,
-}
-
-_PACKAGE = "sliceworks.cel.tree"
-
-# message → "number name type", with * for repeated fields. Map fields are repeated entries, which have the same wire form.
-_MESSAGES = {
-    "Any": "1 type_url string, 2 value bytes",
-    "Checked": "2 references ReferenceEntry*, 3 types TypeEntry*, 4 expr Expr, 5 source Source",
-    "ReferenceEntry": "1 key int64, 2 value Reference",
-    "Reference": "1 name string, 3 overloads string*",
-    "TypeEntry": "1 key int64, 2 value Type",
-    "Type": "1 dyn Empty, 2 null int32, 3 primitive int32, 4 wrapper int32, 5 well_known int32, 6 list ListType, 7 map MapType, "
-    "9 message string, 10 parameter string, 11 type Type, 12 error Empty, 14 abstract AbstractType",
-    "Empty": "",
-    "ListType": "1 element Type",
-    "MapType": "1 key Type, 2 value Type",
-    "AbstractType": "1 name string, 2 parameters Type*",
-    "Expr": "2 id int64, 3 const Constant, 4 ident Ident, 5 select Select, 6 call Call, 7 list List, 8 struct Struct, "
-    "9 comprehension Comprehension",
-    "Constant": "1 null int32, 2 bool bool, 3 int int64, 4 uint uint64, 5 double double, 6 string string, 7 bytes bytes",
-    "Ident": "1 name string",
-    "Select": "1 operand Expr, 2 field string, 3 test bool",
-    "Call": "1 target Expr, 2 function string, 3 args Expr*",
-    "List": "1 elements Expr*",
-    "Struct": "1 message string, 2 entries Entry*",
-    "Entry": "1 id int64, 2 field string, 3 key Expr, 4 value Expr",
-    "Comprehension": "1 variable string, 2 range Expr, 3 accumulator string, 4 init Expr, 5 condition Expr, "
-    "6 step Expr, 7 result Expr, 8 second string",
-    "Source": "2 location string, 3 lines int32*, 4 positions PositionEntry*",
-    "PositionEntry": "1 key int64, 2 value int32",
-}
+# The messages of cel.expr. Map fields are repeated entries, which have the same wire format.
+_MESSAGES = MessagePackage(
+    "sliceworks.cel.tree",
+    {
+        "Any": "type_url:string value:bytes",
+        "Checked": "- references:*ReferenceEntry types:*TypeEntry expr:Expr source:Source",
+        "ReferenceEntry": "key:int value:Reference",
+        "Reference": "name:string - overloads:*string",
+        "TypeEntry": "key:int value:Type",
+        "Type": "dyn:Empty null:enum primitive:enum wrapper:enum well_known:enum list:ListType map:MapType - message:string "
+        "parameter:string type:Type error:Empty - abstract:AbstractType",
+        "Empty": "",
+        "ListType": "element:Type",
+        "MapType": "key:Type value:Type",
+        "AbstractType": "name:string parameters:*Type",
+        "Expr": "- id:int const:Constant ident:Ident select:Select call:Call list:List struct:Struct comprehension:Comprehension",
+        "Constant": "null:enum bool:bool int:int uint:uint double:double string:string bytes:bytes",
+        "Ident": "name:string",
+        "Select": "operand:Expr field:string test:bool",
+        "Call": "target:Expr function:string args:*Expr",
+        "List": "elements:*Expr",
+        "Struct": "message:string entries:*Entry",
+        "Entry": "id:int field:string key:Expr value:Expr",
+        "Comprehension": "variable:string range:Expr accumulator:string init:Expr condition:Expr step:Expr result:Expr "
+        "second:string",
+        "Source": "- location:string lines:*enum positions:*PositionEntry",
+        "PositionEntry": "key:int value:enum",
+    },
+    choices=("Constant", "Type"),
+)
 
 _CHILDREN = {
     "select": ("operand",),
@@ -57,36 +45,14 @@ _CHILDREN = {
 }
 
 
-@cache
-def _classes() -> dict[str, Any]:
-    pool = descriptor_pool.DescriptorPool()
-    file = descriptor_pb2.FileDescriptorProto(name="tree.proto", package=_PACKAGE)
-    for message, fields in _MESSAGES.items():
-        described = file.message_type.add(name=message)
-        for declaration in filter(None, fields.split(", ")):
-            _declare(described, declaration)
-    pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
-
-
-def _declare(message: Any, declaration: str) -> None:
-    number, name, kind = declaration.split(" ")
-    repeated, kind = kind.endswith("*"), kind.rstrip("*")
-    field = message.field.add(name=name, number=int(number), label=_Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL)
-    if kind in _SCALARS:
-        field.type = _SCALARS[kind]
-    else:
-        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-
-
 def parse(serialized: bytes) -> Tree:
     """The tree in a serialized expression."""
-    return Tree(_classes()["Checked"].FromString(_classes()["Any"].FromString(serialized).value))
+    return Tree(_MESSAGES["Checked"].FromString(_MESSAGES["Any"].FromString(serialized).value))
 
 
 def serialize(tree: Tree) -> bytes:
     """The serialized expression of a tree."""
-    wrapped = _classes()["Any"](type_url="type.googleapis.com/cel.expr.CheckedExpr", value=tree.checked.SerializeToString())
+    wrapped = _MESSAGES["Any"](type_url="type.googleapis.com/cel.expr.CheckedExpr", value=tree.checked.SerializeToString())
     return bytes(wrapped.SerializeToString())
 
 
@@ -110,7 +76,7 @@ class Tree:
 
     def wrap(self, node: Any, function: str, overload: str) -> Any:
         """Wrap a node in a call; returns the node as the call's first argument."""
-        inner = _classes()["Expr"]()
+        inner = _MESSAGES["Expr"]()
         inner.CopyFrom(node)
         inner.id = self._new_id()
         if node.id in self._references:

@@ -140,7 +140,7 @@ class Declarations:
         return message
 
 
-_PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
+PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
 _WELL_KNOWN = {2: TIMESTAMP, 3: DURATION}
 _DISPLAY_NAMES = {TIMESTAMP: "timestamp", DURATION: "duration"}
 
@@ -151,7 +151,7 @@ def result_type(kind: Any) -> CelType:
         return DYN
     what = kind.ListFields()[0][0].name
     if what in ("primitive", "wrapper"):
-        return CelType(_PRIMITIVES.get(getattr(kind, what), "dyn"))
+        return CelType(PRIMITIVES.get(getattr(kind, what), "dyn"))
     if what == "well_known":
         return CelType(_WELL_KNOWN.get(kind.well_known, "dyn"))
     if what == "list":

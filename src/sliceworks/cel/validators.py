@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel import syntax
 from sliceworks.cel.engine import load_engine
-from sliceworks.cel.types import PACKAGE
+from sliceworks.cel.types import PACKAGE, PRIMITIVES
 from sliceworks.schemas.patterns import PatternError, compile_pattern
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from sliceworks.cel.syntax import Positions
 
-_PRIMITIVES = {1: "bool", 2: "int", 3: "uint", 4: "double", 5: "string", 6: "bytes"}
 _WELL_KNOWN = {2: "timestamp", 3: "duration"}
 
 _PARSED_LITERALS = {
@@ -93,7 +92,7 @@ def _mixed_types(node: Any, tree: syntax.Tree) -> Iterator[tuple[Any, str]]:
 def _mismatches(nodes: list[Any], tree: syntax.Tree) -> Iterator[tuple[Any, str]]:
     expected = ""
     for node in nodes:
-        actual = format_checked_type(tree.types.get(node.id))
+        actual = _format_checked_type(tree.types.get(node.id))
         if actual and expected and actual != expected:
             yield node, f"expected type '{expected}' but found '{actual}'"
         expected = expected or actual
@@ -105,7 +104,7 @@ def _unknown_types(node: Any) -> Iterator[tuple[Any, str]]:
         yield node, f"undeclared reference to '{node.struct.message}' (in container '')"
 
 
-def format_checked_type(kind: Any) -> str:
+def _format_checked_type(kind: Any) -> str:
     """A type as error messages show it; empty if it is not fully known."""
     if kind is None:
         return ""
@@ -113,13 +112,13 @@ def format_checked_type(kind: Any) -> str:
     if what == "dyn":
         return "dyn"
     if what == "primitive":
-        return _PRIMITIVES.get(kind.primitive, "")
+        return PRIMITIVES.get(kind.primitive, "")
     if what == "well_known":
         return _WELL_KNOWN.get(kind.well_known, "")
     if what == "list":
-        element = format_checked_type(kind.list.element)
+        element = _format_checked_type(kind.list.element)
         return f"list({element})" if element else ""
     if what == "map":
-        key, value = format_checked_type(kind.map.key), format_checked_type(kind.map.value)
+        key, value = _format_checked_type(kind.map.key), _format_checked_type(kind.map.value)
         return f"map({key}, {value})" if key and value else ""
     return str(kind.message) if what == "message" else ""

@@ -25,15 +25,16 @@ _NUL_SUBSTITUTE = "\ue000"
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)")
 
 _UNITS = {
-    "ns us µs ms": (1, 1_000, 1_000, 1_000_000),
-    "s sec secs second seconds": (10**9,) * 5,
-    "m min mins minute minutes": (60 * 10**9,) * 5,
-    "h hr hrs hour hours": (3600 * 10**9,) * 5,
-    "d day days": (86400 * 10**9,) * 3,
-    "w wk wks week weeks": (7 * 86400 * 10**9,) * 5,
+    "ns": 1,
+    "us µs": 1_000,
+    "ms": 1_000_000,
+    "s sec secs second seconds": 10**9,
+    "m min mins minute minutes": 60 * 10**9,
+    "h hr hrs hour hours": 3600 * 10**9,
+    "d day days": 86400 * 10**9,
+    "w wk wks week weeks": 7 * 86400 * 10**9,
 }
-
-_NANOS = {unit: size for units, sizes in _UNITS.items() for unit, size in zip(units.split(), sizes, strict=True)}
+_NANOS = {unit: nanoseconds for units, nanoseconds in _UNITS.items() for unit in units.split()}
 
 
 def to_engine(value: Any) -> Any:
@@ -45,7 +46,7 @@ def to_engine(value: Any) -> Any:
     if isinstance(value, bytes):
         return bytearray(value)
     if isinstance(value, timedelta):
-        return _duration_message((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000)
+        return _duration_message(_nanoseconds(value))
     if isinstance(value, datetime):
         return parse_timestamp(value.isoformat())
     return value
@@ -160,6 +161,10 @@ def parse_duration(text: str) -> Any:
     return _duration_message(sign * sum(round(float(number) * _NANOS[unit.lower()]) for number, unit in parts))
 
 
+def _nanoseconds(delta: timedelta) -> int:
+    return delta // timedelta(microseconds=1) * 1000
+
+
 def _duration_message(nanos: int) -> Any:
     from google.protobuf.duration_pb2 import Duration
 
@@ -206,5 +211,5 @@ def to_document(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, timedelta):
-        return duration.render_nanoseconds((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000)
+        return duration.render_nanoseconds(_nanoseconds(value))
     return value

@@ -139,12 +139,12 @@ def list_(
 
 @accelerators.command("show")
 @click.argument("name", shell_complete=_complete)
-@click.option("--topology", metavar="AxBxC", help="Topology, if not the default.")
+@click.option("--topology", default="", metavar="AxBxC", help="Topology, if not the default.")
 @click.option("--chips-per-host", type=click.IntRange(1), help="Chips per machine, where several machine types exist.")
 @click.option("--zone", metavar="ZONE", help="Prices of this zone or region.  [default: the region with the most known prices]")
 @options.output("table", "json", "yaml", "name")
 @options.quiet
-def show_(name: str, topology: str | None, chips_per_host: int | None, zone: str | None, output: str) -> None:
+def show_(name: str, topology: str, chips_per_host: int | None, zone: str | None, output: str) -> None:
     """Show one type (v5p-256, l4-1, a3-highgpu-8g): hosts, a diagram, node labels, and on-demand prices with their source."""
     from sliceworks import catalog
     from sliceworks.catalog import description

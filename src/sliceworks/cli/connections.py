@@ -178,12 +178,9 @@ def _first_zone(location: str) -> tuple[str, ...]:
 
 
 async def _control_cloud(client: Client, change: dict[str, Any]) -> dict[str, Any]:
-    import orjson
-
     from sliceworks.base.transport import Request
 
-    headers = {"content-type": "application/json"}
-    return await client.send(Request("POST", "/debug/twin/cloud", (), headers, orjson.dumps(change)))
+    return await client.send(Request.json("POST", "/debug/twin/cloud", change))
 
 
 def _with_defaults(settings: Settings, *, project: str, location: str, cluster: str) -> Settings:

@@ -75,12 +75,9 @@ def check(file: Path, skipped: tuple[str, ...], twin: bool, live: bool, output: 
         findings = findings or check_project(environment, skipped, file, twin=twin, live=live)
         add_graph_roles(environment, read_graphs(environment, file))
     if output != "table" or findings:
-        rows = [(finding.check, place, finding.problem, finding.remedy) for finding, place in findings]
-        data = [
-            {"check": finding.check, "place": place, "problem": finding.problem, "remedy": finding.remedy}
-            for finding, place in findings
-        ]
-        print_report(Report(("check", "place", "problem", "remedy"), rows, data), output)
+        columns = ("check", "place", "problem", "remedy")
+        rows = [(finding.check, place, finding.message, finding.hint) for finding, place in findings]
+        print_report(Report(columns, rows, [dict(zip(columns, row, strict=True)) for row in rows]), output)
     if environment is not None and not findings:
         progress.say(f"{environment.metadata.name}: all checks passed")
     if environment is not None:

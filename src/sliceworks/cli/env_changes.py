@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress, tables
+from sliceworks.base.names import join_first
 from sliceworks.cli.env_site import CLUSTER_STAGE, REGISTRY_STAGE, ImageStage, change_report, image_builder, plan_images
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ def ended_pools(changes: Iterable[Change]) -> list[str]:
     return [address.rpartition('["')[2].removesuffix('"]') for address in ends]
 
 
-def plan_environment(inside: EnvironmentCluster, *, in_words: bool = False) -> EnvironmentPlan:
+def plan_environment(inside: EnvironmentCluster, *, described: bool = False) -> EnvironmentPlan:
     """Plan all stages, images and objects; the plan file of each stage is in its folder."""
     plans: list[StagePlan] = []
     with progress.task(f"Planning {inside.site.environment.metadata.name}") as step:
-        for plan in inside.site.plan(in_words=in_words):
+        for plan in inside.site.plan(described=described):
             step(plan.stage.name)
             plans.append(plan)
         outputs: dict[str, Any] = {plan.stage.name: plan.outputs for plan in plans}
@@ -107,4 +108,4 @@ def describe_work(work: list[str] | None) -> str:
     """Running jobs and models as words for a question; empty if there are none."""
     if work is None:
         return "the cluster is unreachable, running jobs and models are unknown"
-    return f"this ends {', '.join(work[:5])}{f' and {len(work) - 5} more' if len(work) > 5 else ''}" if work else ""
+    return f"this ends {join_first(work, 5)}" if work else ""

@@ -56,7 +56,7 @@ def plan(
     inside = open_environment(require_valid(file, skipped), file, twin=twin, manifests=manifests, graphs="require_valid")
     environment = inside.site.environment
     try:
-        planned = plan_environment(inside, in_words=full)
+        planned = plan_environment(inside, described=full)
         if plan_out is not None:
             write_plan(plan_out, inside.site, planned.stages)
             progress.say(f"plan written to {plan_out}; apply it with `sliceworks env apply --plan {plan_out}`")
@@ -69,7 +69,7 @@ def plan(
     if output == "table":
         _print_costs(environment)
     if full:
-        click.echo("\n" + "\n".join(f"# {item.stage.name}\n{item.words}\n" for item in planned.stages), nl=False)
+        click.echo("\n" + "\n".join(f"# {item.stage.name}\n{item.description}\n" for item in planned.stages), nl=False)
     print_unsupported(environment)
     return 0
 

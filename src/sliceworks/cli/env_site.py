@@ -268,7 +268,7 @@ def check_environment(
     document = _only(_loaded(file, text), str(file))
     environment, problems = documents.check(document)
     if not isinstance(environment, Environment):
-        return None, [(preflight.Finding("fields", (), item.problem, item.hint), item.place) for item in problems]
+        return None, [(preflight.Finding((), item.problem, item.hint, "fields"), item.place) for item in problems]
     return environment, [(item, document.place(*item.path)) for item in preflight.check(environment, skipped)]
 
 
@@ -278,8 +278,8 @@ def require_valid(file: Path, skipped: tuple[str, ...], *, text: str | None = No
     for finding, place in findings:
         others = f"; {len(findings) - 1} more: sliceworks env check" if len(findings) > 1 else ""
         if environment is None:
-            raise InvalidDocument(finding.problem, place=place, hint=f"{finding.remedy}{others}".removeprefix("; "))
-        raise InvalidDocument(finding.problem, place=place, hint=f"{finding.remedy}; or pass --skip {finding.check}{others}")
+            raise InvalidDocument(finding.message, place=place, hint=f"{finding.hint}{others}".removeprefix("; "))
+        raise InvalidDocument(finding.message, place=place, hint=f"{finding.hint}; or pass --skip {finding.check}{others}")
     assert environment is not None
     return environment
 

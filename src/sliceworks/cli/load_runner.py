@@ -98,20 +98,21 @@ async def run_in_cluster(
 
     async with test.where.open() as client:
         token = secrets.token_urlsafe(24)
-        launch = _launch(plan, test, test.where.namespace or client.namespace, token)
-        ask = _worker_client(client, token)
-        return await interruptible(ClusterRunner(client, launch, folder, ask, rule=plan.spec.stop, on_progress=on_progress))
+        job = _build_job(plan, test, test.where.namespace or client.namespace, token)
+        send = _worker_client(client, token)
+        return await interruptible(ClusterRunner(client, job, folder, send, rule=plan.spec.stop, on_progress=on_progress))
 
 
-def _launch(plan: Plan, test: ResolvedTest, namespace: str, token: str) -> WorkerJob:
+def _build_job(plan: Plan, test: ResolvedTest, namespace: str, token: str) -> WorkerJob:
     import orjson
 
-    from sliceworks.loadtest import run_folder, runner
+    from sliceworks.cloud import storage
+    from sliceworks.loadtest import runner
     from sliceworks.loadtest.cluster import worker_job
     from sliceworks.loadtest.load_target import AGENT_TOKEN_VARIABLE, CLOUD_VARIABLE, KEY_VARIABLE
 
     source = test.spec.prompts.source if test.spec.prompts else ""
-    config = {**runner.test_config(plan), "csv": False, "web": 0, "bucket": source if run_folder.is_bucket_url(source) else ""}
+    config = {**runner.test_config(plan), "csv": False, "web": 0, "bucket": source if storage.is_object_url(source) else ""}
     files = {runner.TEST_FILE: orjson.dumps(config), **_referenced_files(test)}
     worker_job.check_files(files)
     variables = {AGENT_TOKEN_VARIABLE: token, **({KEY_VARIABLE: plan.key} if plan.key else {})}
@@ -123,12 +124,12 @@ def _launch(plan: Plan, test: ResolvedTest, namespace: str, token: str) -> Worke
 
 def _referenced_files(test: ResolvedTest) -> dict[str, bytes]:
     """Return the local files of the document, which the pods need; pods download files in buckets themselves."""
-    from sliceworks.loadtest import run_folder
+    from sliceworks.cloud import storage
 
     prompts, contents = test.spec.prompts, {}
     named = {"prompts.jsonl": prompts.source if prompts else "", "authority.pem": test.spec.target.authority}
     for name, file in named.items():
-        if file and not run_folder.is_bucket_url(file):
+        if file and not storage.is_object_url(file):
             try:
                 contents[name] = (test.files / file).read_bytes()
             except OSError as error:
@@ -142,12 +143,12 @@ def _worker_client(client: Client, token: str) -> Callable[[Object, str, str], A
     from sliceworks.loadtest.cluster.worker_job import AGENT_PORT
     from sliceworks.serving import service_endpoint
 
-    async def ask(pod: Object, method: str, path: str) -> bytes:
+    async def send(pod: Object, method: str, path: str) -> bytes:
         metadata, address = pod["metadata"], pod["status"]["podIP"]
         connection = service_endpoint.connect_pod(client, metadata["namespace"], metadata["name"], AGENT_PORT, address)
         return await service_endpoint.read_all(connection, method, path, headers={TOKEN_HEADER: token})
 
-    return ask
+    return send
 
 
 RunResult = tuple[dict[str, Any], Path]
@@ -178,24 +179,25 @@ def run_test(test: ResolvedTest, *, tags: dict[str, str] | None = None, locust: 
 
 def _build_plan(test: ResolvedTest, aside: Path) -> tuple[Plan, list[Path]]:
     """Build the plan; return it with the files downloaded for it."""
+    from sliceworks.cloud import storage
     from sliceworks.loadtest import load_plan, run_folder, token_count
 
-    spec, fetched = test.spec, []
+    spec, downloaded = test.spec, []
     named = {
         run_folder.PROMPTS_FILE: spec.prompts.source if spec.prompts else "",
         run_folder.TOKENIZER_FILE: spec.tokens.tokenizer if spec.tokens else "",
     }
-    distant = {name: place for name, place in named.items() if run_folder.is_bucket_url(place)}
-    cloud = test.where.cloud() if distant or spec.results.bucket else {}
-    for name, place in distant.items():
-        fetched.append(clock.run(run_folder.download(place, aside / name, cloud)))
-    text = (aside / run_folder.PROMPTS_FILE).read_bytes() if run_folder.PROMPTS_FILE in distant else None
-    plan = load_plan.create(spec, test.files, url=test.url, key=test.key, downloaded=text)
+    urls = {name: place for name, place in named.items() if storage.is_object_url(place)}
+    cloud = test.where.cloud() if urls or spec.results.bucket else {}
+    for name, url in urls.items():
+        downloaded.append(clock.run(run_folder.download(url, aside / name, cloud)))
+    prompts = (aside / run_folder.PROMPTS_FILE).read_bytes() if run_folder.PROMPTS_FILE in urls else None
+    plan = load_plan.create(spec, test.files, url=test.url, key=test.key, downloaded=prompts)
     if spec.tokens:
         token_count.load_tokenizer(run_folder.tokenizer_file(aside, spec.tokens, test.files))
     if spec.results.bucket:
         clock.run(run_folder.check_writable(spec.results.bucket, cloud))
-    return plan, fetched
+    return plan, downloaded
 
 
 async def _run(plan: Plan, place: Path, test: ResolvedTest, locust: LocustOptions | None) -> Outcome:

@@ -59,9 +59,9 @@ class SimulationDisplay(LiveDisplay):
     def end(self, step: StepRecord, seconds: float) -> None:
         """A step has ended."""
         self._title = self._progress = ""
-        mark, colour = _MARKS[step.result]
+        mark, color = _MARKS[step.result]
         if progress.is_colored():
-            mark = f"\x1b[{colour}m{mark}\x1b[0m"
+            mark = f"\x1b[{color}m{mark}\x1b[0m"
         simulated = f"{duration.human(step.duration)} on the twin, " if step.duration >= 1 else ""
         line = f"{mark} {step.title}: {step.summary or step.result} {progress.dim(f'({simulated}{seconds:.1f} s here)')}"
         if self.display is None:
@@ -149,7 +149,7 @@ def _file_name(name: str) -> str:
 
 def skipped_steps(only: tuple[str, ...], skip: tuple[str, ...]) -> frozenset[str]:
     """Return the steps to skip."""
-    from sliceworks.rehearsal.simulation.runner import STEPS
+    from sliceworks.rehearsal.simulation.steps import STEPS
 
     for name in (*only, *skip):
         if name not in STEPS:

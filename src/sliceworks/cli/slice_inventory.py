@@ -14,9 +14,8 @@ from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.cli import slice_view
 from sliceworks.cli.connections import find_twin_cluster, open_cluster, open_container, resolve_settings
 from sliceworks.controllers.slices import well_known
-from sliceworks.controllers.slices.model import NamespacedName
 from sliceworks.controllers.slices.object_views import is_drained
-from sliceworks.kube.resources import JOBSET, NAMESPACE, NODE
+from sliceworks.kube.resources import JOBSET, NAMESPACE, NODE, Key, key_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,37 +61,37 @@ class SliceInventory:
         """Find a slice by its node pool, or a JobSet of the namespace with its slices."""
         pools, nodes, jobsets = await asyncio.gather(self._pools(), self._nodes(), self._jobsets())
         views = slice_view.build_views(pools, nodes, jobsets)
-        by_ref = {NamespacedName(jobset["metadata"]["namespace"], jobset["metadata"]["name"]): jobset for jobset in jobsets}
+        by_ref = {key_of(jobset): jobset for jobset in jobsets}
         match = next((view for view in views if view.name == name), None)
         if match is not None:
             its = [node for node in nodes if node["metadata"]["labels"].get(NODE_POOL) == name]
             return SliceMatch(name, [match], by_ref.get(match.owner) if match.owner else None, its)
-        ref = NamespacedName(self.client.namespace, name)
+        ref = Key(self.client.namespace, name)
         mine = [view for view in views if view.owner == ref]
         if not mine and ref not in by_ref:
             raise SliceworksError(f"slice or JobSet {name!r} not found in namespace {ref.namespace}", hint=_names(views))
         return SliceMatch(name, mine, by_ref.get(ref), [])
 
-    async def owners(self, name: str | None) -> Counter[NamespacedName]:
+    async def owners(self, name: str | None) -> Counter[Key]:
         """Return the JobSets to drain and their number of slices: by node pool, by JobSet, or all."""
         if name is None:
             return Counter(view.owner for view in await self.slices() if view.owner)
         match = await self.named(name)
-        owner = next((view.owner for view in match.slices), NamespacedName(self.client.namespace, name))
+        owner = next((view.owner for view in match.slices), Key(self.client.namespace, name))
         if owner is None:
             raise SliceworksError(f"node pool {name} does not belong to a JobSet", hint="delete it with the tool that created it")
         return Counter({owner: sum(view.owner == owner for view in await self.slices())})
 
-    async def drained(self) -> list[NamespacedName]:
+    async def drained(self) -> list[Key]:
         """Return the JobSets that are drained by name."""
         jobsets = [jobset for jobset in await self._jobsets() if is_drained(jobset)]
-        return [NamespacedName(item["metadata"]["namespace"], item["metadata"]["name"]) for item in jobsets]
+        return [key_of(item) for item in jobsets]
 
     async def drain_everything(self, *, undo: bool) -> None:
         """Drain or undrain the whole cluster, including JobSets created later."""
         await self.client.patch(NAMESPACE, well_known.WHOLE_CLUSTER, _mark(undo=undo))
 
-    async def drain(self, owner: NamespacedName, *, undo: bool) -> None:
+    async def drain(self, owner: Key, *, undo: bool) -> None:
         """Mark a JobSet as drained, or remove the mark; the slices controller acts on it."""
         try:
             await self.client.patch(JOBSET, owner.name, _mark(undo=undo), owner.namespace)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sliceworks.cli.slice_inventory import SliceMatch
-    from sliceworks.controllers.slices.model import JobSetView, NamespacedName, NodePool
+    from sliceworks.controllers.slices.model import JobSetView, NodePool
+    from sliceworks.kube.resources import Key
 
 Object = dict[str, Any]
 
@@ -50,7 +51,7 @@ class SliceView:
         return self.pool.name
 
     @property
-    def owner(self) -> NamespacedName | None:
+    def owner(self) -> Key | None:
         return self.pool.jobset if self.pool.is_managed else None
 
 
@@ -62,9 +63,7 @@ def build_views(pools: Iterable[Object], nodes: Iterable[Object], jobsets: Itera
     return sorted(views, key=lambda view: (view.owner is None, view.owner or (), view.pool.job, view.name))
 
 
-def _view(
-    raw: Object, ready: Counter[str], created_at: Mapping[str, datetime], jobsets: Mapping[NamespacedName, JobSetView]
-) -> SliceView:
+def _view(raw: Object, ready: Counter[str], created_at: Mapping[str, datetime], jobsets: Mapping[Key, JobSetView]) -> SliceView:
     pool = node_pool.read_pool(raw)
     capacity = _capacity(raw.get("config") or {})
     shape = node_pool.shape_of_pool(raw, pool)

@@ -13,6 +13,7 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import BadRequest, NotFound, SliceworksError, Unreachable
+from sliceworks.base.stream_decoder import read_lines
 from sliceworks.cli.train_client import watch_job
 from sliceworks.training import log_source
 from sliceworks.training.status import FINISHED_STATES, job_state
@@ -94,7 +95,7 @@ def logs_unavailable() -> SliceworksError:
     )
 
 
-_COLOURS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
+_COLORS = ("36", "33", "32", "35", "34", "96", "93", "92", "95", "94")
 
 
 class LogPrinter:
@@ -102,8 +103,8 @@ class LogPrinter:
 
     def __init__(self, *, as_json: bool = False, timestamps: bool = False, single_source: bool = False) -> None:
         self._as_json, self._timestamps, self._single_source = as_json, timestamps, single_source
-        self._coloured = progress.is_colored(sys.stdout)
-        self._colours: dict[str, str] = {}
+        self._colored = progress.is_colored(sys.stdout)
+        self._colors: dict[str, str] = {}
 
     def write(self, line: LogLine) -> None:
         """Print one line."""
@@ -121,10 +122,10 @@ class LogPrinter:
         if self._single_source:
             return ""
         label = line.source.host.label
-        if not self._coloured:
+        if not self._colored:
             return f"{label} | "
-        colour = self._colours.setdefault(label, _COLOURS[len(self._colours) % len(_COLOURS)])
-        return f"\x1b[{colour}m{label} |\x1b[0m "
+        color = self._colors.setdefault(label, _COLORS[len(self._colors) % len(_COLORS)])
+        return f"\x1b[{color}m{label} |\x1b[0m "
 
 
 Object = dict[str, Any]
@@ -204,15 +205,12 @@ class _Tail:
         options, metadata = self._home._part.options(self._source), self._source.pod["metadata"]
         if self._last:
             options = {"container": self._source.container, "timestamps": True, "since_time": self._last}
-        skip, rest = (self._last, self._same), b""
+        skip = self._last, self._same
         stream = self._home._client.follow_logs(metadata["name"], metadata["namespace"], **options)
-        async with aclosing(stream) as pieces:
-            async for piece in pieces:
-                *lines, rest = (rest + piece).split(b"\n")
+        async with aclosing(stream) as chunks:
+            async for lines in read_lines(chunks):
                 for line in lines:
                     skip = self._show(line.decode(errors="replace"), skip)
-        if rest:
-            self._show(rest.decode(errors="replace"), skip)
 
     def _show(self, text: str, skip: tuple[str, int]) -> tuple[str, int]:
         """Print a line unless already printed: `skip` is the last timestamp, and the number of lines that had it."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from sliceworks.base.errors import CloudAlreadyExists, CloudNotFound, UsageError
+from sliceworks.catalog.availability import region_of
 from sliceworks.cloud.credentials import find_credentials
 from sliceworks.cloud.session import Session, split_endpoint
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sliceworks.cloud.session import Object
 
 
+ENDPOINT = "https://container.googleapis.com"
+COMPUTE = "https://compute.googleapis.com"
 # google.rpc.Code by number, as in the error of an operation.
 _CODES = [
     "OK",
@@ -107,10 +110,6 @@ def _fault(raw: Mapping[str, Any]) -> Fault | None:
     return Fault("UNKNOWN", message) if message else None
 
 
-ENDPOINT = "https://container.googleapis.com"
-COMPUTE = "https://compute.googleapis.com"
-
-
 class Container:
     """The node pools and operations of one cluster. `prefix` is the path before the API version: `/container` for a twin."""
 
@@ -124,7 +123,6 @@ class Container:
         self.project, self.location, self.cluster = project, location, cluster
         # A twin serves all APIs at one address, each below its own prefix.
         self._is_google = not prefix
-        self._compute_prefix = "/compute/v1"
         self._location_path = f"{prefix.rstrip('/')}/{version}/projects/{quote(project)}/locations/{quote(location)}"
         self._cluster_path = f"{self._location_path}/clusters/{quote(cluster)}"
 
@@ -156,8 +154,8 @@ class Container:
 
     async def ensure_workload_policy(self, name: str, topology: str) -> None:
         """Create the workload policy of slices of a topology, unless the region of the cluster has one of this name."""
-        region = "-".join(self.location.split("-")[:2])
-        path = f"{self._compute_prefix}/projects/{quote(self.project)}/regions/{quote(region)}/resourcePolicies"
+        region = quote(region_of(self.location))
+        path = f"/compute/v1/projects/{quote(self.project)}/regions/{region}/resourcePolicies"
         session = Session(COMPUTE, self.session.credentials) if self._is_google else self.session
         try:
             await session.call("GET", f"{path}/{quote(name)}")

@@ -29,11 +29,17 @@ from sliceworks.base.transport import Request, Response
 from sliceworks.cloud.credentials import Anonymous
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from sliceworks.base.transport import Transport
     from sliceworks.cloud.credentials import Credentials
 
+
+Object = dict[str, Any]
+RETRY_READS = Retry(attempts=4, backoff=Backoff(first=0.5, cap=8.0, jitter=0.5), longest_wait=float("inf"))
+"""The default policy. Only GET requests are retried: whether a write is safe to retry is for its caller to decide."""
+_JSON = "application/json"
+_VERSION = re.compile(r"/v[0-9]+(?:(?:alpha|beta)[0-9]+)?$")
 
 _BY_STATUS: dict[str, type[CloudError]] = {
     "INVALID_ARGUMENT": CloudInvalid,
@@ -116,13 +122,6 @@ def _retry_after(response: Response) -> float | None:
     return float(header) if header.isdigit() else None
 
 
-Object = dict[str, Any]
-_JSON = "application/json"
-RETRY_READS = Retry(attempts=4, backoff=Backoff(first=0.5, cap=8.0, jitter=0.5), longest_wait=float("inf"))
-"""The default policy. Only GET requests are retried: whether a write is safe to retry is for its caller to decide."""
-_VERSION = re.compile(r"/v[0-9]+(?:(?:alpha|beta)[0-9]+)?$")
-
-
 class Session:
     """One endpoint with credentials and a retry policy for reads. `endpoint` has no path; pass a `transport` to replace HTTP."""
 
@@ -146,6 +145,16 @@ class Session:
         headers = {"content-type": _JSON} if data else {}
         return _decode(await self.send_raw(method, path, data, headers, query), f"{method} {path}")
 
+    async def pages(self, path: str, query: Mapping[str, str] | None = None) -> AsyncIterator[Object]:
+        """The responses of a list request, page by page."""
+        token = ""
+        while True:
+            response = await self.call("GET", path, query={**(query or {}), **({"pageToken": token} if token else {})})
+            yield response
+            token = str(response.get("nextPageToken") or "")
+            if not token:
+                return
+
     async def send_raw(
         self,
         method: str,
@@ -155,11 +164,14 @@ class Session:
         query: Mapping[str, str] | None = None,
     ) -> Response:
         """Send a request with a raw body and return the raw response; GET requests are retried."""
-        request = Request(method, path, _pairs(query), {**self._common, **(headers or {})}, body)
+        request = Request(method, path, tuple((query or {}).items()), {**self._common, **(headers or {})}, body)
         failures = 0
         while True:
             try:
-                return _check(await self._exchange(request), f"{method} {path}")
+                response = await self._exchange(request)
+                if response.status >= 400:
+                    raise error_from_response(response, f"{method} {path}")
+                return response
             except (Unreachable, CloudError) as error:
                 failures += 1
                 wait = getattr(error, "retry_after", None)
@@ -169,9 +181,8 @@ class Session:
                 await clock.sleep(self.retry.delay(failures, wait))
 
     async def upload(self, path: str, content: bytes, query: Mapping[str, str], content_type: str) -> Object:
-        """Upload raw content with one request, without retries; returns the decoded response."""
-        request = Request("POST", path, _pairs(query), {**self._common, "content-type": content_type}, content)
-        return _decode(_check(await self._send(request), f"POST {path}"), f"POST {path}")
+        """Upload raw content with one request; returns the decoded response."""
+        return _decode(await self.send_raw("POST", path, content, {"content-type": content_type}, query), f"POST {path}")
 
     async def _exchange(self, request: Request) -> Response:
         response = await self._send(request)
@@ -197,19 +208,9 @@ class Session:
 
 
 def _http_transport(endpoint: str) -> Transport:
-    from sliceworks.cloud.http import HttpTransport
+    from sliceworks.base.http_transport import HttpTransport
 
-    return HttpTransport(endpoint)
-
-
-def _pairs(query: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-    return tuple((query or {}).items())
-
-
-def _check(response: Response, what: str) -> Response:
-    if response.status >= 400:
-        raise error_from_response(response, what)
-    return response
+    return HttpTransport(endpoint, hint="check the endpoint and the network")
 
 
 def _decode(response: Response, what: str) -> Object:

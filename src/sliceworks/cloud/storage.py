@@ -53,20 +53,22 @@ async def download(session: Session, url: ObjectUrl, file: Path) -> int:
     """Download the current generation of an object and return its size. The file appears only when it is complete."""
     metadata = await session.call("GET", url.path)
     size, digest = int(metadata["size"]), hashlib.md5(usedforsecurity=False)
-    partial = file.with_name(f"{file.name}.half")
-    with partial.open("wb") as output:
-        for first in range(0, size, PART):
-            headers = {"range": f"bytes={first}-{min(first + PART, size) - 1}"}
-            query = {"alt": "media", "generation": str(metadata["generation"])}
-            part = (await session.send_raw("GET", url.path, headers=headers, query=query)).body
-            digest.update(part)
-            output.write(part)
-        written = output.tell()
-    checksum = metadata.get("md5Hash")  # composite objects have none
-    if written != size or (checksum and base64.b64encode(digest.digest()).decode() != checksum):
-        partial.unlink()
-        raise CloudError(f"{url}: download is incomplete or corrupt: {written:,} of {size:,} bytes")
-    partial.replace(file)
+    partial = file.with_name(f"{file.name}.part")
+    try:
+        with partial.open("wb") as output:
+            for first in range(0, size, PART):
+                headers = {"range": f"bytes={first}-{min(first + PART, size) - 1}"}
+                query = {"alt": "media", "generation": str(metadata["generation"])}
+                part = (await session.send_raw("GET", url.path, headers=headers, query=query)).body
+                digest.update(part)
+                output.write(part)
+            written = output.tell()
+        checksum = metadata.get("md5Hash")  # composite objects have none
+        if written != size or (checksum and base64.b64encode(digest.digest()).decode() != checksum):
+            raise CloudError(f"{url}: download is incomplete or corrupt: {written:,} of {size:,} bytes")
+        partial.replace(file)
+    finally:
+        partial.unlink(missing_ok=True)
     return size
 
 

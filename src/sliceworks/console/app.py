@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import itertools
 import logging
 import secrets
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from sliceworks.base import clock, memory
+from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.console.slice_cache import get_slice_cache
 from sliceworks.console.views import cluster_summary, team_usage
@@ -121,10 +122,10 @@ async def _warm_up(cache: ClusterCache) -> None:
     cache.compute(cluster_summary.build_overview, *cluster_summary.KINDS)
     await asyncio.sleep(0)
     get_slice_cache(cache).all()
-    memory.freeze_gc()
+    gc.freeze()
     while True:
         await clock.sleep(_GC_INTERVAL)
-        memory.collect_garbage()
+        gc.collect()
         team_usage.current_usage(cache)  # remembers jobs also while no page is open
 
 

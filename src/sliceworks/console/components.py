@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Node: TypeAlias = str | list[Any]
 Child: TypeAlias = "Node | int | float | Iterable[Node | None] | None"
 
-# The tone (colour) of each state.
+# The tone (color) of each state.
 _TONES = {
     "good": ("running", "ready", "completed", "succeeded", "active", "open", "applied", "healthy", "live", "in sync"),
     "wait": ("queued", "suspended", "pending", "waiting", "stopped", "unscheduled", "unschedulable", "drained", "full", "drifted"),
@@ -71,7 +71,7 @@ def tone(word: str) -> str:
 
 
 def state(word: str, kind: str = "", **more: str) -> Node:
-    """A state with its colour."""
+    """A state with its color."""
     return el("span", word, cls=f"state {kind or tone(word)}", **more)
 
 
@@ -196,7 +196,7 @@ def format_amount(value: float | None) -> str:
 
 
 def legend(*entries: tuple[str, str]) -> Node:
-    """The legend of the colours of meters."""
+    """The legend of the colors of meters."""
     return el("div", [el("span", el("i", cls=cls), words) for cls, words in entries], cls="legend", aria_hidden="true")
 
 

@@ -148,7 +148,7 @@ def _expected(template_field: TemplateField, resource: ParsedResource, compiler:
         return _selector_type(template_field.path[2:])
     schema = template_field.schema
     if schema is None and resource.kind is not None:
-        schema = _schema_at(resource.kind.schema, template_field.path)
+        schema = resource.kind.schema.at(template_field.path)
     return compiler.types.type_of(schema, resource.id)
 
 
@@ -158,14 +158,6 @@ def _selector_type(path: Path) -> CelType:
     if path[0] == "matchLabels":
         return STRING if len(path) > 1 else CelType("map", STRING)
     return CelType("list", DYN) if path == ("matchExpressions",) else DYN
-
-
-def _schema_at(schema: Schema | None, path: Path) -> Schema | None:
-    for step in path:
-        if schema is None:
-            return None
-        schema = schema.items if isinstance(step, int) else schema.properties.get(step, schema.additional)
-    return schema
 
 
 def _check_identity(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 READY, PENDING, MISSING, FAILED, EXCLUDED = "ready", "pending", "missing", "failed", "excluded"
 STATES = (READY, PENDING, FAILED, MISSING, EXCLUDED)
 _PLAIN = ("#f5f7fb", "#5b6b8c", "#1c2536")
-_COLOURS = {
+_COLORS = {
     READY: ("#e6f6ea", "#2f8f4e", "#14532d"),
     PENDING: ("#fff5da", "#c28a12", "#6b4a05"),
     FAILED: ("#fdeaea", "#c73b3b", "#7f1d1d"),
@@ -95,7 +95,7 @@ def render_mermaid(boxes: Sequence[Box]) -> str:
     lines += [f"  {target} --> {box.id}" for box in boxes for target in dependencies[box.id]]
     for state in STATES:
         if any(box.state == state for box in boxes):
-            fill, stroke, text = _COLOURS[state]
+            fill, stroke, text = _COLORS[state]
             lines.append(f"  classDef {_class(state)} fill:{fill},stroke:{stroke},color:{text}")
     return "\n".join(lines) + "\n"
 
@@ -155,7 +155,7 @@ def path_data(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _box(box: Box, position: Position) -> str:
-    fill, stroke, text = _COLOURS.get(box.state, _PLAIN)
+    fill, stroke, text = _COLORS.get(box.state, _PLAIN)
     left, top = position.x, position.y - position.height / 2
     dashed = ' stroke-dasharray="5 3"' if box.type.is_external or box.state == EXCLUDED else ""
     frame = f'width="{position.width:.1f}" height="{position.height:.1f}" rx="8" fill="{fill}" stroke="{stroke}" stroke-width="1.3"'
@@ -175,18 +175,18 @@ def _box(box: Box, position: Position) -> str:
 def _legend(states: Sequence[str], y: float) -> list[str]:
     elements, x = [], _MARGIN
     for state in states:
-        fill, stroke, _ = _COLOURS[state]
+        fill, stroke, _ = _COLORS[state]
         elements.append(f'<rect x="{x:.1f}" y="{y - 9:.1f}" width="12" height="12" rx="3" fill="{fill}" stroke="{stroke}"/>')
         elements.append(_text((x + 18, y + 1), state, 11.5, "#5b6b8c"))
         x += 40 + len(state) * _KIND_LETTER
     return elements
 
 
-def _text(at: tuple[float, float], text: str, size: float, colour: str, *, weight: str = "400", anchor: str = "start") -> str:
+def _text(at: tuple[float, float], text: str, size: float, color: str, *, weight: str = "400", anchor: str = "start") -> str:
     if not text:
         return ""
     x, y = at
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{colour}" font-weight="{weight}" '
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size:g}" fill="{color}" font-weight="{weight}" '
         f'text-anchor="{anchor}">{escape(text)}</text>'
     )

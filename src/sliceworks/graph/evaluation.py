@@ -265,14 +265,3 @@ class Evaluation:
         return Conditions(
             tuple(condition for condition in conditions if condition.type not in duplicates), tuple(pending), tuple(failures)
         )
-
-
-def evaluate(graph: Graph, instance: Object, observed: Mapping[str, Sequence[Object]]) -> dict[str, Outcome]:
-    """The outcome of every resource for the observed objects."""
-    evaluation = Evaluation(graph, instance)
-    outcomes = {}
-    for node in graph.nodes:
-        outcomes[node.id] = evaluation.resolve(node)
-        if node.id in observed:
-            evaluation.observe(node.id, observed[node.id])
-    return outcomes

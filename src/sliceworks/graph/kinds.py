@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from sliceworks.kube.resources import Resource, format_api_version
 from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.schemas.crds import schema_for_version
 
@@ -29,7 +30,12 @@ class Kind:
     @property
     def api_version(self) -> str:
         """The apiVersion of its objects."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return format_api_version(self.group, self.version)
+
+    @property
+    def resource(self) -> Resource:
+        """The resource of its objects."""
+        return Resource(self.group, self.version, self.kind, self.plural, self.namespaced)
 
 
 class Kinds(Protocol):
@@ -46,7 +52,7 @@ class BuiltinKinds:
     """The kinds of every Kubernetes cluster."""
 
     def __init__(self) -> None:
-        self._resources = {(_api_version(item.group, item.version), item.kind): item for item in builtin_scheme().resources}
+        self._resources = {(format_api_version(item.group, item.version), item.kind): item for item in builtin_scheme().resources}
 
     def find(self, api_version: str, kind: str) -> Kind | None:
         item = self._resources.get((api_version, kind))
@@ -101,8 +107,4 @@ def from_crd(crd: Object, version: str) -> Kind:
 def _served(crd: Object) -> Iterator[tuple[str, str]]:
     for version in crd["spec"].get("versions") or ():
         if version.get("served", True):
-            yield _api_version(crd["spec"]["group"], version["name"]), crd["spec"]["names"]["kind"]
-
-
-def _api_version(group: str, version: str) -> str:
-    return f"{group}/{version}" if group else version
+            yield format_api_version(crd["spec"]["group"], version["name"]), crd["spec"]["names"]["kind"]

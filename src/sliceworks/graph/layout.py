@@ -1,7 +1,7 @@
 """Lays out a diagram: columns from left to right, few crossings, no overlaps.
 
 Each box is in the column of its rank. An edge that spans several columns gets a waypoint in each column between, so that it does
-not cross boxes. The order within a column follows the order of the neighbours.
+not cross boxes. The order within a column follows the order of the neighbors.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Block:
 
 @dataclass(slots=True)
 class Position:
-    """Left edge, vertical centre and size."""
+    """Left edge, vertical center and size."""
 
     x: float
     y: float
@@ -103,15 +103,15 @@ def _columns(blocks: Sequence[Block], dependencies: dict[str, tuple[str, ...]]) 
 
 
 def _order(columns: list[list[str]], links: dict[str, list[str]]) -> None:
-    """Sort each column by the positions of its neighbours, in alternating sweeps."""
+    """Sort each column by the positions of its neighbors, in alternating sweeps."""
     after = _reverse(links)
     for sweep in range(_SWEEPS):
         forward = sweep % 2 == 0
         for index in range(1, len(columns)) if forward else range(len(columns) - 2, -1, -1):
-            neighbours = links if forward else after
+            neighbors = links if forward else after
             fixed = {name: float(number) for number, name in enumerate(columns[index - 1 if forward else index + 1])}
             current = {name: float(number) for number, name in enumerate(columns[index])}
-            key = {name: _middle(neighbours.get(name, ()), fixed, current[name]) for name in columns[index]}
+            key = {name: _middle(neighbors.get(name, ()), fixed, current[name]) for name in columns[index]}
             columns[index].sort(key=key.__getitem__)
 
 
@@ -147,15 +147,15 @@ def _coordinates(columns: list[list[str]], links: dict[str, list[str]], widths: 
 
 
 def _align(columns: list[list[str]], links: dict[str, list[str]], positions: dict[str, Position]) -> None:
-    """Move boxes towards the height of their neighbours, without overlaps."""
+    """Move boxes towards the height of their neighbors, without overlaps."""
     after = _reverse(links)
     for sweep in range(_SWEEPS):
         for column in columns if sweep % 2 == 0 else reversed(columns):
             desired = {}
             for name in column:
-                neighbours = [*links.get(name, ()), *after.get(name, ())]
+                neighbors = [*links.get(name, ()), *after.get(name, ())]
                 desired[name] = (
-                    sum(positions[neighbour].y for neighbour in neighbours) / len(neighbours) if neighbours else positions[name].y
+                    sum(positions[neighbor].y for neighbor in neighbors) / len(neighbors) if neighbors else positions[name].y
                 )
             _spread(column, desired, positions)
     for column in columns:
@@ -182,7 +182,7 @@ def _spread(column: list[str], desired: dict[str, float], positions: dict[str, P
 
 
 def _extent(above: list[str], name: str, positions: dict[str, Position]) -> float:
-    """The distance from the centre of the first of `above` to the centre of `name`."""
+    """The distance from the center of the first of `above` to the center of `name`."""
     total = 0.0
     for upper, lower in pairwise([*above, name]):
         total += positions[upper].height / 2 + GAP + positions[lower].height / 2

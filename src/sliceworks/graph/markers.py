@@ -21,8 +21,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _LIST_TYPES = ("atomic", "set", "map")
 
 
-class InvalidMarker(ValueError):
-    """An invalid marker; `hint` names a valid form."""
+class SimpleSchemaError(ValueError):
+    """An invalid type or marker; `hint` names a valid form."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -49,23 +49,25 @@ def parse(text: str) -> list[tuple[str, str]]:
         elif character in "}]" and not quoted:
             depth -= 1
             if depth < 0:
-                raise InvalidMarker(f"unmatched {character}")
+                raise SimpleSchemaError(f"unmatched {character}")
         escaped = character == "\\" and quoted and not escaped
         buffer += character
     if not name and not buffer:
-        raise InvalidMarker("no marker after the last space", "remove the trailing space")
+        raise SimpleSchemaError("no marker after the last space", "remove the trailing space")
     if not name:
         last = text.rsplit(maxsplit=1)[-1]
         hint = f"write {last}=…" if not markers else f'quote values that contain spaces, such as {markers[-1][0]}="…"'
-        raise InvalidMarker(f"marker {last} has no value", hint)
+        raise SimpleSchemaError(f"marker {last} has no value", hint)
     if quoted or depth:
-        raise InvalidMarker("unclosed quote" if quoted else "unclosed bracket")
+        raise SimpleSchemaError("unclosed quote" if quoted else "unclosed bracket")
     return [*markers, (name, _unquote(buffer))]
 
 
 def _check_name(name: str) -> str:
     if name not in _APPLY:
-        raise InvalidMarker(f"unknown marker {name or '?'}", suggest_name(name, _APPLY) or f"known markers: {', '.join(_APPLY)}")
+        raise SimpleSchemaError(
+            f"unknown marker {name or '?'}", suggest_name(name, _APPLY) or f"known markers: {', '.join(_APPLY)}"
+        )
     return name
 
 
@@ -82,13 +84,13 @@ def apply(schema: Object, markers: list[tuple[str, str]]) -> bool:
         required |= bool(_APPLY[name](schema, value))
     keys, kind = schema.get("x-kubernetes-list-map-keys"), schema.get("x-kubernetes-list-type")
     if keys and kind != "map":
-        raise InvalidMarker(f"listMapKey requires listType=map, got {kind or 'no listType'}")
+        raise SimpleSchemaError(f"listMapKey requires listType=map, got {kind or 'no listType'}")
     return required
 
 
 def _boolean(name: str, value: str) -> bool:
     if value not in (*_TRUE, *_FALSE):
-        raise InvalidMarker(f"{name}: must be true or false, got {value}")
+        raise SimpleSchemaError(f"{name}: must be true or false, got {value}")
     return value in _TRUE
 
 
@@ -96,21 +98,21 @@ def _number(name: str, value: str) -> int | float:
     try:
         number = float(value)
     except ValueError as error:
-        raise InvalidMarker(f"{name}: must be a number, got {value}") from error
+        raise SimpleSchemaError(f"{name}: must be a number, got {value}") from error
     if not math.isfinite(number):
-        raise InvalidMarker(f"{name}: must be a number, got {value}")
+        raise SimpleSchemaError(f"{name}: must be a number, got {value}")
     return int(number) if number.is_integer() else number
 
 
 def _integer(name: str, value: str) -> int:
     if not _INTEGER.match(value):
-        raise InvalidMarker(f"{name}: must be an integer, got {value}")
+        raise SimpleSchemaError(f"{name}: must be an integer, got {value}")
     return int(value)
 
 
 def _require_type(name: str, schema: Object, *kinds: str) -> None:
     if schema.get("type") not in kinds:
-        raise InvalidMarker(f"{name} applies to {' and '.join(kinds)}, got {schema.get('type', 'another type')}")
+        raise SimpleSchemaError(f"{name} applies to {' and '.join(kinds)}, got {schema.get('type', 'another type')}")
 
 
 def _default(schema: Object, value: str) -> None:
@@ -130,14 +132,14 @@ def _default_value(kind: str, value: str) -> Any:
     try:
         return orjson.loads(value)
     except orjson.JSONDecodeError as error:
-        raise InvalidMarker(f"default: must be JSON for type {kind}, got {value}", 'such as ["a"] or {"a": 1}') from error
+        raise SimpleSchemaError(f"default: must be JSON for type {kind}, got {value}", 'such as ["a"] or {"a": 1}') from error
 
 
 def _enum(schema: Object, value: str) -> None:
     _require_type("enum", schema, "string", "integer")
     values = [item.strip() for item in value.split(",")]
     if not all(values):
-        raise InvalidMarker("enum has an empty value")
+        raise SimpleSchemaError("enum has an empty value")
     schema["enum"] = values if schema["type"] == "string" else [_integer("enum", item) for item in values]
 
 
@@ -146,9 +148,9 @@ def _pattern(schema: Object, value: str) -> None:
     try:
         compile_pattern(value)
     except ValueError as error:
-        raise InvalidMarker(f"pattern is not a valid regular expression: {error}") from error
+        raise SimpleSchemaError(f"pattern is not a valid regular expression: {error}") from error
     if not value:
-        raise InvalidMarker("pattern must not be empty")
+        raise SimpleSchemaError("pattern must not be empty")
     schema["pattern"] = value
 
 
@@ -158,7 +160,7 @@ def _rule(schema: Object, rule: str, message: str) -> None:
 
 def _validation(schema: Object, value: str) -> None:
     if not value.strip():
-        raise InvalidMarker("validation must not be empty")
+        raise SimpleSchemaError("validation must not be empty")
     _rule(schema, value, "validation failed")
 
 
@@ -170,16 +172,16 @@ def _immutable(schema: Object, value: str) -> None:
 def _list_type(schema: Object, value: str) -> None:
     _require_type("listType", schema, "array")
     if value not in _LIST_TYPES:
-        raise InvalidMarker(f"listType: must be one of {', '.join(_LIST_TYPES)}, got {value}")
+        raise SimpleSchemaError(f"listType: must be one of {', '.join(_LIST_TYPES)}, got {value}")
     if schema.setdefault("x-kubernetes-list-type", value) != value:
-        raise InvalidMarker(f"listType: conflicting values {schema['x-kubernetes-list-type']} and {value}")
+        raise SimpleSchemaError(f"listType: conflicting values {schema['x-kubernetes-list-type']} and {value}")
 
 
 def _list_map_key(schema: Object, value: str) -> None:
     _require_type("listMapKey", schema, "array")
     keys = schema.setdefault("x-kubernetes-list-map-keys", [])
     if value in keys:
-        raise InvalidMarker(f"duplicate listMapKey {value}")
+        raise SimpleSchemaError(f"duplicate listMapKey {value}")
     keys.append(value)
 
 

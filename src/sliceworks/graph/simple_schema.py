@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.names import suggest_name
 from sliceworks.graph import markers
 from sliceworks.graph.dag import CycleError, topological_sort
+from sliceworks.graph.markers import SimpleSchemaError
 from sliceworks.graph.model import Issue
 
 if TYPE_CHECKING:
@@ -30,14 +31,6 @@ _ALIASES = {
     "str": "string",
     "map": "map[string]string",
 }
-
-
-class InvalidType(ValueError):
-    """An invalid type; `hint` names a valid one."""
-
-    def __init__(self, message: str, hint: str = "") -> None:
-        super().__init__(message)
-        self.hint = hint
 
 
 def to_openapi(spec: Object, types: Object, path: Path) -> tuple[Object, list[Issue]]:
@@ -97,13 +90,13 @@ class _Converter:
             schema, required = self._type(kind.strip(), 0)
             if bar:
                 required |= markers.apply(schema, markers.parse(rest))
-        except (InvalidType, markers.InvalidMarker) as error:
+        except SimpleSchemaError as error:
             self._add_issue(path, f"{path[-1]}: {error}", declared, error.hint)
         return schema, required
 
     def _type(self, name: str, depth: int) -> tuple[Object, bool]:
         if depth > MAX_DEPTH:
-            raise InvalidType(f"types must be nested at most {MAX_DEPTH} levels deep")
+            raise SimpleSchemaError(f"types must be nested at most {MAX_DEPTH} levels deep")
         if name in _ATOMS:
             return {"type": _ATOMS[name]}, False
         if name == "object":
@@ -113,7 +106,7 @@ class _Converter:
         if name.startswith("map["):
             return {"type": "object", "additionalProperties": self._type(_element_type(name, "map[string]"), depth + 1)[0]}, False
         if name not in self._types:
-            raise InvalidType(f"unknown type {name or '?'}", self._suggestion(name))
+            raise SimpleSchemaError(f"unknown type {name or '?'}", self._suggestion(name))
         schema, required = self._types[name]
         return copy.deepcopy(schema), required
 
@@ -130,9 +123,9 @@ class _Converter:
 def _element_type(name: str, prefix: str) -> str:
     inner = name.removeprefix(prefix).strip()
     if not name.startswith(prefix):
-        raise InvalidType("map keys must be strings", "write map[string]T")
+        raise SimpleSchemaError("map keys must be strings", "write map[string]T")
     if not inner:
-        raise InvalidType(f"{name} has no element type", f"such as {prefix}string")
+        raise SimpleSchemaError(f"{name} has no element type", f"such as {prefix}string")
     return inner
 
 

@@ -87,8 +87,14 @@ def _end(text: str, position: int) -> int | None:
 
 
 _ANY = "any"
-_TYPE_NAMES = {"object": "an object", "array": "a list", "string": "a string", "integer": "an integer", "number": "a number"}
-_TYPE_NAMES |= {"boolean": "true or false"}
+_TYPE_NAMES = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a string",
+    "integer": "an integer",
+    "number": "a number",
+    "boolean": "true or false",
+}
 
 
 @dataclass(frozen=True, slots=True)

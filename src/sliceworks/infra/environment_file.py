@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks import catalog
 from sliceworks.base import yaml_documents, yaml_loader
 from sliceworks.base.errors import InvalidDocument, UsageError
 from sliceworks.catalog import availability
+from sliceworks.infra.pools import find_accelerator
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
+from sliceworks.specs.environment.cluster import CpuPool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,13 +70,10 @@ def template_region(template: str) -> str:
 def zones_for(template: str, region: str = "") -> list[str]:
     """Zones of a region, or of all, that have every accelerator of an example; the example's own zone first."""
     spec = _environment(template).spec
-    zones_by_pool = [set(availability.zones_of(catalog.find(pool.type, pool.topology or None))) for pool in spec.pools.tpu.values()]
-    zones_by_pool += [
-        set(availability.zones_of(catalog.find_gpu(pool.machine_type, pool.accelerator, pool.accelerator_count or 0)))
-        for pool in spec.pools.gpu.values()
-    ]
-    both = set.intersection(*zones_by_pool) if zones_by_pool else set()
-    fitting = {zone for zone in both if not region or availability.region_of(zone) == region}
+    pools = [pool for _, _, pool in spec.pools.entries() if not isinstance(pool, CpuPool)]
+    zones_by_pool = [set(availability.zones_of(find_accelerator(pool))) for pool in pools]
+    common = set.intersection(*zones_by_pool) if zones_by_pool else set()
+    fitting = {zone for zone in common if not region or availability.region_of(zone) == region}
     return sorted(fitting, key=lambda zone: (zone not in spec.zones, zone))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sliceworks import __version__
 from sliceworks.base import clock, yaml_documents
 from sliceworks.base.errors import CloudError, CloudNotFound, SliceworksError, UsageError
+from sliceworks.base.retry import Backoff
 from sliceworks.cloud import storage
 from sliceworks.infra.stages import Names
 
@@ -44,8 +45,10 @@ WHEEL_FILES = (
 )
 """Files of a checkout that make up the wheel; pyproject.toml lists the same."""
 
+DOCKERFILE = "deploy/Dockerfile"
+_CHECKOUT_FILES = ("pyproject.toml", "README.md", "LICENSE", DOCKERFILE)
 IMAGE_FILES = (
-    *("pyproject.toml", "README.md", "LICENSE", "deploy/Dockerfile"),
+    *_CHECKOUT_FILES,
     *WHEEL_FILES,
     "deploy/requirements/*.txt",
     "deploy/converter/**/*.py",
@@ -62,7 +65,6 @@ def select_files(folder: Path, patterns: Iterable[str], below: str = "") -> list
 
 Object = dict[str, Any]
 FILE = "cloudbuild.images.yaml"
-DOCKERFILE = "deploy/Dockerfile"
 _DOCKER = "gcr.io/cloud-builders/docker:24.0.9"
 _TIMEOUT = "3600s"
 
@@ -88,15 +90,13 @@ def tag(environment: Environment) -> str:
 
 def build(environment: Environment, *, only: Sequence[str] | None = None) -> Object:
     """The Cloud Build build of all required images, or of some; its steps run in parallel."""
-    names = required_images(environment) if only is None else only
-    spec = environment.spec
-    names_of = Names(environment)
-    account = names_of.account(names_of.build_account) if names_of.build_account else names_of.automation_account
+    images, names = required_images(environment) if only is None else only, Names(environment)
+    account = names.account(names.build_account) if names.build_account else names.automation_account
     return {
-        "steps": [_step(name) for name in names],
-        "images": [f"${{_REGISTRY}}/{name}:${{_TAG}}" for name in names],
-        "substitutions": {"_REGISTRY": Names(environment).images, "_TAG": __version__, "_SERVICE_ACCOUNT": account},
-        "serviceAccount": f"projects/{spec.project}/serviceAccounts/${{_SERVICE_ACCOUNT}}",
+        "steps": [_step(name) for name in images],
+        "images": [f"${{_REGISTRY}}/{name}:${{_TAG}}" for name in images],
+        "substitutions": {"_REGISTRY": names.images, "_TAG": __version__, "_SERVICE_ACCOUNT": account},
+        "serviceAccount": f"projects/{environment.spec.project}/serviceAccounts/${{_SERVICE_ACCOUNT}}",
         "options": build_options(environment, default_machine="e2-highcpu-8"),
         "tags": [tag(environment)],
         "timeout": _TIMEOUT,
@@ -127,9 +127,6 @@ def files(environment: Environment) -> dict[str, str]:
     return {FILE: yaml_documents.dump(build(environment))} if required_images(environment) else {}
 
 
-_FILES = ("pyproject.toml", "README.md", "LICENSE", "deploy/Dockerfile")
-
-
 def own_checkout() -> Path | None:
     """The checkout that this program runs from; None if it is installed."""
     folder = Path(__file__).parents[3]
@@ -139,7 +136,7 @@ def own_checkout() -> Path | None:
 def checkout_in(folder: Path) -> Path:
     """Returns the folder; raises UsageError if it is not a Sliceworks checkout."""
     if not _is_checkout(folder):
-        raise UsageError(f"{folder} is not a Sliceworks checkout", hint=f"a checkout has {', '.join(_FILES)}")
+        raise UsageError(f"{folder} is not a Sliceworks checkout", hint=f"a checkout has {', '.join(_CHECKOUT_FILES)}")
     return folder
 
 
@@ -155,7 +152,7 @@ def pack_sources(sources: Path, file: Path) -> None:
 
 
 def _is_checkout(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in _FILES)
+    return all((folder / name).is_file() for name in _CHECKOUT_FILES)
 
 
 def _normalize(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -167,7 +164,7 @@ def _normalize(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 _ACTIVE = frozenset(("PENDING", "QUEUED", "WORKING"))
-_FIRST_PAUSE, _MAX_PAUSE = 0.5, 10.0
+_POLLING = Backoff(first=0.5, factor=1.5, cap=10.0, jitter=0.0)
 
 
 class BuildFailed(SliceworksError):
@@ -263,14 +260,13 @@ class ImageBuilder:
 
     async def _wait(self, session: Session, begun: Object, report: Callable[[str], None]) -> None:
         """Wait until the build ends; raises BuildFailed unless it succeeded."""
-        pause = _FIRST_PAUSE
-        while True:
+        build = begun
+        for pause in _POLLING.delays():
             build = await session.call("GET", f"{self._builds}/{begun['id']}")
             if build.get("status") not in _ACTIVE:
                 break
             report(f"build {build['id']} is {str(build['status']).lower()}")
             await clock.sleep(pause)
-            pause = min(pause * 1.5, _MAX_PAUSE)
         await self._delete_sources((build.get("source") or {}).get("storageSource") or {})
         if build.get("status") != "SUCCESS":
             reason = build.get("statusDetail") or (build.get("failureInfo") or {}).get("detail") or "no reason given"

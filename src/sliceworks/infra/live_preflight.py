@@ -6,20 +6,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import CloudNotFound, PermissionDenied
-from sliceworks.infra.pools import node_pools
+from sliceworks.infra.pools import compile_pool
 from sliceworks.infra.preflight import Finding
 from sliceworks.infra.stages import Names, required_services
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
+    from sliceworks.cloud import Session
     from sliceworks.infra.target import Target
     from sliceworks.specs.environment import Environment
-    from sliceworks.specs.environment.cluster import Pool
 
 Object = dict[str, Any]
 _BEFORE_BOOTSTRAP = ("cloudresourcemanager.googleapis.com", "serviceusage.googleapis.com")
@@ -48,9 +49,15 @@ class _Probe:
     environment: Environment
     target: Target
 
-    async def get(self, service: str, path: str, query: dict[str, str] | None = None) -> Object:
+    async def get(self, service: str, path: str) -> Object:
         """Read a resource; raises CloudError."""
-        return await self._call("GET", service, path, None, query)
+        async with self._session(service) as session:
+            return await session.call("GET", path)
+
+    async def list_all(self, service: str, path: str, field: str, query: Mapping[str, str]) -> list[Object]:
+        """All items of a collection."""
+        async with self._session(service) as session:
+            return [item async for page in session.pages(path, query) for item in page.get(field) or ()]
 
     async def find(self, service: str, path: str) -> Object | None:
         """Read a resource; None if it does not exist."""
@@ -61,20 +68,23 @@ class _Probe:
 
     async def test_permissions(self, service: str, path: str, permissions: list[str]) -> set[str]:
         """The permissions that the caller has on a resource."""
-        answer = await self._call("POST", service, f"{path}:testIamPermissions", {"permissions": permissions}, None)
-        return set(answer.get("permissions") or ())
+        async with self._session(service) as session:
+            answer = await session.call("POST", f"{path}:testIamPermissions", {"permissions": permissions})
+            return set(answer.get("permissions") or ())
 
     async def find_members(self, project: str, role: str) -> set[str]:
         """The members of a role in the policy of a project."""
-        policy = await self._call("POST", "cloudresourcemanager", f"/v1/projects/{project}:getIamPolicy", {}, None)
+        async with self._session("cloudresourcemanager") as session:
+            policy = await session.call("POST", f"/v1/projects/{project}:getIamPolicy", {})
         bindings = (binding for binding in policy.get("bindings") or () if binding.get("role") == role)
         return {member for binding in bindings for member in binding.get("members") or ()}
 
-    async def _call(self, method: str, service: str, path: str, body: Object | None, query: dict[str, str] | None) -> Object:
-        session = self.target.root(service) if service in _OLDER_APIS else self.target.session(service)
-        async with session:
+    @asynccontextmanager
+    async def _session(self, service: str) -> AsyncIterator[Session]:
+        """A session; the error of a service that is not enabled says how to enable it."""
+        async with self.target.root(service) if service in _OLDER_APIS else self.target.session(service) as session:
             try:
-                return await session.call(method, path, body, query)
+                yield session
             except PermissionDenied as error:
                 if _DISABLED in error.reasons:
                     error.hint = _enable(self.environment, f"{service}.googleapis.com")
@@ -89,10 +99,10 @@ def check_live(environment: Environment, target: Target) -> list[Finding]:
         findings: list[Finding] = []
         for name, check in LIVE_CHECKS.items():
             try:
-                findings += [finding async for finding in check(probe)]
+                findings += [replace(finding, check=name) async for finding in check(probe)]
             except (PermissionDenied, CloudNotFound) as error:
-                remedy = error.hint or _grant(environment, "roles/viewer")
-                findings.append(Finding(name, _PROJECT, f"cannot be checked: {error.message}", remedy))
+                hint = error.hint or _grant(environment, "roles/viewer")
+                findings.append(Finding(_PROJECT, f"cannot be checked: {error.message}", hint, name))
         return findings
 
     return asyncio.run(run())
@@ -109,20 +119,14 @@ def _enable(environment: Environment, *services: str) -> str:
 async def _check_services(probe: _Probe) -> AsyncIterator[Finding]:
     """Services are enabled; the bootstrap stage enables most of them itself."""
     spec = probe.environment.spec
-    enabled: set[str] = set()
-    page = ""
-    while True:
-        query = {"filter": "state:ENABLED", "pageSize": "200", **({"pageToken": page} if page else {})}
-        answer = await probe.get("serviceusage", f"/v1/projects/{spec.project}/services", query)
-        enabled |= {str(item["config"]["name"]) for item in answer.get("services") or ()}
-        page = str(answer.get("nextPageToken") or "")
-        if not page:
-            break
+    query = {"filter": "state:ENABLED", "pageSize": "200"}
+    services = await probe.list_all("serviceusage", f"/v1/projects/{spec.project}/services", "services", query)
+    enabled = {str(service["config"]["name"]) for service in services}
     needed = _BEFORE_BOOTSTRAP if spec.automation.create else required_services(spec)
     missing = [name for name in needed if name not in enabled]
     if missing:
         problem = f"services are not enabled: {', '.join(missing)}"
-        yield Finding("services", _PROJECT, problem, _enable(probe.environment, *missing))
+        yield Finding(_PROJECT, problem, _enable(probe.environment, *missing))
 
 
 async def _check_permissions(probe: _Probe) -> AsyncIterator[Finding]:
@@ -137,7 +141,7 @@ async def _check_permissions(probe: _Probe) -> AsyncIterator[Finding]:
                 f"--project={spec.project} --member=user:YOU --role={role}"
             )
             problem = f"you may not act as {names.automation_account}: {_IMPERSONATION} is missing"
-            yield Finding("permissions", ("spec", "automation", "serviceAccount"), problem, command)
+            yield Finding(("spec", "automation", "serviceAccount"), problem, command)
         return
     granted = await probe.test_permissions("cloudresourcemanager", f"/v1/projects/{spec.project}", list(_BOOTSTRAP_ROLES))
     missing: dict[str, list[str]] = {}
@@ -146,7 +150,7 @@ async def _check_permissions(probe: _Probe) -> AsyncIterator[Finding]:
             missing.setdefault(role, []).append(permission)
     for role, permissions in missing.items():
         problem = f"you lack {' and '.join(permissions)}"
-        yield Finding("permissions", _PROJECT, problem, _grant(probe.environment, role))
+        yield Finding(_PROJECT, problem, _grant(probe.environment, role))
 
 
 async def _check_machine_types(probe: _Probe) -> AsyncIterator[Finding]:
@@ -157,19 +161,16 @@ async def _check_machine_types(probe: _Probe) -> AsyncIterator[Finding]:
             path = f"/compute/v1/projects/{spec.project}/zones/{zone}"
             if await probe.find("compute", f"{path}/machineTypes/{machine}") is None:
                 command = f"gcloud compute machine-types list --project={spec.project} --filter='name={machine}'"
-                yield Finding("machine-types", ("spec", "pools", kind, name), f"{zone} does not offer {machine}", command)
+                yield Finding(("spec", "pools", kind, name), f"{zone} does not offer {machine}", command)
 
 
 def _machines(environment: Environment) -> list[tuple[str, str, str, list[str]]]:
     """Kind, name, machine type and zones of every pool."""
-    spec, compiled = environment.spec, node_pools(environment.spec)
-    kinds = (("cpu", spec.pools.cpu), ("gpu", spec.pools.gpu), ("tpu", spec.pools.tpu))
     machines = []
-    for kind, entries in kinds:
-        for name in entries:
-            pool = compiled.get(name) or compiled.get(f"{name}-0")
-            if pool is not None:
-                machines.append((kind, name, str(pool["machine_type"]), list(pool["zones"] or ())))
+    for kind, name, pool in environment.spec.pools.entries():
+        compiled = next(iter(compile_pool(environment.spec, name, pool).values()), None)
+        if compiled is not None:
+            machines.append((kind, name, str(compiled["machine_type"]), list(compiled["zones"] or ())))
     return machines
 
 
@@ -183,7 +184,7 @@ async def _check_version(probe: _Probe) -> AsyncIterator[Finding]:
     offered = [str(item) for item in answer.get("validMasterVersions") or ()]
     if not any(item == version or item.startswith((f"{version}.", f"{version}-")) for item in offered):
         problem = f"GKE does not offer version {version} in {names.location}"
-        yield Finding("versions", ("spec", "cluster", "version"), problem, f"versions: {', '.join(offered[:5])}")
+        yield Finding(("spec", "cluster", "version"), problem, f"versions: {', '.join(offered[:5])}")
 
 
 async def _check_network(probe: _Probe) -> AsyncIterator[Finding]:
@@ -195,14 +196,12 @@ async def _check_network(probe: _Probe) -> AsyncIterator[Finding]:
     field, host = ("spec", "network", "existing"), existing.host_project or spec.project
     if await probe.find("compute", f"/compute/v1/projects/{host}/global/networks/{existing.network}") is None:
         command = f"gcloud compute networks create {existing.network} --project={host} --subnet-mode=custom"
-        yield Finding("networks", (*field, "network"), f"network {existing.network} not found in project {host}", command)
+        yield Finding((*field, "network"), f"network {existing.network} not found in project {host}", command)
     path = f"/compute/v1/projects/{host}/regions/{spec.region}/subnetworks/{existing.subnet}"
     subnet = await probe.find("compute", path)
     if subnet is None:
         command = f"gcloud compute networks subnets list --project={host} --regions={spec.region}"
-        yield Finding(
-            "networks", (*field, "subnet"), f"subnet {existing.subnet} not found in {spec.region} of project {host}", command
-        )
+        yield Finding((*field, "subnet"), f"subnet {existing.subnet} not found in {spec.region} of project {host}", command)
         return
     ranges = {item.get("rangeName") for item in subnet.get("secondaryIpRanges") or ()}
     for key, name in (("podsRange", existing.pods_range), ("servicesRange", existing.services_range)):
@@ -211,14 +210,14 @@ async def _check_network(probe: _Probe) -> AsyncIterator[Finding]:
                 f"gcloud compute networks subnets update {existing.subnet} --project={host} --region={spec.region} "
                 f"--add-secondary-ranges={name}=RANGE"
             )
-            yield Finding("networks", (*field, key), f"subnet {existing.subnet} has no secondary range {name}", command)
+            yield Finding((*field, key), f"subnet {existing.subnet} has no secondary range {name}", command)
     if host != spec.project:
         number = (await probe.get("cloudresourcemanager", f"/v1/projects/{spec.project}")).get("projectNumber")
         agent = f"serviceAccount:service-{number}@container-engine-robot.iam.gserviceaccount.com"
         if agent not in await probe.find_members(host, _HOST_ROLE):
             command = f"gcloud projects add-iam-policy-binding {host} --member={agent} --role={_HOST_ROLE}"
             problem = f"GKE's service agent lacks {_HOST_ROLE} in the host project {host}"
-            yield Finding("networks", (*field, "hostProject"), problem, command)
+            yield Finding((*field, "hostProject"), problem, command)
 
 
 async def _check_accounts(probe: _Probe) -> AsyncIterator[Finding]:
@@ -232,24 +231,19 @@ async def _check_accounts(probe: _Probe) -> AsyncIterator[Finding]:
         bucket = spec.automation.bucket
         if await probe.find("storage", f"/storage/v1/b/{bucket}") is None:
             command = f"gcloud storage buckets create gs://{bucket} --project={spec.project} --location={spec.region}"
-            yield Finding("accounts", ("spec", "automation", "bucket"), f"bucket {bucket} not found", command)
+            yield Finding(("spec", "automation", "bucket"), f"bucket {bucket} not found", command)
     for field, email in accounts.items():
         if await probe.find("iam", f"/v1/projects/-/serviceAccounts/{email}") is None:
             name, _, domain = email.partition("@")
             command = f"gcloud iam service-accounts create {name} --project={domain.partition('.')[0]}"
-            yield Finding("accounts", field, f"service account {email} not found", command)
+            yield Finding(field, f"service account {email} not found", command)
 
 
 async def _check_reservations(probe: _Probe) -> AsyncIterator[Finding]:
     """Reservations of pools exist, and are for their machine type."""
     spec = probe.environment.spec
-    entries: list[tuple[str, str, Pool]] = [
-        *(("cpu", name, pool) for name, pool in spec.pools.cpu.items()),
-        *(("gpu", name, pool) for name, pool in spec.pools.gpu.items()),
-        *(("tpu", name, pool) for name, pool in spec.pools.tpu.items()),
-    ]
     machines = {(kind, name): (machine, zones) for kind, name, machine, zones in _machines(probe.environment)}
-    for kind, name, pool in entries:
+    for kind, name, pool in spec.pools.entries():
         if pool.reservation is None or (kind, name) not in machines:
             continue
         machine, zones = machines[kind, name]
@@ -260,10 +254,10 @@ async def _check_reservations(probe: _Probe) -> AsyncIterator[Finding]:
             reserved = (((reservation or {}).get("specificReservation") or {}).get("instanceProperties") or {}).get("machineType")
             if reservation is None:
                 command = f"gcloud compute reservations list --project={project} --filter='zone:{zone}'"
-                yield Finding("reservations", field, f"reservation {pool.reservation.name} not found in {zone}", command)
+                yield Finding(field, f"reservation {pool.reservation.name} not found in {zone}", command)
             elif reserved and reserved != machine:
                 problem = f"reservation {pool.reservation.name} is for {reserved}, the pool needs {machine}"
-                yield Finding("reservations", field, problem, "choose another reservation")
+                yield Finding(field, problem, "choose another reservation")
 
 
 LIVE_CHECKS: dict[str, Callable[[_Probe], AsyncIterator[Finding]]] = {

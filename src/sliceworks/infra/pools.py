@@ -12,14 +12,14 @@ from sliceworks.catalog import gke_rules
 from sliceworks.catalog.gke_rules import PoolSize
 from sliceworks.catalog.gpus import DRIVERS
 from sliceworks.catalog.prices import get_price
-from sliceworks.specs.environment.cluster import TpuPool
+from sliceworks.specs.environment.cluster import GpuPool, TpuPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from sliceworks.catalog.prices import Price
     from sliceworks.specs.environment import EnvironmentSpec
-    from sliceworks.specs.environment.cluster import Autoscaling, CpuPool, GpuPool, Pool
+    from sliceworks.specs.environment.cluster import CpuPool, MachinePool, Pool
 
 Object = dict[str, Any]
 TPU_MAX_PODS = 32
@@ -30,32 +30,39 @@ ZONES_PER_REGION = 3
 """GKE spreads a node pool over three zones of a region by default."""
 
 _PLACEMENTS = {"COMPACT": "compact", "WORKLOAD_POLICY": "workload-policy"}
-_CPU_NODES, _GPU_NODES = 3, 1
 
 
 def node_pools(spec: EnvironmentSpec) -> dict[str, Object]:
-    """All node pools by name; a TPU entry with several slices becomes several node pools."""
-    result: dict[str, Object] = {name: _cpu(spec, name, pool) for name, pool in spec.pools.cpu.items()}
-    for name, tpu in spec.pools.tpu.items():
-        result.update({f"{name}-{index}": _tpu(spec, name, tpu) for index in range(tpu.count)})
-    result.update({name: _gpu(spec, name, pool) for name, pool in spec.pools.gpu.items()})
-    return result
+    """All node pools by name."""
+    entries = (compile_pool(spec, name, pool) for _, name, pool in spec.pools.entries())
+    return {name: pool for node_pools in entries for name, pool in node_pools.items()}
+
+
+def compile_pool(spec: EnvironmentSpec, name: str, pool: CpuPool | TpuPool | GpuPool) -> dict[str, Object]:
+    """The node pools of one entry by name; a TPU entry with several slices becomes several node pools."""
+    if isinstance(pool, TpuPool):
+        return {f"{name}-{index}": _tpu(spec, name, pool) for index in range(pool.count)}
+    return {name: _gpu(spec, name, pool) if isinstance(pool, GpuPool) else _cpu(spec, name, pool)}
+
+
+def find_accelerator(pool: TpuPool | GpuPool) -> catalog.Accelerator:
+    """The slice or the GPU machine of a pool."""
+    if isinstance(pool, TpuPool):
+        return catalog.find(pool.type, pool.topology)
+    return catalog.find_gpu(pool.machine_type, pool.accelerator, pool.accelerator_count)
 
 
 def _cpu(spec: EnvironmentSpec, name: str, pool: CpuPool) -> Object:
     machine = catalog.find_machine(pool.machine_type)
-    return {
-        **_common(spec, pool, machine.name, machine.disks),
-        **_size(f"pools.cpu.{name}", _spread(spec, pool), pool.nodes, pool.autoscaling, _CPU_NODES),
-    }
+    return {**_common(spec, pool, machine.name, machine.disks), **_size(f"pools.cpu.{name}", _spread(spec, pool), pool)}
 
 
 def _gpu(spec: EnvironmentSpec, name: str, pool: GpuPool) -> Object:
-    shape = catalog.find_gpu(pool.machine_type, pool.accelerator, pool.accelerator_count or 0)
+    shape = catalog.find_gpu(pool.machine_type, pool.accelerator, pool.accelerator_count)
     driver = DRIVERS["disabled" if pool.driver == "none" else pool.driver]
     return {
         **_common(spec, pool, shape.machine.name, shape.machine.disks),
-        **_size(f"pools.gpu.{name}", _spread(spec, pool), pool.nodes, pool.autoscaling, _GPU_NODES),
+        **_size(f"pools.gpu.{name}", _spread(spec, pool), pool),
         "gpu": {
             "type": shape.gpu.label,
             "count": shape.chips,
@@ -67,7 +74,7 @@ def _gpu(spec: EnvironmentSpec, name: str, pool: GpuPool) -> Object:
 
 
 def _tpu(spec: EnvironmentSpec, name: str, pool: TpuPool) -> Object:
-    shape = catalog.find(pool.type, pool.topology or None)
+    shape = find_accelerator(pool)
     if not isinstance(shape, catalog.Slice):
         raise InvalidDocument(f"spec.pools.tpu.{name}.type: {pool.type} is a GPU", hint="move it to pools.gpu")
     placement = shape.placement
@@ -123,18 +130,16 @@ def _spread(spec: EnvironmentSpec, pool: Pool) -> int:
     return 1 if spec.cluster.zonal else len(zones) or ZONES_PER_REGION
 
 
-def _size(place: str, spread: int, nodes: int | None, scaling: Autoscaling | None, usual: int) -> Object:
+def _size(place: str, spread: int, pool: MachinePool) -> Object:
     """Terraform counts nodes per zone; the document counts all nodes."""
-    if scaling is not None:
+    if scaling := pool.autoscaling:
         return {"autoscaling": {"min": scaling.min, "max": scaling.max, "initial_per_zone": -(-scaling.min // spread)}}
-    if nodes is None:
-        return {"nodes_per_zone": -(-usual // spread)}
-    if nodes % spread:
+    if pool.nodes is not None and pool.nodes % spread:
         raise InvalidDocument(
-            f"spec.{place}.nodes: {nodes} nodes cannot be spread evenly over {spread} zones",
+            f"spec.{place}.nodes: {pool.nodes} nodes cannot be spread evenly over {spread} zones",
             hint=f"use a multiple of {spread}, or set fewer zones for this pool",
         )
-    return {"nodes_per_zone": nodes // spread}
+    return {"nodes_per_zone": -(-pool.max_nodes // spread)}
 
 
 def max_pods(pool: Pool) -> int:
@@ -145,12 +150,11 @@ def max_pods(pool: Pool) -> int:
 def pool_sizes(spec: EnvironmentSpec, *, surge: bool = False) -> list[PoolSize]:
     """The largest sizes of all pools, with the extra nodes of upgrades if requested."""
     sizes = []
-    for pools, usual in ((spec.pools.cpu, _CPU_NODES), (spec.pools.gpu, _GPU_NODES)):
-        for pool in pools.values():
-            nodes = pool.autoscaling.max if pool.autoscaling else min_nodes(spec, pool, usual)
-            sizes.append(PoolSize(nodes + (_spread(spec, pool) if surge else 0), max_pods(pool)))
+    for pool in (*spec.pools.cpu.values(), *spec.pools.gpu.values()):
+        nodes = pool.max_nodes if pool.autoscaling else min_nodes(spec, pool)
+        sizes.append(PoolSize(nodes + (_spread(spec, pool) if surge else 0), max_pods(pool)))
     for tpu in spec.pools.tpu.values():
-        slice_ = catalog.find(tpu.type, tpu.topology or None)
+        slice_ = find_accelerator(tpu)
         hosts = slice_.hosts if isinstance(slice_, catalog.Slice) else 1
         sizes.append(PoolSize(hosts * tpu.count, max_pods(tpu)))
     return sizes
@@ -232,15 +236,15 @@ def estimate_costs(spec: EnvironmentSpec) -> list[Cost]:
     result = []
     for name, cpu in spec.pools.cpu.items():
         machine = catalog.find_machine(cpu.machine_type)
-        result.append(Cost(name, machine.name, min_nodes(spec, cpu, 3), get_price(machine, spec.region, _capacity(cpu))))
+        result.append(Cost(name, machine.name, min_nodes(spec, cpu), get_price(machine, spec.region, _capacity(cpu))))
     for name, tpu in spec.pools.tpu.items():
-        accelerator = catalog.find(tpu.type, tpu.topology or None)
+        accelerator = find_accelerator(tpu)
         count = 0 if tpu.autoscaling else tpu.count
         result.append(Cost(name, accelerator.type_name, count, get_price(accelerator, spec.region, _capacity(tpu))))
     for name, gpu in spec.pools.gpu.items():
-        shape = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
+        shape = find_accelerator(gpu)
         what = f"{shape.machine.name} + {shape.type_name}" if gpu.accelerator else shape.machine.name
-        result.append(Cost(name, what, min_nodes(spec, gpu, 1), get_price(shape, spec.region, _capacity(gpu))))
+        result.append(Cost(name, what, min_nodes(spec, gpu), get_price(shape, spec.region, _capacity(gpu))))
     return result
 
 
@@ -273,11 +277,11 @@ def _capacity(pool: Pool) -> str:
     return "spot" if pool.spot else "reservation" if pool.reservation else "on-demand"
 
 
-def min_nodes(spec: EnvironmentSpec, pool: CpuPool | GpuPool, usual: int) -> int:
-    """The minimum number of nodes."""
+def min_nodes(spec: EnvironmentSpec, pool: MachinePool) -> int:
+    """The minimum number of nodes; the default is rounded up to the same number in each zone."""
     if pool.autoscaling is not None:
         return pool.autoscaling.min
     if pool.nodes is not None:
         return pool.nodes
-    spread = 1 if spec.cluster.zonal else len(pool.zones or spec.zones) or ZONES_PER_REGION
-    return -(-usual // spread) * spread
+    spread = _spread(spec, pool)
+    return -(-pool.default_nodes // spread) * spread

@@ -7,23 +7,24 @@ import ipaddress
 import itertools
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import files, names
-from sliceworks.base.errors import CloudError, CloudNotFound, InvalidDocument, SliceworksError, UsageError
+from sliceworks.base.errors import CloudNotFound, SliceworksError, UsageError
 from sliceworks.base.names import suggest_name
 from sliceworks.catalog import availability, gke_rules
-from sliceworks.infra.pools import min_nodes, node_pools, pods_range, pool_sizes
+from sliceworks.infra.pools import compile_pool, find_accelerator, min_nodes, pods_range, pool_sizes
 from sliceworks.infra.stages import Names
+from sliceworks.specs.documents import DocumentProblem
+from sliceworks.specs.environment.cluster import CpuPool, TpuPool
 from sliceworks.specs.environment.teams import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from sliceworks.base.yaml_documents import Document
     from sliceworks.catalog.machine_types import Machine
     from sliceworks.infra.target import Target
     from sliceworks.specs.environment import Environment, EnvironmentSpec
@@ -33,17 +34,10 @@ _MAX_LENGTH = {"cluster": 40, "pool": 39}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """A problem: the check that reports it, the field, the message and a remedy."""
+class Finding(DocumentProblem):
+    """A problem of an environment or its project, and the check that found it."""
 
-    check: str
-    path: tuple[str | int, ...]
-    problem: str
-    remedy: str
-
-    def to_error(self, document: Document) -> InvalidDocument:
-        """The problem as an error with file and line."""
-        return InvalidDocument(self.problem, place=document.place(*self.path), hint=self.remedy)
+    check: str = ""
 
 
 def check(environment: Environment, skipped: Iterable[str] = ()) -> list[Finding]:
@@ -53,80 +47,50 @@ def check(environment: Environment, skipped: Iterable[str] = ()) -> list[Finding
     if unknown:
         hint = suggest_name(unknown[0], NAMES) or f"checks: {', '.join(NAMES)}"
         raise UsageError(f"unknown check {unknown[0]}", hint=hint)
-    return [finding for name, run in CHECKS.items() if name not in skipped_names for finding in run(environment)]
+    return [
+        replace(finding, check=name) for name, run in CHECKS.items() if name not in skipped_names for finding in run(environment)
+    ]
 
 
 def _types(environment: Environment) -> Iterator[Finding]:
-    """Accelerator and machine types exist and fit together."""
-    spec = environment.spec
-    for kind, entries in (("cpu", spec.pools.cpu), ("tpu", spec.pools.tpu), ("gpu", spec.pools.gpu)):
-        for name in entries:
-            alone = spec.model_copy(update={"pools": spec.pools.model_copy(update=_only(kind, name, spec.pools))})
-            try:
-                node_pools(alone)
-            except SliceworksError as error:
-                field = "type" if kind == "tpu" else "machineType"
-                yield Finding("types", ("spec", "pools", kind, name, field), error.message, error.hint)
-    yield from _largest_slices(environment)
-
-
-def _largest_slices(environment: Environment) -> Iterator[Finding]:
-    """GKE has smaller largest slices than Cloud TPU."""
-    for name, pool in environment.spec.pools.tpu.items():
+    """Accelerator and machine types exist and fit together, and GKE offers slices of this size."""
+    for kind, name, pool in environment.spec.pools.entries():
+        path = ("spec", "pools", kind, name, "type" if kind == "tpu" else "machineType")
         try:
-            slice_ = catalog.find(pool.type, pool.topology or None)
-        except SliceworksError:
+            compile_pool(environment.spec, name, pool)
+        except SliceworksError as error:
+            yield Finding(path, error.message, error.hint)
             continue
+        slice_ = find_accelerator(pool) if isinstance(pool, TpuPool) else None
         if isinstance(slice_, catalog.Slice) and (violation := gke_rules.check_slice(slice_)):
-            yield Finding("types", ("spec", "pools", "tpu", name, "type"), violation.message, "use several smaller slices")
-
-
-def _only(kind: str, name: str, pools: object) -> dict[str, object]:
-    return {item: {name: getattr(pools, kind)[name]} if item == kind else {} for item in ("cpu", "tpu", "gpu")}
+            yield Finding(path, violation.message, "use several smaller slices")
 
 
 def _zones(environment: Environment) -> Iterator[Finding]:
     """Zones have the machine type and the accelerator, according to the catalog."""
     spec = environment.spec
-    yield from _machine_zones(spec)
-    for kind, entries in (("tpu", spec.pools.tpu), ("gpu", spec.pools.gpu)):
-        for name, pool in entries.items():
+    for kind, name, pool in spec.pools.entries():
+        path, zones = ("spec", "pools", kind, name), pool.zones or spec.zones
+        if isinstance(pool, CpuPool):
+            for zone in zones:
+                if gke_rules.check_machine_zone(pool.machine_type, zone):
+                    families = ", ".join(sorted(availability.machine_families(zone)))
+                    problem = f"{zone} has no {pool.machine_type} according to the catalog"
+                    yield Finding(path, problem, f"machine families of {zone}: {families}")
+        else:
             try:
-                if kind == "tpu":
-                    accelerator = catalog.find(spec.pools.tpu[name].type, spec.pools.tpu[name].topology or None)
-                else:
-                    gpu = spec.pools.gpu[name]
-                    accelerator = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
+                accelerator = find_accelerator(pool)
             except SliceworksError:
-                continue
+                continue  # reported by the types check
             known = availability.zones_of(accelerator)
-            zones = pool.zones or spec.zones
             if not zones and kind == "tpu":
-                yield Finding(
-                    "zones",
-                    ("spec", "zones"),
-                    f"TPU pool {name} needs a zone",
-                    f"zones with {accelerator.type_name}: {_few(known)}",
-                )
+                hint = f"zones with {accelerator.type_name}: {_few(known)}"
+                yield Finding(("spec", "zones"), f"TPU pool {name} needs a zone", hint)
             for zone in zones[:1] if kind == "tpu" else zones:
                 if known and zone not in known:
                     near = [item for item in known if availability.region_of(item) == spec.region] or list(known)
-                    yield Finding(
-                        "zones",
-                        ("spec", "pools", kind, name),
-                        f"{zone} has no {accelerator.type_name} according to the catalog",
-                        f"zones that have it: {_few(near)}",
-                    )
-
-
-def _machine_zones(spec: EnvironmentSpec) -> Iterator[Finding]:
-    """Zones of CPU pools have the machine family."""
-    for name, pool in spec.pools.cpu.items():
-        for zone in pool.zones or spec.zones:
-            if gke_rules.check_machine_zone(pool.machine_type, zone):
-                families = ", ".join(sorted(availability.machine_families(zone)))
-                problem = f"{zone} has no {pool.machine_type} according to the catalog"
-                yield Finding("zones", ("spec", "pools", "cpu", name), problem, f"machine families of {zone}: {families}")
+                    problem = f"{zone} has no {accelerator.type_name} according to the catalog"
+                    yield Finding(path, problem, f"zones that have it: {_few(near)}")
 
 
 def _few(names: Iterable[str]) -> str:
@@ -140,7 +104,7 @@ def _ranges(environment: Environment) -> Iterator[Finding]:
     if network.existing:
         if violation := gke_rules.check_secondary_ranges(network.existing.pods_range, network.existing.services_range):
             path = ("spec", "network", "existing", "servicesRange")
-            yield Finding("ranges", path, violation.message, "name two secondary ranges of the subnet")
+            yield Finding(path, violation.message, "name two secondary ranges of the subnet")
         return
     yield from _range_sizes(environment.spec)
     try:
@@ -155,7 +119,6 @@ def _ranges(environment: Environment) -> Iterator[Finding]:
     for (first, first_range), (second, second_range) in itertools.combinations(ranges.items(), 2):
         if first_range.overlaps(second_range):
             yield Finding(
-                "ranges",
                 ("spec", "network", "subnet", second),
                 f"{second} ({second_range}) overlaps with {first} ({first_range})",
                 "use ranges that do not overlap",
@@ -170,7 +133,6 @@ def _range_sizes(spec: EnvironmentSpec) -> Iterator[Finding]:
     subnet, nodes = spec.network.subnet, sum(size.nodes for size in sizes)
     if gke_rules.check_node_range(subnet.nodes, nodes):
         yield Finding(
-            "ranges",
             ("spec", "network", "subnet", "nodes"),
             f"{subnet.nodes} has addresses for {gke_rules.node_capacity(subnet.nodes):,} nodes, the pools have up to {nodes:,}",
             "use a larger range, or reduce the pools",
@@ -179,7 +141,6 @@ def _range_sizes(spec: EnvironmentSpec) -> Iterator[Finding]:
     if gke_rules.check_pod_range(pods, sizes):
         needed = gke_rules.pod_range_prefix(sizes)
         yield Finding(
-            "ranges",
             ("spec", "network", "subnet", "pods"),
             f"{pods} is too small for the pods of up to {nodes:,} nodes, which need a /{needed}",
             "leave it out to get a range that fits, or reduce the pools or their maxPods",
@@ -191,19 +152,19 @@ def _versions(environment: Environment) -> Iterator[Finding]:
     spec = environment.spec
     if violation := gke_rules.check_minor_version(spec.cluster.version):
         offered = sorted({".".join(version.split(".")[:2]) for version in gke_rules.offered_versions()}, reverse=True)
-        yield Finding("versions", ("spec", "cluster", "version"), violation.message, f"minor versions: {_few(offered)}")
+        yield Finding(("spec", "cluster", "version"), violation.message, f"minor versions: {_few(offered)}")
     for name, (oldest, reason) in _OLDEST_RELEASES.items():
         version = getattr(spec.addons.versions, name)
         parts = _RELEASE.fullmatch(version)
         path, tested = ("spec", "addons", "versions", name), Versions.model_fields[name].default
         if parts is None:
-            yield Finding("versions", path, f"{version!r} is not a release of {name}", f"use a version such as {tested}")
+            yield Finding(path, f"{version!r} is not a release of {name}", f"use a version such as {tested}")
         elif tuple(map(int, parts.groups())) < oldest:
             first = "v" + ".".join(map(str, oldest))
-            yield Finding("versions", path, f"{name} {version} has no {reason}", f"use {first} or later")
+            yield Finding(path, f"{name} {version} has no {reason}", f"use {first} or later")
         elif int(parts[1]) > 0:
             message = f"{name} {version} is newer than all releases that Sliceworks knows, whose major version is 0"
-            yield Finding("versions", path, message, f"use a version such as {tested}")
+            yield Finding(path, message, f"use a version such as {tested}")
 
 
 _RELEASE = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-[a-z0-9.]+)?")
@@ -222,25 +183,22 @@ def _sizes(environment: Environment) -> Iterator[Finding]:
     pools = [("cpu", name) for name in spec.pools.cpu] + [("gpu", name) for name in spec.pools.gpu]
     for (kind, name), size in zip(pools, sizes, strict=False):
         if violation := gke_rules.check_node_count(size.nodes):
-            yield Finding("sizes", ("spec", "pools", kind, name), violation.message, "reduce the pool, or add another one")
+            yield Finding(("spec", "pools", kind, name), violation.message, "reduce the pool, or add another one")
     total = sum(size.nodes for size in sizes)
     if total > MAX_NODES:
         yield Finding(
-            "sizes", ("spec", "pools"), f"pools have up to {total:,} nodes, a cluster has at most {MAX_NODES:,}", "reduce the pools"
+            ("spec", "pools"), f"pools have up to {total:,} nodes, a cluster has at most {MAX_NODES:,}", "reduce the pools"
         )
     others = len(spec.pools.cpu) + len(spec.pools.gpu)
     if violation := gke_rules.check_system_pool(tpu_pools=len(spec.pools.tpu), other_pools=others):
-        yield Finding("sizes", ("spec", "pools"), violation.message, "add a pool to spec.pools.cpu: TPU nodes run no system pods")
+        yield Finding(("spec", "pools"), violation.message, "add a pool to spec.pools.cpu: TPU nodes run no system pods")
 
 
 def _labels(environment: Environment) -> Iterator[Finding]:
     """Node labels are not reserved."""
-    pools = environment.spec.pools
-    for kind, entries in (("cpu", pools.cpu), ("tpu", pools.tpu), ("gpu", pools.gpu)):
-        for name, pool in entries.items():
-            if violation := gke_rules.check_node_labels(pool.labels):
-                remedy = "use a label of your own domain"
-                yield Finding("labels", ("spec", "pools", kind, name, "labels"), violation.message, remedy)
+    for kind, name, pool in environment.spec.pools.entries():
+        if violation := gke_rules.check_node_labels(pool.labels):
+            yield Finding(("spec", "pools", kind, name, "labels"), violation.message, "use a label of your own domain")
 
 
 def _access(environment: Environment) -> Iterator[Finding]:
@@ -251,9 +209,9 @@ def _access(environment: Environment) -> Iterator[Finding]:
     path = ("spec", "cluster", "private", "authorizedNetworks")
     for name, cidr in private.authorized_networks.items():
         if violation := gke_rules.check_authorized_network(cidr, private_endpoint=private.endpoint):
-            yield Finding("access", (*path, name), violation.message, "use a private range, or set endpoint to false")
+            yield Finding((*path, name), violation.message, "use a private range, or set endpoint to false")
     if not private.dns_endpoint and not private.authorized_networks:
-        yield Finding("access", path, "no client reaches the control plane", "set dnsEndpoint to true, or add a range")
+        yield Finding(path, "no client reaches the control plane", "set dnsEndpoint to true, or add a range")
 
 
 _SYSTEM_NAMESPACES = frozenset(
@@ -278,10 +236,10 @@ def _teams(environment: Environment) -> Iterator[Finding]:
     for team, entry in environment.spec.teams.items():
         namespace, path = entry.namespace or team, ("spec", "teams", team, "namespace")
         if namespace in _SYSTEM_NAMESPACES or namespace.startswith(_SYSTEM_PREFIXES):
-            yield Finding("teams", path, f"namespace {namespace} is reserved for the system", "use another namespace")
+            yield Finding(path, f"namespace {namespace} is reserved for the system", "use another namespace")
         if namespace in owners:
             problem = f"namespace {namespace} belongs to team {owners[namespace]}"
-            yield Finding("teams", path, problem, "give each team a namespace of its own")
+            yield Finding(path, problem, "give each team a namespace of its own")
         owners.setdefault(namespace, team)
 
 
@@ -290,7 +248,6 @@ def _names(environment: Environment) -> Iterator[Finding]:
     own = Names(environment)
     if len(own.cluster) > _MAX_LENGTH["cluster"]:
         yield Finding(
-            "names",
             ("spec", "cluster", "name"),
             f"cluster name {own.cluster} is longer than {_MAX_LENGTH['cluster']} characters",
             "give spec.cluster.name, or a shorter prefix",
@@ -299,7 +256,6 @@ def _names(environment: Environment) -> Iterator[Finding]:
         longest = f"{name}-{max(pool.count - 1, 0)}"
         if len(longest) > _MAX_LENGTH["pool"]:
             yield Finding(
-                "names",
                 ("spec", "pools", "tpu", name),
                 f"node pool name {longest} is longer than {_MAX_LENGTH['pool']} characters",
                 "give a shorter name",
@@ -313,7 +269,6 @@ def _shares(environment: Environment) -> Iterator[Finding]:
     for team, entry in spec.teams.items():
         if entry.shares and spec.queues.sharing == "one-queue":
             yield Finding(
-                "shares",
                 ("spec", "teams", team, "shares"),
                 "shares have no effect: all teams share one queue",
                 "set spec.queues.sharing to cohort, or remove shares",
@@ -321,23 +276,20 @@ def _shares(environment: Environment) -> Iterator[Finding]:
         for kind in entry.shares:
             if known and kind not in known:
                 remedy = suggest_name(kind, known) or f"types of this environment: {', '.join(sorted(known))}"
-                yield Finding("shares", ("spec", "teams", team, "shares", kind), f"no pool has type {kind}", remedy)
+                yield Finding(("spec", "teams", team, "shares", kind), f"no pool has type {kind}", remedy)
 
 
 def _flavor_names(spec: EnvironmentSpec) -> set[str]:
     """Names of the Kueue flavors of all pools: the type, with its capacity unless that is on-demand."""
     flavors = set()
-    try:
-        types: list[tuple[Pool, str]] = [
-            (tpu, catalog.find(tpu.type, tpu.topology or None).type_name) for tpu in spec.pools.tpu.values()
-        ]
-        types += [
-            (gpu, catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0).gpu.name)
-            for gpu in spec.pools.gpu.values()
-        ]
-    except SliceworksError:
-        return set()  # reported by the types check
-    for pool, name in types:
+    for _, _, pool in spec.pools.entries():
+        if isinstance(pool, CpuPool):
+            continue
+        try:
+            accelerator = find_accelerator(pool)
+        except SliceworksError:
+            return set()  # reported by the types check
+        name = accelerator.type_name if isinstance(accelerator, catalog.Slice) else accelerator.gpu.name
         capacity = "spot" if pool.spot else pool.reservation.name if pool.reservation else ""
         flavors.add(names.shorten(f"{name}-{capacity}") if capacity else name)
     return flavors
@@ -353,7 +305,6 @@ def _identities(environment: Environment) -> Iterator[Finding]:
         allowed = f"{bound.namespace}/{bound.service_account or entry.identity}"
         if theirs != allowed:
             yield Finding(
-                "identities",
                 ("spec", "teams", team, "identity"),
                 f"jobs run as {theirs}, but identity {entry.identity} is bound to {allowed}",
                 f"set namespace and serviceAccount of identities.workloads.{entry.identity} to the team's, or add another identity",
@@ -374,11 +325,11 @@ CHECKS: dict[str, Callable[[Environment], Iterator[Finding]]] = {
     "identities": _identities,
 }
 
-NAMES = (*CHECKS, "quotas")
+QUOTA_CHECK = "quotas"
+NAMES = (*CHECKS, QUOTA_CHECK)
 """Names of all checks. The quota check calls the cloud and needs credentials."""
 
 Object = dict[str, Any]
-QUOTA_CHECK = "quotas"
 _LOGIN = Path(".config/gcloud/application_default_credentials.json")
 _CONSOLE = "https://console.cloud.google.com/iam-admin/quotas?project="
 
@@ -401,23 +352,18 @@ class QuotaDemand:
 
 
 def quota_demands(spec: EnvironmentSpec) -> Iterator[QuotaDemand]:
-    """Quota usage of all pools when they are created: whole slices, and the minimum of other pools."""
-    for name, tpu in spec.pools.tpu.items():
-        slice_ = catalog.find(tpu.type, tpu.topology or None)
-        assert isinstance(slice_, catalog.Slice)
-        for metric, amount in (
-            availability.quota_usage(slice_.machine, spot=tpu.spot) | _of_nodes(spec, tpu, slice_.machine)
-        ).items():
-            yield QuotaDemand(("tpu", name), tuple(f"{name}-{index}" for index in range(tpu.count)), metric, amount * slice_.hosts)
-    for name, cpu in spec.pools.cpu.items():
-        machine = catalog.find_machine(cpu.machine_type)
-        for metric, amount in (availability.quota_usage(machine, spot=cpu.spot) | _of_nodes(spec, cpu, machine)).items():
-            yield QuotaDemand(("cpu", name), (name,), metric, amount * min_nodes(spec, cpu, 3))
-    for name, gpu in spec.pools.gpu.items():
-        shape = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
-        usage = availability.quota_usage(shape.machine, shape.gpu, shape.chips, spot=gpu.spot)
-        for metric, amount in (usage | _of_nodes(spec, gpu, shape.machine)).items():
-            yield QuotaDemand(("gpu", name), (name,), metric, amount * min_nodes(spec, gpu, 1))
+    """Quota usage of all pools when they are created: whole slices, and the minimum of other pools. TPU pools come first."""
+    for kind, name, pool in sorted(spec.pools.entries(), key=lambda entry: entry[0] != "tpu"):
+        accelerator = None if isinstance(pool, CpuPool) else find_accelerator(pool)
+        machine = catalog.find_machine(pool.machine_type) if isinstance(pool, CpuPool) else find_accelerator(pool).machine
+        gpus = (accelerator.gpu, accelerator.chips) if isinstance(accelerator, catalog.GpuShape) else ()
+        usage = availability.quota_usage(machine, *gpus, spot=pool.spot) | _of_nodes(spec, pool, machine)
+        if isinstance(pool, TpuPool):
+            node_pools, nodes = tuple(f"{name}-{index}" for index in range(pool.count)), find_accelerator(pool).hosts
+        else:
+            node_pools, nodes = (name,), min_nodes(spec, pool)
+        for metric, amount in usage.items():
+            yield QuotaDemand((kind, name), node_pools, metric, amount * nodes)
 
 
 def _of_nodes(spec: EnvironmentSpec, pool: Pool, machine: Machine) -> dict[str, float]:
@@ -443,10 +389,10 @@ def quota_findings(environment: Environment, quotas: list[Object], existing: set
         kind, name = all_of[0].pool
         result.append(
             Finding(
-                QUOTA_CHECK,
                 ("spec", "pools", kind, name),
                 f"needs {needed:g} {metric} in {region}, {max(limit - usage, 0):g} of {limit:g} available",
                 f"request more at {_CONSOLE}{project}, or reduce the pools",
+                QUOTA_CHECK,
             )
         )
     return result
@@ -460,7 +406,7 @@ def check_quotas(environment: Environment, target: Target, *, known: bool) -> li
         )
     try:
         quotas, existing = asyncio.run(_read(environment, target))
-    except (CloudError, SliceworksError) as error:
+    except SliceworksError as error:
         raise QuotaCheckSkipped(f"skipping quota checks: {error.message}", hint=error.hint) from error
     return quota_findings(environment, quotas, existing)
 

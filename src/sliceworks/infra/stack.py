@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import orjson
-
 from sliceworks.base import imports
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.infra import infrastructure_manager, protection
@@ -31,6 +29,8 @@ from sliceworks.infra.terraform_state import (
     open_state,
     pull_state,
     push_edited_state,
+    write_backend,
+    write_json,
 )
 
 if TYPE_CHECKING:
@@ -103,14 +103,14 @@ class Workspace:
     def write(self, stage: Stage, earlier: Object) -> Path:
         """Write the variables of a stage; returns its folder."""
         folder = self.stage(stage.name)
-        _put(folder / VARIABLES, {**stage.variables, **earlier})
+        write_json(folder / VARIABLES, {**stage.variables, **earlier})
         return folder
 
     def write_for_builds(self, stage: Stage) -> None:
         """Write the variables of a stage, and a backend whose bucket the build sets. Builds do not impersonate an account."""
         itself = {"bootstrap": {"service_account": None}} if "bootstrap" in {**stage.variables, **stage.takes} else {}
-        _put(self.stage(stage.name) / VARIABLES, {**stage.variables, **itself})
-        _put(self.stage(stage.name) / "backend.tf.json", {"terraform": {"backend": {"gcs": {}}}})
+        write_json(self.stage(stage.name) / VARIABLES, {**stage.variables, **itself})
+        write_backend(self.stage(stage.name), {"gcs": {}})
 
 
 def write_deployments(folder: Path, environment: Environment) -> None:
@@ -136,12 +136,6 @@ def _copy(file: Path, target: Path) -> None:
         shutil.copyfile(file, target)
 
 
-def _put(file: Path, data: Object) -> None:
-    text = orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    if not file.exists() or file.read_bytes() != text:
-        file.write_bytes(text)
-
-
 T = TypeVar("T")
 BOOTSTRAP, BASE = "0-bootstrap", "1-base"
 SINGLETONS = {"3-serving": ("module.mesh[0].google_gke_hub_feature.mesh[0]",)}
@@ -157,7 +151,7 @@ class StagePlan(NamedTuple):
     stage: Stage
     changes: list[Change]
     outputs: Object
-    words: str
+    description: str
     inputs: str
 
     @property
@@ -188,13 +182,13 @@ class Stack:
         """The stages in apply order."""
         return compile_stages(self.environment)
 
-    def plan(self, *, in_words: bool = False) -> Iterator[StagePlan]:
+    def plan(self, *, described: bool = False) -> Iterator[StagePlan]:
         """Plan each stage; expected values replace outputs of earlier stages that are not applied yet."""
         self.workspace.copy_modules()
         known: dict[str, Object] = {}
         for stage in self.stages():
             terraform, changes = self._save_plan(stage, known)
-            description = terraform.show_saved() if in_words else ""
+            description = terraform.show_saved() if described else ""
             outputs = terraform.outputs()
             known[stage.name] = {**expected_outputs(stage, applied=bool(outputs)), **outputs}
             yield StagePlan(stage, changes, outputs, description, self._inputs(stage))
@@ -284,7 +278,7 @@ class Stack:
     def unlock(self, name: str, lock: str) -> None:
         """Remove the state lock that an interrupted run left on a stage."""
         self.workspace.copy_modules()
-        self._force_unlock(self._find_stage(name), {stage.name: stage.expected for stage in self.stages()}, lock)
+        self._force_unlock(self._find_stage(name), self._expected_outputs(), lock)
 
     def _force_unlock(self, stage: Stage, known: dict[str, Object], lock: str) -> None:
         """Terraform cannot unlock a state that was never written: then delete the lock object itself."""
@@ -324,10 +318,8 @@ class Stack:
     def require_destroyable(self) -> None:
         """Raise if a resource is protected or contains data that this environment did not write. Changes nothing."""
         self.workspace.copy_modules()
-        known = {stage.name: stage.expected for stage in self.stages()}
-        resources = [
-            resource for stage in self.stages() for resource in protection.resources_of(self._terraform(stage, known).state())
-        ]
+        states = [self._terraform(stage, self._expected_outputs()).state() for stage in self.stages()]
+        resources = [resource for state in states for resource in protection.resources_of(state)]
         spec = self.environment.spec
         protections = protection.find_protections(spec, resources, self._foreign_contents(resources))
         protection.refuse(self.environment.metadata.name, protections)
@@ -352,12 +344,12 @@ class Stack:
     def destroy(self, begun: Callable[[Stage], Callable[[str], None]]) -> Iterator[tuple[Stage, list[Change]]]:
         """Destroy all stages in reverse order; stages without resources are skipped."""
         self.workspace.copy_modules()
-        known = {stage.name: stage.expected for stage in self.stages()}
         for index, stage in enumerate(reversed(self.stages())):
             report = begun(stage)
             if index == 0:
                 self._ensure_impersonation(report)
-            yield stage, self._run_locked(stage, known, partial(self._destroy_stage, report=report), report)[1]
+            act = partial(self._destroy_stage, report=report)
+            yield stage, self._run_locked(stage, self._expected_outputs(), act, report)[1]
 
     def _destroy_stage(self, terraform: Terraform, report: Callable[[str], None]) -> list[Change]:
         """Destroy the resources of a stage. The bootstrap's state leaves its bucket first, since the bucket is deleted too."""
@@ -383,15 +375,13 @@ class Stack:
 
     def outputs_of(self, name: str) -> Object:
         """The outputs of one stage; empty if it was never applied."""
-        stage = next(candidate for candidate in self.stages() if candidate.name == name)
         self.workspace.copy_modules()
-        known = {item.name: item.expected for item in self.stages()}
-        return self._terraform(stage, known).outputs()
+        return self._terraform(self._find_stage(name), self._expected_outputs()).outputs()
 
     def outputs(self, *, drift: bool = False) -> Iterator[tuple[Stage, Object, dict[str, str]]]:
         """Each stage with its outputs and its resources by address, with their drift if requested."""
         self.workspace.copy_modules()
-        known = {stage.name: stage.expected for stage in self.stages()}
+        known = self._expected_outputs()
         for stage in self.stages():
             terraform = self._terraform(stage, known)
             outputs = terraform.outputs()
@@ -399,6 +389,9 @@ class Stack:
             resources = dict.fromkeys(terraform.resources(), "")
             resources |= {change.address: change.action for change in (terraform.drift() if drift and resources else [])}
             yield stage, outputs, resources
+
+    def _expected_outputs(self) -> dict[str, Object]:
+        return {stage.name: stage.expected for stage in self.stages()}
 
     @property
     def _impersonates(self) -> bool:

@@ -201,23 +201,16 @@ class Target:
         asyncio.run(remove())
 
     def list_names(self, service: str, path: str, items: str, query: Mapping[str, str]) -> list[str]:
-        """Ids of all items of a collection, page by page; empty if the collection does not exist."""
+        """Ids of all items of a collection; empty if the collection does not exist."""
 
-        async def names() -> list[str]:
-            all_names: list[str] = []
+        async def list_items() -> list[Object]:
             async with self.root(service) as session:
-                page = ""
-                while True:
-                    try:
-                        answer = await session.call("GET", path, query={**query, **({"pageToken": page} if page else {})})
-                    except CloudNotFound:
-                        return all_names
-                    all_names += [str(item.get("name") or item["id"].rpartition(".")[2]) for item in answer.get(items) or ()]
-                    page = str(answer.get("nextPageToken") or "")
-                    if not page:
-                        return all_names
+                return [item async for page in session.pages(path, query) for item in page.get(items) or ()]
 
-        return asyncio.run(names())
+        try:
+            return [str(item.get("name") or item["id"].rpartition(".")[2]) for item in asyncio.run(list_items())]
+        except CloudNotFound:
+            return []
 
     def list_objects(self, bucket: str) -> list[str]:
         """Names of all objects in a bucket, noncurrent versions included."""

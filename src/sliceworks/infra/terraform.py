@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -52,7 +52,7 @@ _HINTS = (
         f"grant the role to your account or to the automation account (spec.automation.roles); then {RERUN_HINT}",
     ),
     (
-        r"connection re(fused|set)|cannot reach|no such host|timeout|\bEOF\b|broken pipe|unavailable|\b50[234]\b",
+        r"connection re(fused|set)|cannot connect|no such host|timeout|\bEOF\b|broken pipe|unavailable|\b50[234]\b",
         f"the connection was lost, or the service is unavailable: {RERUN_HINT}",
     ),
     (r"bucket name is not available", "bucket names are globally unique: choose another{adopt}"),
@@ -111,7 +111,7 @@ Object = dict[str, Any]
 FILE = "events.jsonl"
 
 _LOST = re.compile(
-    r"\b50[0234]\b|unavailable|connection|\bEOF\b|timed? ?out|timeout|deadline|broken pipe|cannot reach|did not answer"
+    r"\b50[0234]\b|unavailable|connection|\bEOF\b|timed? ?out|timeout|deadline|broken pipe|cannot connect|did not answer"
     r"|internal error|plugin did not respond|interrupted|cancell?ed",
     re.IGNORECASE,
 )
@@ -332,17 +332,12 @@ class Terraform:
 
     def planned_values(self) -> list[Object]:
         """Planned creations with their known values."""
-        with self._saved():
-            shown: Object = orjson.loads(self._must(["show", "-json", _PLAN], needs_provider=True))
-        return [change for change in shown.get("resource_changes") or () if change["change"]["actions"] == ["create"]]
-
-    @contextmanager
-    def _saved(self) -> Iterator[list[Change]]:
-        """Planned changes; the plan file exists inside the context."""
         try:
-            yield self._run_json(["plan", "-json", self._lock, f"-out={_PLAN}"]).changes
+            self._run_json(["plan", "-json", self._lock, f"-out={_PLAN}"])
+            shown: Object = orjson.loads(self._must(["show", "-json", _PLAN], needs_provider=True))
         finally:
             (self.folder / _PLAN).unlink(missing_ok=True)
+        return [change for change in shown.get("resource_changes") or () if change["change"]["actions"] == ["create"]]
 
     def import_resource(self, address: str, resource_id: str) -> bool:
         """Import an existing resource; returns False if it does not exist."""

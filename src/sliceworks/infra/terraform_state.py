@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sliceworks.infra.target import Target
     from sliceworks.infra.terraform import StateLock, Terraform
 
-FILE = "turn"
+LOCK_FILE = "stage.lock"
 _SLACK = timedelta(seconds=5)
 
 
@@ -49,7 +49,7 @@ class StageLock:
 @contextmanager
 def lock_stage(folder: Path, stage: str) -> Iterator[StageLock]:
     """Lock a stage on this machine; the file keeps the start time of a run that was killed or left the state locked."""
-    with (folder / FILE).open("a+") as file:
+    with (folder / LOCK_FILE).open("a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -153,8 +153,12 @@ def has_resources(file: Path) -> bool:
 
 def write_backend(folder: Path, backend: Object) -> None:
     """Write the backend configuration of a stage."""
-    text = orjson.dumps({"terraform": {"backend": backend}}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    file = folder / BACKEND
+    write_json(folder / BACKEND, {"terraform": {"backend": backend}})
+
+
+def write_json(file: Path, data: Object) -> None:
+    """Write a JSON file, unless it has this content already."""
+    text = orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     if not file.exists() or file.read_bytes() != text:
         file.write_bytes(text)
 

@@ -30,64 +30,39 @@ from typing import TYPE_CHECKING
 from sliceworks.base.imports import lazy_exports
 
 if TYPE_CHECKING:
-    from sliceworks.kube.client import Client, Items
-    from sliceworks.kube.connection import Connection
-    from sliceworks.kube.controller import Controller, Done, Failed, Pending
+    from sliceworks.kube.client import Client
+    from sliceworks.kube.controller import Controller, Done, Pending
     from sliceworks.kube.events import EventRecorder
-    from sliceworks.kube.field_selectors import FieldSelector, parse_fields
     from sliceworks.kube.https import open_client
     from sliceworks.kube.informers import Delta, Informer, Informers
     from sliceworks.kube.leader_election import LeaderElection
     from sliceworks.kube.requests import PatchType
-    from sliceworks.kube.resources import GVK, Key, Object, Resource, gvk_of, key_of, owner_reference
-    from sliceworks.kube.rest import Event
-    from sliceworks.kube.selectors import LabelSelector, from_label_selector, parse_labels
-    from sliceworks.kube.workqueue import WorkQueue
+    from sliceworks.kube.resources import Key, Resource
 
 _HOMES = {
-    "client": ("Client", "Items"),
-    "https": ("open_client",),
-    "connection": ("Connection",),
-    "controller": ("Controller", "Done", "Failed", "Pending"),
+    "client": ("Client",),
+    "controller": ("Controller", "Done", "Pending"),
     "events": ("EventRecorder",),
+    "https": ("open_client",),
     "informers": ("Delta", "Informer", "Informers"),
     "leader_election": ("LeaderElection",),
     "requests": ("PatchType",),
-    "resources": ("GVK", "Key", "Object", "Resource", "gvk_of", "key_of", "owner_reference"),
-    "field_selectors": ("FieldSelector", "parse_fields"),
-    "selectors": ("LabelSelector", "from_label_selector", "parse_labels"),
-    "rest": ("Event",),
-    "workqueue": ("WorkQueue",),
+    "resources": ("Key", "Resource"),
 }
 __getattr__, __dir__ = lazy_exports(__name__, _HOMES)
 
 __all__ = [
-    "GVK",
     "Client",
-    "Connection",
     "Controller",
     "Delta",
     "Done",
-    "Event",
     "EventRecorder",
-    "Failed",
-    "FieldSelector",
     "Informer",
     "Informers",
-    "Items",
     "Key",
-    "LabelSelector",
     "LeaderElection",
-    "Object",
     "PatchType",
     "Pending",
     "Resource",
-    "WorkQueue",
-    "from_label_selector",
-    "gvk_of",
-    "key_of",
     "open_client",
-    "owner_reference",
-    "parse_fields",
-    "parse_labels",
 ]

@@ -26,28 +26,12 @@ if TYPE_CHECKING:
 class SubresourceClient(RestClient):
     """Calls on subresources with their own request and response types."""
 
-    async def get_scale(self, resource: Resource, name: str, namespace: str) -> Object:
-        """Read the Scale of an object."""
-        return await self.send(requests.get(resource, name, namespace, subresource="scale"))
-
-    async def scale(self, resource: Resource, name: str, namespace: str, replicas: int, **options: Unpack[WriteOptions]) -> Object:
-        """Set the desired replicas; returns the Scale."""
-        change = {"spec": {"replicas": replicas}}
-        return await self.send(requests.patch(resource, name, change, namespace, subresource="scale", **options))
-
     async def evict(self, pod: str, namespace: str, **options: Unpack[DeleteOptions]) -> Object:
         """Evict a pod; TooManyRequests if its disruption budget does not allow it."""
         body: Object = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
         if delete_options := delete_body(options):
             body["deleteOptions"] = delete_options
         return await self.send(requests.create(POD, body, namespace, name=pod, subresource="eviction"))
-
-    async def bind(self, pod: str, namespace: str, node: str, *, uid: str = "") -> Object:
-        """Bind a pod to a node."""
-        metadata = {"name": pod, "namespace": namespace, **({"uid": uid} if uid else {})}
-        target = {"apiVersion": "v1", "kind": "Node", "name": node}
-        body: Object = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
-        return await self.send(requests.create(POD, body, namespace, name=pod, subresource="binding"))
 
     async def create_token(
         self, service_account: str, namespace: str, *, audiences: Sequence[str] = (), seconds: int | None = None
@@ -244,12 +228,12 @@ class Client(SubresourceClient):
         self, resource: Resource, namespace: str | None = None, *, chunk: int = CHUNK, **options: Unpack[ListOptions]
     ) -> Items:
         """A whole list, read in chunks. If the continue token expires, the list is read again in one request."""
-        result = await self.list(resource, namespace, **_first_chunk(options, chunk))
+        result = await self.list(resource, namespace, **_limited(options, chunk))
         while result.continue_token:
             try:
                 part = await self.list(resource, namespace, **_next_chunk(options, chunk, result.continue_token))
             except (Expired, Gone):
-                return await self.list(resource, namespace, **_all_at_once(options))
+                return await self.list(resource, namespace, **_limited(options, 0))
             result.items += part.items
             result.resource_version, result.continue_token = part.resource_version, part.continue_token
         result.remaining = 0
@@ -260,7 +244,7 @@ class Client(SubresourceClient):
     ) -> AsyncGenerator[Object, None]:
         """All objects of a list, read in chunks on demand; none is repeated if the list has to be read again."""
         seen: set[str] = set()
-        part = await self.list(resource, namespace, **_first_chunk(options, chunk))
+        part = await self.list(resource, namespace, **_limited(options, chunk))
         while True:
             for item in part.items:
                 uid = item["metadata"].get("uid", "")
@@ -272,7 +256,7 @@ class Client(SubresourceClient):
             try:
                 part = await self.list(resource, namespace, **_next_chunk(options, chunk, part.continue_token))
             except (Expired, Gone):
-                part = await self.list(resource, namespace, **_all_at_once(options))
+                part = await self.list(resource, namespace, **_limited(options, 0))
 
     async def watch(
         self, resource: Resource, namespace: str | None = None, **options: Unpack[ListOptions]
@@ -315,12 +299,8 @@ class Client(SubresourceClient):
         return namespace or (obj.get("metadata") or {}).get("namespace") or self.namespace
 
 
-def _first_chunk(options: ListOptions, chunk: int) -> ListOptions:
-    return {**options, "limit": chunk}
-
-
-def _all_at_once(options: ListOptions) -> ListOptions:
-    return {**options, "limit": 0}
+def _limited(options: ListOptions, limit: int) -> ListOptions:
+    return {**options, "limit": limit}
 
 
 def _next_chunk(options: ListOptions, chunk: int, token: str) -> ListOptions:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
 
 
+log = logging.getLogger(__name__)
+_MAX_PENDING = 1000
+_MAX_NOTE_BYTES = 1024
 # The defaults of client-go's EventCorrelator.
 _CACHE_SIZE = 4096
 _MAX_SIMILAR = 10  # different notes for one reason before they are aggregated
@@ -38,7 +41,6 @@ class EventReport:
     note: str
     type: str
     action: str
-    related: dict[str, str] | None = None
 
     @property
     def namespace(self) -> str:
@@ -150,11 +152,6 @@ def _cache(entries: OrderedDict[tuple[str, ...], Any], key: tuple[str, ...], val
         entries.popitem(last=False)
 
 
-log = logging.getLogger(__name__)
-_MAX_PENDING = 1000
-_MAX_NOTE_BYTES = 1024
-
-
 class EventRecorder:
     """Writes events in the background: counts equal ones, aggregates similar ones and limits their rate.
 
@@ -181,14 +178,10 @@ class EventRecorder:
         *,
         type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002 - the field's own name
         action: str = "",
-        related: Mapping[str, Any] | None = None,
     ) -> None:
         """Record an event about an object. `reason` is a CamelCase word, `action` what the controller did."""
         try:
-            related_reference = None if related is None else object_reference(related)
-            self._queue.put_nowait(
-                EventReport(object_reference(obj), reason, _truncate(note), type, action or reason, related_reference)
-            )
+            self._queue.put_nowait(EventReport(object_reference(obj), reason, _truncate(note), type, action or reason))
         except (KeyError, TypeError, asyncio.QueueFull) as error:
             log.warning("dropped event %s: %r", reason, error)
             return
@@ -248,28 +241,57 @@ class EventRecorder:
 
     def _new_object(self, event: RecordedEvent) -> Object:
         report = event.report
-        body: Object = {"metadata": {"name": _name(report.regarding["name"]), "namespace": report.namespace}}
-        common = {"type": report.type, "reason": report.reason, "action": report.action, "reportingInstance": self._instance}
+        common: Object = {"action": report.action, "reportingInstance": self._instance}
         if self._core:
-            now = clock.timestamp()
-            body |= {"apiVersion": "v1", "kind": "Event", "involvedObject": report.regarding, "message": event.note, **common}
-            body |= {"source": {"component": self._component}, "reportingComponent": self._component}
-            body |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1}
-        else:
-            body |= {"apiVersion": "events.k8s.io/v1", "kind": "Event", "regarding": report.regarding, "note": event.note, **common}
-            body |= {"reportingController": self._component, "eventTime": event.first}
-        if report.related is not None:
-            body["related"] = report.related
-        return body
+            return core_event(event, self._component, **common)
+        return {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": new_event_name(report.regarding["name"]), "namespace": report.namespace},
+            "regarding": report.regarding,
+            "type": report.type,
+            "reason": report.reason,
+            "note": event.note,
+            "reportingController": self._component,
+            "eventTime": event.first,
+            **common,
+        }
 
     def _count_patch(self, event: RecordedEvent) -> Object:
         if self._core:
-            return {"count": event.count, "lastTimestamp": clock.timestamp(), "message": event.note}
+            return core_count_patch(event)
         # The note of an events.k8s.io event is immutable: an aggregated event shows its first one.
         return {"series": {"count": event.count, "lastObservedTime": clock.micro_timestamp()}}
 
 
-def _name(object_name: str) -> str:
+def core_event(event: RecordedEvent, component: str, **more: Any) -> Object:
+    """The core/v1 Event of the first occurrence."""
+    report, now = event.report, clock.timestamp()
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": new_event_name(report.regarding["name"]), "namespace": report.namespace},
+        "involvedObject": report.regarding,
+        "type": report.type,
+        "reason": report.reason,
+        "message": event.note,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": "",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+        **more,
+    }
+
+
+def core_count_patch(event: RecordedEvent) -> Object:
+    """The patch of a core/v1 Event that has occurred again."""
+    return {"count": event.count, "lastTimestamp": clock.timestamp(), "message": event.note}
+
+
+def new_event_name(object_name: str) -> str:
+    """The name of a new event about an object."""
     # Not generateName: events.k8s.io rejects a prefix that ends in a dot, and users expect names of this form.
     prefix = "event" if names.dns1123_subdomain_errors(object_name) else names.shorten(object_name, 200)
     return f"{prefix}.{clock.rng().getrandbits(64):016x}"

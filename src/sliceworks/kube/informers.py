@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from sliceworks.base.retry import Backoff
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Resource
-    from sliceworks.kube.selectors import LabelSelector
 
     Index: TypeAlias = Callable[[Object], Iterable[str]]
     Handler: TypeAlias = Callable[["Delta"], None]
     Transform: TypeAlias = Callable[[Object], Object]
 
 
+log = logging.getLogger(__name__)
 BY_NAMESPACE = "namespace"
 
 
@@ -59,12 +59,9 @@ class Store:
         """The keys of all objects."""
         return list(self._objects)
 
-    def select(self, namespace: str | None = None, labels: LabelSelector | None = None) -> list[Object]:
-        """The objects of one namespace, or of all, that match the selector."""
-        objects = list(self._objects.values()) if namespace is None else self.by_index(BY_NAMESPACE, namespace)
-        if labels is None or labels.matches_everything:
-            return objects
-        return [obj for obj in objects if labels.matches(obj["metadata"].get("labels"))]
+    def select(self, namespace: str | None = None) -> list[Object]:
+        """The objects of one namespace, or of all."""
+        return list(self._objects.values()) if namespace is None else self.by_index(BY_NAMESPACE, namespace)
 
     def by_index(self, index: str, value: str) -> list[Object]:
         """The objects that have this index value, in the order they were added."""
@@ -115,9 +112,6 @@ class Store:
             keys.pop(key, None)
             if not keys:
                 del entries[value]
-
-
-log = logging.getLogger(__name__)
 
 
 class Delta(NamedTuple):

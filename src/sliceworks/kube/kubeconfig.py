@@ -30,169 +30,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ClusterFields(TypedDict):
-    """The fields of a Connection that come from a cluster entry."""
-
-    server: str
-    ca: bytes | None
-    insecure: bool
-    tls_server_name: str
-    proxy_url: str
-    compress: bool
-
-
-def cluster_fields(cluster: Entry) -> ClusterFields:
-    """The Connection fields of a cluster entry."""
-    server = _string(cluster, "server")
-    if not server:
-        raise InvalidDocument(f'cluster "{cluster.name}": server is required', place=str(cluster.file))
-    if "://" not in server:
-        server = f"https://{server}"
-    insecure = bool(cluster.value.get("insecure-skip-tls-verify"))
-    ca = _pem(cluster, "certificate-authority")
-    if insecure and ca is not None:
-        raise InvalidDocument(
-            f'cluster "{cluster.name}": certificate-authority and insecure-skip-tls-verify are mutually exclusive',
-            place=str(cluster.file),
-        )
-    return {
-        "server": server.rstrip("/"),
-        "ca": ca,
-        "insecure": insecure,
-        "tls_server_name": _string(cluster, "tls-server-name"),
-        "proxy_url": _string(cluster, "proxy-url"),
-        "compress": not cluster.value.get("disable-compression"),
-    }
-
-
-def credentials_of(user: Entry | None, cluster: Entry) -> Credentials:
-    """The credentials of a user entry, in kubectl's order of precedence. A certificate is combined with a token file, token or
-    password."""
-    if user is None:
-        return StaticCredentials()
-    if provider := user.value.get("auth-provider"):
-        name = provider.get("name", "") if isinstance(provider, dict) else provider
-        raise InvalidDocument(
-            f'user "{user.name}": auth-provider {name} is no longer supported by Kubernetes',
-            place=str(user.file),
-            hint="generate the kubeconfig again with your cloud's CLI; it will use an exec plugin",
-        )
-    certificate = _certificate(user)
-    impersonation = _impersonation(user)
-    if token_file := _string(user, "tokenFile"):
-        return TokenFile(_path(user, token_file), impersonation, certificate)
-    if token := _string(user, "token"):
-        return StaticCredentials({**impersonation, **bearer_header(token)}, certificate)
-    if username := _string(user, "username"):
-        return StaticCredentials({**impersonation, **basic_header(username, _string(user, "password"))}, certificate)
-    if user.value.get("exec"):
-        return _exec_credentials(user, cluster, impersonation)
-    return StaticCredentials(impersonation, certificate)
-
-
-def _exec_credentials(user: Entry, cluster: Entry, extra_headers: Mapping[str, str]) -> Credentials:
-    from sliceworks.kube.exec_plugin import API_VERSIONS, ExecCredentials, Plugin
-
-    spec = user.value["exec"]
-    place = str(user.file)
-    if not isinstance(spec, dict) or not isinstance(spec.get("command"), str):
-        raise InvalidDocument(f'user "{user.name}": exec.command is required', place=place)
-    api_version = spec.get("apiVersion")
-    if api_version not in API_VERSIONS:
-        raise InvalidDocument(
-            f'user "{user.name}": exec.apiVersion {api_version} is not supported',
-            place=place,
-            hint=f"supported: {', '.join(API_VERSIONS)}",
-        )
-    mode = spec.get("interactiveMode") or ("IfAvailable" if api_version.endswith("v1beta1") else "")
-    if mode not in ("Never", "IfAvailable", "Always"):
-        raise InvalidDocument(f'user "{user.name}": exec.interactiveMode must be Never, IfAvailable or Always', place=place)
-    command = spec["command"]
-    plugin = Plugin(
-        # A path with a slash is relative to the kubeconfig; a bare name is looked up in PATH.
-        command=str(_path(user, command)) if "/" in command else command,
-        args=tuple(map(str, spec.get("args") or ())),
-        env={item["name"]: str(item["value"]) for item in spec.get("env") or ()},
-        api_version=api_version,
-        interactive_mode=mode,
-        install_hint=spec.get("installHint") or "",
-        cluster=_exec_cluster(cluster) if spec.get("provideClusterInfo") else None,
-    )
-    return ExecCredentials(plugin, extra_headers)
-
-
-def _exec_cluster(cluster: Entry) -> dict[str, Any]:
-    fields = cluster_fields(cluster)
-    info: dict[str, Any] = {"server": fields["server"]}
-    if fields["tls_server_name"]:
-        info["tls-server-name"] = fields["tls_server_name"]
-    if fields["insecure"]:
-        info["insecure-skip-tls-verify"] = True
-    if fields["ca"] is not None:
-        info["certificate-authority-data"] = base64.b64encode(fields["ca"]).decode()
-    if fields["proxy_url"]:
-        info["proxy-url"] = fields["proxy_url"]
-    for extension in cluster.value.get("extensions") or ():
-        if extension.get("name") == "client.authentication.k8s.io/exec":
-            info["config"] = extension.get("extension")
-    return info
-
-
-def _certificate(user: Entry) -> Certificate | None:
-    certificate, key = _pem(user, "client-certificate"), _pem(user, "client-key")
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        missing = "client-certificate" if certificate is None else "client-key"
-        raise InvalidDocument(
-            f'user "{user.name}": {missing} is required, as client-certificate and client-key must be set together',
-            place=str(user.file),
-        )
-    return Certificate(certificate, key)
-
-
-def _impersonation(user: Entry) -> dict[str, str]:
-    headers = {"impersonate-user": _string(user, "as"), "impersonate-uid": _string(user, "as-uid")}
-    if groups := user.value.get("as-groups"):
-        if len(groups) > 1:
-            raise InvalidDocument(
-                f'user "{user.name}": as-groups must have at most one group, got {len(groups)}', place=str(user.file)
-            )
-        headers["impersonate-group"] = groups[0]
-    return {name: value for name, value in headers.items() if value}
-
-
-def _pem(entry: Entry, name: str) -> bytes | None:
-    if data := _string(entry, f"{name}-data"):
-        try:
-            return base64.b64decode(data, validate=True)
-        except binascii.Error as error:
-            raise InvalidDocument(f'"{entry.name}": {name}-data is not valid base64', place=str(entry.file)) from error
-    if file := _string(entry, name):
-        return read_file(_path(entry, file), name)
-    return None
-
-
-def _path(entry: Entry, path: str) -> Path:
-    return entry.file.parent / path
-
-
-def _string(entry: Entry, name: str) -> str:
-    value = entry.value.get(name)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise InvalidDocument(f'"{entry.name}": {name} must be a string', place=str(entry.file))
-    return value
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One cluster, user or context, and its file, which relative paths refer to."""
 
+    kind: str
     name: str
     value: Mapping[str, Any]
     file: Path
+
+    def error(self, message: str, hint: str = "") -> InvalidDocument:
+        """The error of an invalid entry."""
+        return InvalidDocument(f'{self.kind} "{self.name}": {message}', place=str(self.file), hint=hint)
 
 
 @dataclass(slots=True)
@@ -210,10 +59,10 @@ class Kubeconfig:
         entry = self._context(context)
         cluster = self._referenced(entry, "cluster", self.clusters)
         if cluster is None:
-            raise InvalidDocument(f'context "{entry.name}": cluster is required', place=str(entry.file))
+            raise entry.error("cluster is required")
         user = self._referenced(entry, "user", self.users)
         namespace = entry.value.get("namespace") or "default"
-        return Connection(namespace=namespace, credentials=credentials_of(user, cluster), **cluster_fields(cluster))
+        return Connection(namespace=namespace, credentials=_credentials_of(user, cluster), **_cluster_fields(cluster))
 
     def _context(self, name: str | None) -> Entry:
         name = name or self.current_context
@@ -230,7 +79,7 @@ class Kubeconfig:
         if not name:
             return None
         if name not in entries:
-            raise InvalidDocument(f'context "{context.name}": {what} "{name}" does not exist', place=str(context.file))
+            raise context.error(f'{what} "{name}" does not exist')
         return entries[name]
 
     def _file_names(self) -> str:
@@ -338,5 +187,147 @@ def _entries(document: Mapping[str, Any], plural: str, singular: str, file: Path
         value = item.get(singular) or {}
         if not isinstance(value, dict):
             raise InvalidDocument(f'{singular} "{item["name"]}" must be a mapping', place=str(file))
-        entries.setdefault(item["name"], Entry(item["name"], value, file))
+        entries.setdefault(item["name"], Entry(singular, item["name"], value, file))
     return entries
+
+
+class _ClusterFields(TypedDict):
+    """The fields of a Connection that come from a cluster entry."""
+
+    server: str
+    ca: bytes | None
+    insecure: bool
+    tls_server_name: str
+    proxy_url: str
+    compress: bool
+
+
+def _cluster_fields(cluster: Entry) -> _ClusterFields:
+    """The Connection fields of a cluster entry."""
+    server = _string(cluster, "server")
+    if not server:
+        raise cluster.error("server is required")
+    if "://" not in server:
+        server = f"https://{server}"
+    insecure = bool(cluster.value.get("insecure-skip-tls-verify"))
+    ca = _pem(cluster, "certificate-authority")
+    if insecure and ca is not None:
+        raise cluster.error("certificate-authority and insecure-skip-tls-verify are mutually exclusive")
+    return {
+        "server": server.rstrip("/"),
+        "ca": ca,
+        "insecure": insecure,
+        "tls_server_name": _string(cluster, "tls-server-name"),
+        "proxy_url": _string(cluster, "proxy-url"),
+        "compress": not cluster.value.get("disable-compression"),
+    }
+
+
+def _credentials_of(user: Entry | None, cluster: Entry) -> Credentials:
+    """The credentials of a user entry, in kubectl's order of precedence. A certificate is combined with a token file, token or
+    password."""
+    if user is None:
+        return StaticCredentials()
+    if provider := user.value.get("auth-provider"):
+        name = provider.get("name", "") if isinstance(provider, dict) else provider
+        raise user.error(
+            f"auth-provider {name} is no longer supported by Kubernetes",
+            "generate the kubeconfig again with your cloud's CLI; it will use an exec plugin",
+        )
+    certificate = _certificate(user)
+    impersonation = _impersonation(user)
+    if token_file := _string(user, "tokenFile"):
+        return TokenFile(_path(user, token_file), impersonation, certificate)
+    if token := _string(user, "token"):
+        return StaticCredentials({**impersonation, **bearer_header(token)}, certificate)
+    if username := _string(user, "username"):
+        return StaticCredentials({**impersonation, **basic_header(username, _string(user, "password"))}, certificate)
+    if user.value.get("exec"):
+        return _exec_credentials(user, cluster, impersonation)
+    return StaticCredentials(impersonation, certificate)
+
+
+def _exec_credentials(user: Entry, cluster: Entry, extra_headers: Mapping[str, str]) -> Credentials:
+    from sliceworks.kube.exec_plugin import API_VERSIONS, ExecCredentials, Plugin
+
+    spec = user.value["exec"]
+    if not isinstance(spec, dict) or not isinstance(spec.get("command"), str):
+        raise user.error("exec.command is required")
+    api_version = spec.get("apiVersion")
+    if api_version not in API_VERSIONS:
+        raise user.error(f"exec.apiVersion {api_version} is not supported", f"supported: {', '.join(API_VERSIONS)}")
+    mode = spec.get("interactiveMode") or ("IfAvailable" if api_version.endswith("v1beta1") else "")
+    if mode not in ("Never", "IfAvailable", "Always"):
+        raise user.error("exec.interactiveMode must be Never, IfAvailable or Always")
+    command = spec["command"]
+    plugin = Plugin(
+        # A path with a slash is relative to the kubeconfig; a bare name is looked up in PATH.
+        command=str(_path(user, command)) if "/" in command else command,
+        args=tuple(map(str, spec.get("args") or ())),
+        env={item["name"]: str(item["value"]) for item in spec.get("env") or ()},
+        api_version=api_version,
+        interactive_mode=mode,
+        install_hint=spec.get("installHint") or "",
+        cluster=_exec_cluster(cluster) if spec.get("provideClusterInfo") else None,
+    )
+    return ExecCredentials(plugin, extra_headers)
+
+
+def _exec_cluster(cluster: Entry) -> dict[str, Any]:
+    fields = _cluster_fields(cluster)
+    info: dict[str, Any] = {"server": fields["server"]}
+    if fields["tls_server_name"]:
+        info["tls-server-name"] = fields["tls_server_name"]
+    if fields["insecure"]:
+        info["insecure-skip-tls-verify"] = True
+    if fields["ca"] is not None:
+        info["certificate-authority-data"] = base64.b64encode(fields["ca"]).decode()
+    if fields["proxy_url"]:
+        info["proxy-url"] = fields["proxy_url"]
+    for extension in cluster.value.get("extensions") or ():
+        if extension.get("name") == "client.authentication.k8s.io/exec":
+            info["config"] = extension.get("extension")
+    return info
+
+
+def _certificate(user: Entry) -> Certificate | None:
+    certificate, key = _pem(user, "client-certificate"), _pem(user, "client-key")
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "client-certificate" if certificate is None else "client-key"
+        raise user.error(f"{missing} is required, as client-certificate and client-key must be set together")
+    return Certificate(certificate, key)
+
+
+def _impersonation(user: Entry) -> dict[str, str]:
+    headers = {"impersonate-user": _string(user, "as"), "impersonate-uid": _string(user, "as-uid")}
+    if groups := user.value.get("as-groups"):
+        if len(groups) > 1:
+            raise user.error(f"as-groups must have at most one group, got {len(groups)}")
+        headers["impersonate-group"] = groups[0]
+    return {name: value for name, value in headers.items() if value}
+
+
+def _pem(entry: Entry, name: str) -> bytes | None:
+    if data := _string(entry, f"{name}-data"):
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise entry.error(f"{name}-data is not valid base64") from error
+    if file := _string(entry, name):
+        return read_file(_path(entry, file), name)
+    return None
+
+
+def _path(entry: Entry, path: str) -> Path:
+    return entry.file.parent / path
+
+
+def _string(entry: Entry, name: str) -> str:
+    value = entry.value.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise entry.error(f"{name} must be a string")
+    return value

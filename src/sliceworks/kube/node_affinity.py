@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base.errors import BadRequest
-from sliceworks.kube.selectors import LabelSelector, Requirement, new_requirement
+from sliceworks.kube.selectors import NODE_OPERATORS, LabelSelector, from_expressions, from_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": "gt", "Lt": "lt"}
+    from sliceworks.kube.selectors import Requirement
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -69,10 +70,7 @@ class NodeAffinity(NamedTuple):
 
 def exact_label(selector: LabelSelector) -> tuple[str, str] | None:
     """A label that everything matching the selector has; None if there is none."""
-    for requirement in selector.requirements:
-        if len(requirement.values) == 1 and requirement.operator in ("=", "in"):
-            return requirement.key, requirement.values[0]
-    return None
+    return next(((item.key, item.values[0]) for item in selector.requirements if item.is_exact), None)
 
 
 def parse_node_affinity(spec: Mapping[str, Any]) -> NodeAffinity:
@@ -80,7 +78,7 @@ def parse_node_affinity(spec: Mapping[str, Any]) -> NodeAffinity:
     affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
     required, preferred = affinity.get(_REQUIRED), affinity.get(_PREFERRED) or ()
     return NodeAffinity(
-        LabelSelector(Requirement(key, "=", (value,)) for key, value in (spec.get("nodeSelector") or {}).items()),
+        from_labels(spec.get("nodeSelector") or {}),
         None if required is None else tuple(map(_parse_term, required.get("nodeSelectorTerms") or ())),
         tuple((term.get("weight", 0), _parse_term(term.get("preference") or {})) for term in preferred),
     )
@@ -91,17 +89,11 @@ def _parse_term(term: Mapping[str, Any]) -> NodeSelectorTerm:
     if not expressions and not fields:
         return NodeSelectorTerm(None, ())
     try:
-        return NodeSelectorTerm(LabelSelector(_parse_requirements(expressions)), tuple(_parse_requirements(fields)))
+        labels = LabelSelector(from_expressions(expressions, NODE_OPERATORS))
+        return NodeSelectorTerm(labels, tuple(from_expressions(fields, NODE_OPERATORS)))
     except BadRequest:
         # An invalid term matches no node; the other terms still count.
         return NodeSelectorTerm(None, ())
-
-
-def _parse_requirements(expressions: Iterable[Mapping[str, Any]]) -> list[Requirement]:
-    return [
-        new_requirement(expression.get("key", ""), _OPERATORS[expression["operator"]], tuple(expression.get("values") or ()))
-        for expression in expressions
-    ]
 
 
 def parse_taints(taints: Iterable[Mapping[str, Any]]) -> tuple[Taint, ...]:

@@ -66,14 +66,15 @@ def _pod_failures(pod: Object) -> Iterator[Cause]:
     if scheduled.get("status") == "False":
         yield Cause(name, f"unschedulable: {scheduled.get('message', '')}", _scheduling_hint(pod))
         return
-    for container in _container_statuses(pod):
+    for container in container_statuses(pod):
         if (cause := _container_failure(pod, name, container)) is not None:
             yield cause
     if status.get("reason"):
         yield Cause(name, f"{status['reason']}: {status.get('message', '')}")
 
 
-def _container_statuses(pod: Object) -> list[Object]:
+def container_statuses(pod: Object) -> list[Object]:
+    """The statuses of all containers of a pod, init containers first."""
     status = pod.get("status") or {}
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
@@ -114,7 +115,7 @@ def _pending_causes(pod: Object, events: list[Object], not_ready: Callable[[Obje
         return
     name = f"pod/{pod['metadata']['name']}"
     messages = {event.get("reason"): str(event.get("message", "")) for event in events if _is_about(event, pod)}
-    states = [container.get("state") or {} for container in _container_statuses(pod)]
+    states = [container.get("state") or {} for container in container_statuses(pod)]
     waiting = next((state["waiting"] for state in states if state.get("waiting")), None)
     volume = next((messages[reason] for reason in _VOLUME_REASONS if reason in messages), "")
     if "Unhealthy" in messages:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.catalog import labels
-from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.catalog.tpus import Slice
 
 if TYPE_CHECKING:
     from sliceworks.catalog.lookup import Accelerator
     from sliceworks.specs.model_service.components import Pool
+
+Object = dict[str, Any]
 
 
 def node_selector(shape: Accelerator, capacity: str, reservation: str = "") -> dict[str, str]:
@@ -41,8 +42,6 @@ def affinity(capacity: str) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-Object = dict[str, Any]
-
 KONNECTIVITY_AGENTS: Object = {
     "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
     "podSelector": {"matchLabels": {"k8s-app": "konnectivity-agent"}},
@@ -52,6 +51,6 @@ KONNECTIVITY_AGENTS: Object = {
 
 def node_pool_scheduling(pool: Pool) -> Object:
     """nodeSelector and tolerations of a pod spec for a CPU node pool."""
-    selector = {**({NODE_POOL: pool.name} if pool.name else {}), **pool.labels}
+    selector = {**({labels.NODE_POOL: pool.name} if pool.name else {}), **pool.labels}
     tolerations = [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in pool.tolerates]
     return {**({"nodeSelector": selector} if selector else {}), **({"tolerations": tolerations} if tolerations else {})}

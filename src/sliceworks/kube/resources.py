@@ -25,7 +25,7 @@ class GVK(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return format_api_version(self.group, self.version)
 
     def __str__(self) -> str:
         return f"{self.api_version}, Kind={self.kind}"
@@ -59,7 +59,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+        return format_api_version(self.group, self.version)
 
     @property
     def gvk(self) -> GVK:
@@ -83,6 +83,19 @@ class Resource:
             if subresource:
                 path += "/" + subresource
         return path
+
+
+def resource_of_crd(crd: Mapping[str, Any]) -> Resource:
+    """The resource of a CustomResourceDefinition, in its storage version."""
+    spec = crd["spec"]
+    version = next(version for version in spec["versions"] if version.get("storage"))
+    names, subresources = spec["names"], tuple(version.get("subresources") or ())
+    return Resource(spec["group"], version["name"], names["kind"], names["plural"], spec.get("scope") != "Cluster", subresources)
+
+
+def format_api_version(group: str, version: str) -> str:
+    """The `apiVersion` of a group and version; the core group is empty."""
+    return f"{group}/{version}" if group else version
 
 
 def parse_api_version(api_version: str) -> tuple[str, str]:
@@ -147,28 +160,24 @@ _STATUS = ("status",)
 _SCALED = ("status", "scale")
 
 
-def _core(kind: str, plural: str, *, namespaced: bool = True, subresources: tuple[str, ...] = ()) -> Resource:
-    return Resource("", "v1", kind, plural, namespaced, subresources)
-
-
 def _v1(group: str, kind: str, plural: str, *, namespaced: bool = True, subresources: tuple[str, ...] = ()) -> Resource:
     return Resource(group, "v1", kind, plural, namespaced, subresources)
 
 
-CONFIG_MAP: Final = _core("ConfigMap", "configmaps")
-CORE_EVENT: Final = _core("Event", "events")
-ENDPOINTS: Final = _core("Endpoints", "endpoints")
-LIMIT_RANGE: Final = _core("LimitRange", "limitranges")
-NAMESPACE: Final = _core("Namespace", "namespaces", namespaced=False, subresources=("finalize", "status"))
-NODE: Final = _core("Node", "nodes", namespaced=False, subresources=_STATUS)
-PERSISTENT_VOLUME: Final = _core("PersistentVolume", "persistentvolumes", namespaced=False, subresources=_STATUS)
-PERSISTENT_VOLUME_CLAIM: Final = _core("PersistentVolumeClaim", "persistentvolumeclaims", subresources=_STATUS)
-POD: Final = _core("Pod", "pods", subresources=("binding", "eviction", "log", "status"))
-POD_TEMPLATE: Final = _core("PodTemplate", "podtemplates")
-RESOURCE_QUOTA: Final = _core("ResourceQuota", "resourcequotas", subresources=_STATUS)
-SECRET: Final = _core("Secret", "secrets")
-SERVICE: Final = _core("Service", "services", subresources=_STATUS)
-SERVICE_ACCOUNT: Final = _core("ServiceAccount", "serviceaccounts", subresources=("token",))
+CONFIG_MAP: Final = _v1("", "ConfigMap", "configmaps")
+CORE_EVENT: Final = _v1("", "Event", "events")
+ENDPOINTS: Final = _v1("", "Endpoints", "endpoints")
+LIMIT_RANGE: Final = _v1("", "LimitRange", "limitranges")
+NAMESPACE: Final = _v1("", "Namespace", "namespaces", namespaced=False, subresources=("finalize", "status"))
+NODE: Final = _v1("", "Node", "nodes", namespaced=False, subresources=_STATUS)
+PERSISTENT_VOLUME: Final = _v1("", "PersistentVolume", "persistentvolumes", namespaced=False, subresources=_STATUS)
+PERSISTENT_VOLUME_CLAIM: Final = _v1("", "PersistentVolumeClaim", "persistentvolumeclaims", subresources=_STATUS)
+POD: Final = _v1("", "Pod", "pods", subresources=("binding", "eviction", "log", "status"))
+POD_TEMPLATE: Final = _v1("", "PodTemplate", "podtemplates")
+RESOURCE_QUOTA: Final = _v1("", "ResourceQuota", "resourcequotas", subresources=_STATUS)
+SECRET: Final = _v1("", "Secret", "secrets")
+SERVICE: Final = _v1("", "Service", "services", subresources=_STATUS)
+SERVICE_ACCOUNT: Final = _v1("", "ServiceAccount", "serviceaccounts", subresources=("token",))
 CONTROLLER_REVISION: Final = _v1("apps", "ControllerRevision", "controllerrevisions")
 DAEMON_SET: Final = _v1("apps", "DaemonSet", "daemonsets", subresources=_STATUS)
 DEPLOYMENT: Final = _v1("apps", "Deployment", "deployments", subresources=_SCALED)

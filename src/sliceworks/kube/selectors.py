@@ -13,7 +13,8 @@ from sliceworks.schemas.field_errors import FieldError, invalid
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_EXPRESSION_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+LABEL_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+NODE_OPERATORS = {**LABEL_OPERATORS, "Gt": "gt", "Lt": "lt"}
 _INFIX = {"in": " in ", "notin": " notin ", "gt": ">", "lt": "<"}
 _NO_LABELS: Mapping[str, str] = {}
 _MAX_LINEAR = 16
@@ -44,6 +45,11 @@ class Requirement:
                 return (number := parse_int(value)) is not None and number > int(self.values[0])
             case _:
                 return (number := parse_int(value)) is not None and number < int(self.values[0])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the label must have one certain value."""
+        return self.operator in ("=", "==", "in") and len(self.values) == 1
 
     def __str__(self) -> str:
         if self.operator == "exists":
@@ -112,10 +118,6 @@ class _Index:
         return all(tests[key].matches(value) for key, value in labels.items() if key in tests)
 
 
-def _is_exact(requirement: Requirement) -> bool:
-    return requirement.operator in ("=", "==", "in") and len(requirement.values) == 1
-
-
 def _is_large(requirements: tuple[Requirement, ...]) -> bool:
     """Whether to match by an index, which takes longer to build."""
     return len(requirements) > _MAX_LINEAR or any(len(requirement.values) > _MAX_LINEAR for requirement in requirements)
@@ -129,8 +131,8 @@ class LabelSelector:
     def __init__(self, requirements: Iterable[Requirement] = (), *, nothing: bool = False) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda requirement: requirement.key))
         self.matches_nothing = nothing
-        self._equal = tuple((item.key, item.values[0]) for item in self.requirements if _is_exact(item))
-        self._others = tuple(item for item in self.requirements if not _is_exact(item))
+        self._equal = tuple((item.key, item.values[0]) for item in self.requirements if item.is_exact)
+        self._others = tuple(item for item in self.requirements if not item.is_exact)
         self._index = _Index(self.requirements) if _is_large(self.requirements) else None
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
@@ -184,12 +186,19 @@ def from_label_selector(selector: Mapping[str, Any] | None) -> LabelSelector:
     if selector is None:
         return NOTHING
     requirements = [new_requirement(key, "=", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
-    for expression in selector.get("matchExpressions") or ():
-        operator = _EXPRESSION_OPERATORS.get(expression.get("operator", ""))
-        if operator is None:
-            raise BadRequest(f'"{expression.get("operator", "")}" is not a valid label selector operator')
-        requirements.append(new_requirement(expression.get("key", ""), operator, tuple(expression.get("values") or ())))
+    requirements += from_expressions(selector.get("matchExpressions") or ())
     return LabelSelector(requirements) if requirements else EVERYTHING
+
+
+def from_expressions(expressions: Iterable[Mapping[str, Any]], operators: Mapping[str, str] = LABEL_OPERATORS) -> list[Requirement]:
+    """The requirements of `matchExpressions`; BadRequest with kube-apiserver's message if one is invalid."""
+    requirements = []
+    for expression in expressions:
+        name = expression.get("operator", "")
+        if name not in operators:
+            raise BadRequest(f'"{name}" is not a valid label selector operator')
+        requirements.append(new_requirement(expression.get("key", ""), operators[name], tuple(expression.get("values") or ())))
+    return requirements
 
 
 def from_labels(labels: Mapping[str, str]) -> LabelSelector:

@@ -95,10 +95,6 @@ class WorkQueue(Generic[K]):
         """Reset the failures of a key."""
         self._failures.pop(key, None)
 
-    def num_requeues(self, key: K) -> int:
-        """The number of failures of a key in a row."""
-        return self._failures.get(key, 0)
-
     async def get(self) -> K:
         """The next key; call `done` when it is processed. Raises ShutDown when the queue is shut down and empty."""
         while not self._queue:

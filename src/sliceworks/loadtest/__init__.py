@@ -22,5 +22,5 @@ from sliceworks.base import imports
 
 
 def check_installed() -> None:
-    """Raises an error with an install hint if the extra `load` is missing."""
+    """Raise an error with an install hint if the extra `load` is missing."""
     imports.require_extras({"load tests need": "load"})

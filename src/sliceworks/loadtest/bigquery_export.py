@@ -93,7 +93,7 @@ class Publisher:
     prefix: str = ""
 
     async def publish(self, run: Object, on_progress: Callable[[int], None]) -> int:
-        """Publishes all records that are still missing; returns the number of published records of the run."""
+        """Publish all records that are still missing; return the number of published records of the run."""
         published = _load_progress(self.folder, self.sink)
         batch: list[Object] = []
         size = 0
@@ -120,7 +120,7 @@ class Publisher:
         return published + accepted
 
     async def _send(self, batch: list[Object]) -> Object:
-        """Publishes one batch, with a few retries while Pub/Sub is unreachable or overloaded."""
+        """Publish one batch, with a few retries while Pub/Sub is unreachable or overloaded."""
         path = f"{self.prefix}/v1/projects/{self.sink.project}/topics/{self.sink.topic}:publish"
         failures = 0
         while True:
@@ -135,7 +135,7 @@ class Publisher:
 
 
 def _save_progress(folder: Path, sink: PubSubSink, published: int) -> None:
-    """Saves the offset of the next record."""
+    """Save the offset of the next record."""
     files.write_atomic(folder / PROGRESS, orjson.dumps({"project": sink.project, "topic": sink.topic, "records": published}))
 
 

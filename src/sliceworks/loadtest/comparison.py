@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sliceworks.loadtest.percentiles import ValueSample
+from sliceworks.loadtest.percentiles import Sample
 from sliceworks.loadtest.request_table import RequestTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from sliceworks.loadtest.percentiles import Floats
 
 _RESAMPLES = 300
 _MAX_SAMPLE_SIZE = 50_000
@@ -89,11 +87,10 @@ def compare(before: ComparedRun, after: ComparedRun, *, threshold: float = 0.05,
 
 def _change(name: str, values: list[Floats], quantile: float, threshold: float, random: np.random.Generator) -> Change:
     estimates = [
-        _bootstrap(_thin_out(sample, random), random, lambda resampled: ValueSample(resampled).at([quantile])[0])
-        for sample in values
+        _bootstrap(_thin_out(sample, random), random, lambda resampled: Sample(resampled).at([quantile])[0]) for sample in values
     ]
     low, high = np.quantile(estimates[1] / np.maximum(estimates[0], 1e-12) - 1, [0.025, 0.975])
-    before, after = (ValueSample(sample).at([quantile])[0] for sample in values)
+    before, after = (Sample(sample).at([quantile])[0] for sample in values)
     return Change(name, before, after, float(low), float(high), threshold)
 
 

@@ -25,6 +25,9 @@ SECOND = 1_000_000_000
 MAX_REQUESTS = 200_000_000
 """Maximum requests of a test: beyond it the schedule alone would take gigabytes."""
 
+_BLOCK = 4_096
+"""Size of the blocks in which the schedule becomes Python integers: all at once would take 40 bytes per request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Phase:
@@ -51,9 +54,12 @@ class Schedule:
     def duration(self) -> float:
         return max((phase.ends for phase in self.phases), default=0.0)
 
-    def share(self, worker: int, workers: int) -> NDArray[np.int64]:
-        """The requests of a worker; each request belongs to exactly one worker."""
-        return np.arange(worker, len(self.due_times), workers, dtype=np.int64)
+    def requests(self, worker: int, workers: int) -> Iterator[tuple[int, int, int]]:
+        """Number, due time and phase of each request of a worker; each request belongs to exactly one worker."""
+        for block in range(worker, len(self.due_times), _BLOCK * workers):
+            part = slice(block, block + _BLOCK * workers, workers)
+            numbers = range(len(self.due_times))[part]
+            yield from zip(numbers, self.due_times[part].tolist(), self.of_phase[part].tolist(), strict=True)
 
     def users(self, phase: Phase, worker: int, workers: int) -> int:
         """The number of a closed-loop phase's users that a worker simulates."""
@@ -155,7 +161,7 @@ class Plan:
 
 
 def create(spec: LoadTestSpec, folder: Path, *, url: str = "", key: str | None = None, downloaded: bytes | None = None) -> Plan:
-    """The plan of a document; `folder` holds its files, `text` the prompts if they were downloaded."""
+    """The plan of a document; `folder` holds its files, `downloaded` the prompts if they were downloaded."""
     prompt_set = prompts.load(spec.prompts, spec.seed, folder, downloaded)
     schedule = schedule_arrivals(spec.stages, spec.seed, prompt_set.due_times)
     if not len(schedule.due_times) and not any(phase.users for phase in schedule.phases):

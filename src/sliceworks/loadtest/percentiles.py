@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -20,23 +20,9 @@ def rank(percentile: float, count: int) -> int:
     return min(max(int(np.ceil(percentile / 100 * count - 1e-9)) - 1, 0), count - 1)
 
 
-class Sample(Protocol):
-    """Values of one metric."""
-
-    @property
-    def count(self) -> int: ...
-    @property
-    def mean(self) -> float: ...
-    @property
-    def min(self) -> float: ...
-    @property
-    def max(self) -> float: ...
-    def at(self, percentiles: Sequence[float]) -> list[float]: ...
-
-
 @dataclass(frozen=True, slots=True)
-class ValueSample:
-    """A sample of plain values."""
+class Sample:
+    """Values of one metric."""
 
     values: Floats
 
@@ -65,10 +51,9 @@ class ValueSample:
 
 
 @dataclass(frozen=True, slots=True)
-class CountedSample:
+class CountedSample(Sample):
     """Distinct values in order, with their counts."""
 
-    values: Floats
     counts: NDArray[np.int64]
 
     @property
@@ -79,14 +64,6 @@ class CountedSample:
     def mean(self) -> float:
         return float((self.values * self.counts).sum() / self.counts.sum())
 
-    @property
-    def min(self) -> float:
-        return float(self.values[0])
-
-    @property
-    def max(self) -> float:
-        return float(self.values[-1])
-
     def at(self, percentiles: Sequence[float]) -> list[float]:
         """Percentiles as measured values, without interpolation."""
         cumulative = np.cumsum(self.counts)
@@ -95,7 +72,7 @@ class CountedSample:
 
     @classmethod
     def combine(cls, samples: Sequence[Self]) -> Self:
-        """Merges samples."""
+        """Merge samples."""
         values, positions = np.unique(np.concatenate([item.values for item in samples]), return_inverse=True)
         counts = np.bincount(positions, np.concatenate([sample.counts for sample in samples]), len(values))
         return cls(values, counts.astype(np.int64))

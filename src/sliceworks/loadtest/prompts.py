@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +35,6 @@ class Prompt:
     text: str = ""
     messages: tuple[dict[str, Any], ...] = ()
     max_tokens: int | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def content(self) -> str:
@@ -62,7 +61,7 @@ class Prompts:
 
 
 def load(source: Source | None, seed: int, folder: Path, downloaded: bytes | None = None) -> Prompts:
-    """The prompts of a test; `text` is the contents of a downloaded file."""
+    """The prompts of a test; `downloaded` is the content of a downloaded file."""
     if source is None:
         return Prompts((Prompt(),))
     if source.texts:

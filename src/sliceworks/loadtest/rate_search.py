@@ -46,7 +46,7 @@ class Search:
         return min((probe.rate for probe in self.probes if not probe.passed), default=float("inf"))
 
     def rates(self) -> Iterator[float]:
-        """Yields rates to try; add a probe for each before requesting the next."""
+        """Yield rates to try; add a probe for each before requesting the next."""
         rate = self.first
         while True:
             yield rate
@@ -65,5 +65,5 @@ class Search:
                 rate = (passed * failed) ** 0.5
 
     def add(self, probe: Probe) -> None:
-        """Adds the result of a rate."""
+        """Add the result of a rate."""
         self.probes.append(probe)

@@ -56,6 +56,7 @@ _PACKED = struct.Struct("<" + "".join(_CODES[kind] for _, kind in _FIELDS))
 assert _PACKED.size == DTYPE.itemsize
 
 _FLUSH_AFTER = 256 * 1024
+"""Bytes that are buffered before they are written."""
 
 
 class Failure(IntEnum):
@@ -119,23 +120,53 @@ class RequestRecord:
         self.chunks.append(min((now - self.sent) // 1000, 0xFFFFFFFF))
 
 
-class RecordWriter:
+class _LogWriter:
+    """Appends to files, each with a buffer."""
+
+    def __init__(self, *files: Path) -> None:
+        self._files = [(file.open("wb", buffering=0), bytearray()) for file in files]
+        self.problem = ""
+        """Why the buffers cannot be written, such as a full disk; the worker should stop."""
+
+    def flush(self) -> None:
+        """Write the buffers to the operating system, in the order of the files; what cannot be written stays buffered."""
+        try:
+            for file, buffer in self._files:
+                while buffer:
+                    del buffer[: file.write(buffer)]
+            self.problem = ""
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+
+    def close(self) -> None:
+        """Write and sync the rest."""
+        self.flush()
+        for file, _ in self._files:
+            with suppress(OSError):
+                os.fsync(file.fileno())
+            file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RecordWriter(_LogWriter):
     """Appends rows and chunk times to `NAME.rows` and `NAME.chunks`."""
 
     def __init__(self, folder: Path, name: str, worker: int) -> None:
-        self._worker = worker
-        self._rows = (folder / f"{name}.rows").open("wb", buffering=0)
-        self._chunks = (folder / f"{name}.chunks").open("wb", buffering=0)
-        fcntl.flock(self._rows, fcntl.LOCK_SH)  # lets a reader detect that the file is still being written
-        self._waiting, self._waiting_chunks = bytearray(), bytearray()
-        self._written = 0
-        self.problem = ""
-        """Why rows cannot be written, such as a full disk; they stay buffered, and the sender should stop."""
+        # Chunks are written first, so that no row refers to missing chunks.
+        super().__init__(folder / f"{name}.chunks", folder / f"{name}.rows")
+        (_, self._chunks), (rows, self._rows) = self._files
+        fcntl.flock(rows, fcntl.LOCK_SH)  # lets a reader detect that the file is still being written
+        self._worker, self._written = worker, 0
 
     def add(self, row: RequestRecord) -> None:
-        """Adds a finished request."""
+        """Add a finished request."""
         chunks = row.chunks
-        self._waiting += _PACKED.pack(
+        self._rows += _PACKED.pack(
             row.number,
             row.intended,
             row.sent,
@@ -157,36 +188,9 @@ class RecordWriter:
         )
         if chunks:
             self._written += len(chunks)
-            self._waiting_chunks += chunks.tobytes()
-        if len(self._waiting) + len(self._waiting_chunks) > _FLUSH_AFTER:
+            self._chunks += chunks.tobytes()
+        if len(self._rows) + len(self._chunks) > _FLUSH_AFTER:
             self.flush()
-
-    def flush(self) -> None:
-        """Writes everything to the operating system; what cannot be written stays buffered, and `problem` says why.
-
-        Chunks are written first, so that no row refers to missing chunks.
-        """
-        try:
-            for file, waiting in ((self._chunks, self._waiting_chunks), (self._rows, self._waiting)):
-                while waiting:
-                    del waiting[: file.write(waiting)]
-            self.problem = ""
-        except OSError as error:
-            self.problem = error.strerror or str(error)
-
-    def close(self) -> None:
-        """Writes and syncs the rest."""
-        self.flush()
-        for file in (self._chunks, self._rows):
-            with suppress(OSError):
-                os.fsync(file.fileno())
-            file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def read_records(file: Path) -> tuple[NDArray[Any], NDArray[np.uint32]]:
@@ -229,7 +233,6 @@ def _complete_items(file: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 
 _HEAD = struct.Struct("<qHI")
-_FLUSH_TEXTS_AFTER = 256 * 1024
 
 
 class ResponseText(NamedTuple):
@@ -240,40 +243,25 @@ class ResponseText(NamedTuple):
     text: str
 
 
-class ResponseTextWriter:
-    """Appends to `NAME.texts`. What cannot be written stays buffered, and `problem` says why."""
+class ResponseTextWriter(_LogWriter):
+    """Appends to `NAME.texts`."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._file = (folder / f"{name}.texts").open("wb", buffering=0)
-        self._waiting = bytearray()
-        self.problem = ""
+        super().__init__(folder / f"{name}.texts")
+        [(_, self._buffer)] = self._files
 
     def add(self, response: ResponseText) -> None:
-        """Adds a response text."""
+        """Add a response text."""
         content = response.text.encode(errors="replace")
-        self._waiting += _HEAD.pack(response.number, response.turn, len(content)) + content
-        if len(self._waiting) > _FLUSH_TEXTS_AFTER:
+        self._buffer += _HEAD.pack(response.number, response.turn, len(content)) + content
+        if len(self._buffer) > _FLUSH_AFTER:
             self.flush()
 
-    def flush(self) -> None:
-        """Flushes to the operating system."""
-        try:
-            while self._waiting:
-                del self._waiting[: self._file.write(self._waiting)]
-            self.problem = ""
-        except OSError as error:
-            self.problem = error.strerror or str(error)
 
-    def close(self) -> None:
-        """Writes the rest."""
-        self.flush()
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def read_all_texts(folder: Path) -> Iterator[ResponseText]:
+    """The texts of all workers."""
+    for file in sorted(folder.glob("worker-*.texts")):
+        yield from read_texts(file)
 
 
 def read_texts(file: Path) -> Iterator[ResponseText]:

@@ -14,13 +14,13 @@ from sliceworks.loadtest.percentiles import CountedSample
 from sliceworks.loadtest.request_log import USER_REQUESTS_FROM
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
+    from sliceworks.loadtest.percentiles import Floats
     from sliceworks.specs.objectives import Objective
-
-    Floats = NDArray[np.float64]
 
 REQUESTS_FILE, CHUNKS_FILE = "requests.parquet", "chunks.parquet"
 _BLOCK = 500_000
@@ -38,7 +38,7 @@ class MergeResult:
 
 
 def merge_records(folder: Path) -> MergeResult:
-    """Writes both tables from the workers' logs and deletes the logs."""
+    """Write both tables from the workers' logs and delete the logs."""
     files = sorted(folder.glob("worker-*.rows"))
     requests = chunks = 0
     with tempfile.TemporaryDirectory(dir=folder, prefix=".merge-") as space, duckdb.connect(f"{space}/all.duckdb") as connection:
@@ -58,21 +58,21 @@ def merge_records(folder: Path) -> MergeResult:
 
 
 def _insert_block(connection: duckdb.DuckDBPyConnection, block: NDArray[Any], at: NDArray[np.uint32], first: int) -> None:
-    """Adds rows and their chunks."""
+    """Add rows and their chunks."""
     requests: dict[str, NDArray[Any]] = {"request": np.arange(first, first + len(block), dtype=np.int64)}
     requests |= {"number": block["number"].copy()}
     requests |= {name: _seconds(block[name]) for name in _TIMESTAMPS}
     requests |= {name: block[name].astype(np.int64) for name in (*_COUNTS, "tokens_in", "tokens_out", "failure")}
-    for table, columns in (("requests", requests), ("chunks", _chunks(requests["request"], requests["chunks"], at))):
-        _append(connection, table, columns)
+    insert(connection, "requests", requests, _REQUEST)
+    insert(connection, "chunks", _chunks(requests["request"], requests["chunks"], at), _CHUNK)
 
 
-def _append(connection: duckdb.DuckDBPyConnection, table: str, columns: dict[str, NDArray[Any]]) -> None:
-    connection.register("block", columns)
-    columns_sql = _REQUEST if table == "requests" else _CHUNK
+def insert(connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, NDArray[Any]], select: str = "*") -> None:
+    """Append columns to a table, which is created if it does not exist; `select` converts them."""
+    connection.register("block", dict(columns))
     try:
-        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} AS SELECT {columns_sql} FROM block LIMIT 0")
-        connection.execute(f"INSERT INTO {table} SELECT {columns_sql} FROM block")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {table} AS SELECT {select} FROM block LIMIT 0")
+        connection.execute(f"INSERT INTO {table} SELECT {select} FROM block")
     finally:
         connection.unregister("block")
 
@@ -112,7 +112,7 @@ def _chunks(requests: NDArray[np.int64], counts: NDArray[np.int64], at: NDArray[
 
 
 def write_table(connection: duckdb.DuckDBPyConnection, query: str, file: Path) -> None:
-    """Writes a query result to a Parquet file atomically."""
+    """Write a query result to a Parquet file atomically."""
     partial = file.with_suffix(".half")
     connection.execute(f"COPY ({query}) TO {quote_sql(partial)} (FORMAT parquet, COMPRESSION zstd)")
     partial.replace(file)

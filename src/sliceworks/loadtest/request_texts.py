@@ -12,7 +12,7 @@ from sliceworks.loadtest.prompts import CONTINUE_PROMPT
 from sliceworks.loadtest.token_count import batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sliceworks.loadtest.prompts import Prompts
@@ -32,21 +32,17 @@ def write_texts(folder: Path, prompts: Prompts) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET memory_limit = '1GB'; CREATE TABLE prompts (prompt BIGINT, content VARCHAR)")
         connection.execute("CREATE TABLE responses (number BIGINT, turn BIGINT, content VARCHAR)")
-        for part in batches(enumerate(prompt.content for prompt in prompts.all)):
-            _insert(connection, "prompts", {"prompt": [index for index, _ in part]}, [content for _, content in part])
-        logs = (text for file in sorted(folder.glob("worker-*.texts")) for text in request_log.read_texts(file))
-        for texts in batches(logs):
-            keys = {"number": [text.number for text in texts], "turn": [text.turn for text in texts]}
-            _insert(connection, "responses", keys, [text.text for text in texts])
+        for numbered in batches(enumerate(prompt.content for prompt in prompts.all)):
+            indices, contents = zip(*numbered, strict=True)
+            _insert(connection, "prompts", contents, prompt=indices)
+        for responses in batches(request_log.read_all_texts(folder)):
+            numbers, turns, contents = zip(*responses, strict=True)
+            _insert(connection, "responses", contents, number=numbers, turn=turns)
         requests = request_table.quote_sql(folder / request_table.REQUESTS_FILE)
         query = _QUERY.replace("$1", request_table.quote_sql(CONTINUE_PROMPT)).replace("$2", requests)
         request_table.write_table(connection, query, folder / TEXTS_FILE)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, keys: Mapping[str, list[int]], contents: Iterable[str]) -> None:
-    block: dict[str, Any] = {name: np.asarray(values, dtype=np.int64) for name, values in keys.items()}
-    connection.register("block", {**block, "content": np.asarray(list(contents), dtype=object)})
-    try:
-        connection.execute(f"INSERT INTO {table} SELECT {', '.join(keys)}, content FROM block")
-    finally:
-        connection.unregister("block")
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, contents: Sequence[str], **keys: Sequence[int]) -> None:
+    columns: dict[str, Any] = {name: np.asarray(values, dtype=np.int64) for name, values in keys.items()}
+    request_table.insert(connection, table, {**columns, "content": np.asarray(contents, dtype=object)})

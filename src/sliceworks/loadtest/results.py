@@ -80,7 +80,7 @@ def evaluate_objective(objective: Objective, summary: Summary) -> ObjectiveResul
 def write_results(
     name: str, plan: Plan, outcome: Outcome, folder: Path, tags: dict[str, str], *, tokens: dict[str, int] | None = None
 ) -> Data:
-    """Computes the results and writes them."""
+    """Compute the results and write them."""
     spec, schedule = plan.spec, plan.schedule
     objectives = tuple(map(parse_objective, spec.slo))
     due_times = schedule.due_times / 1e9
@@ -153,7 +153,7 @@ def _data(summary: Summary) -> Data:
 
 
 def load(folder: Path) -> Data:
-    """Reads the results of a run."""
+    """Read the results of a run."""
     try:
         result = orjson.loads((folder / RUN_FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -27,18 +27,13 @@ if TYPE_CHECKING:
     from sliceworks.specs.load_test import Tokens
 
 
-def is_bucket_url(name: str) -> bool:
-    """Whether a name is a gs:// URL."""
-    return storage.is_object_url(name)
-
-
 def session(cloud: Mapping[str, Any]) -> Session:
     """A Cloud Storage session; `cloud` may hold another `endpoint` and `token`."""
     return Session(cloud.get("endpoint") or storage.ENDPOINT, credentials.find_credentials(cloud.get("token", "")))
 
 
 async def download(place: str, file: Path, cloud: Mapping[str, Any]) -> Path:
-    """Downloads an object to a file; raises InvalidDocument if it cannot be read."""
+    """Download an object to a file; raise InvalidDocument if it cannot be read."""
     try:
         async with session(cloud) as opened:
             await storage.download(opened, storage.ObjectUrl.parse(place), file)
@@ -48,7 +43,7 @@ async def download(place: str, file: Path, cloud: Mapping[str, Any]) -> Path:
 
 
 async def check_writable(place: str, cloud: Mapping[str, Any]) -> None:
-    """Checks before the test that results can be uploaded to `gs://bucket/folder`."""
+    """Check before the test that results can be uploaded to `gs://bucket/folder`."""
     permission, bucket = "storage.objects.create", storage.ObjectUrl.parse(f"{place.rstrip('/')}/x").bucket
     try:
         async with session(cloud) as opened:
@@ -60,7 +55,7 @@ async def check_writable(place: str, cloud: Mapping[str, Any]) -> None:
 
 
 async def upload(files: Iterable[Path], place: str, cloud: Mapping[str, Any]) -> int:
-    """Uploads files to `gs://bucket/folder`; returns their number."""
+    """Upload files to `gs://bucket/folder`; return their number."""
     count = 0
     async with session(cloud) as opened:
         for file in files:
@@ -69,7 +64,7 @@ async def upload(files: Iterable[Path], place: str, cloud: Mapping[str, Any]) ->
     return count
 
 
-MANIFEST_FILE = "note.json"
+MANIFEST_FILE = "manifest.json"
 PROMPTS_FILE = "prompts.jsonl"
 """Downloaded prompts, in the run folder during a run."""
 
@@ -94,7 +89,7 @@ class RunManifest:
 
 @contextmanager
 def open_run(folder: Path, manifest: RunManifest) -> Iterator[None]:
-    """Creates and locks the run folder, and writes the description."""
+    """Create and lock the run folder, and write the description."""
     try:
         folder.mkdir(parents=True)
         (folder / MANIFEST_FILE).write_bytes(orjson.dumps({"format": results.FORMAT_VERSION, **asdict(manifest)}))
@@ -122,7 +117,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def finalize(folder: Path, plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """Writes tables and results, then deletes the logs."""
+    """Write tables and results, then delete the logs."""
     manifest = _load_manifest(folder)
     try:
         if not _is_merged(folder):
@@ -154,24 +149,24 @@ def recover(folder: Path) -> dict[str, Any]:
     """The results of an interrupted run, from its logs; marked as partial."""
     if (folder / results.RUN_FILE).exists():
         raise InvalidDocument(f"the run in {folder} is complete", hint=f"sliceworks load report {folder}")
-    manifest, fetched = _load_manifest(folder), folder / PROMPTS_FILE
+    manifest, prompts = _load_manifest(folder), folder / PROMPTS_FILE
     with _locked(folder):
         # Workers of a killed run exit by themselves after the last responses.
         clock.wait_until(lambda: not any(map(request_log.is_locked, folder.glob("worker-*.rows"))), _LOCK_TIMEOUT)
         spec = LoadTestSpec.model_validate(manifest.spec)
-        text = fetched.read_bytes() if fetched.exists() else None
-        plan = load_plan.create(spec, Path(manifest.files), url=manifest.url, key="", downloaded=text)
+        downloaded = prompts.read_bytes() if prompts.exists() else None
+        plan = load_plan.create(spec, Path(manifest.files), url=manifest.url, key="", downloaded=downloaded)
         return finalize(folder, plan, Outcome(_started(folder), INTERRUPTED_NOTE, ()))
 
 
 def tokenizer_file(folder: Path, tokens: Tokens, files: Path) -> Path:
     """The path of the tokenizer; a downloaded one is in the run folder."""
-    fetched = folder / TOKENIZER_FILE
-    return fetched if fetched.exists() else files / Path(tokens.tokenizer).expanduser()
+    downloaded = folder / TOKENIZER_FILE
+    return downloaded if downloaded.exists() else files / Path(tokens.tokenizer).expanduser()
 
 
 def list_unfinished(folder: Path) -> list[Path]:
-    """Runs without results: interrupted or still running."""
+    """The runs without results: interrupted or still running."""
     return sorted(item.parent for item in folder.glob(f"*/{MANIFEST_FILE}") if not (item.parent / results.RUN_FILE).exists())
 
 

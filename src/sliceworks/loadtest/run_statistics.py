@@ -8,20 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sliceworks.loadtest.percentiles import CountedSample, ValueSample
+from sliceworks.loadtest.percentiles import CountedSample, Sample
 from sliceworks.loadtest.request_table import METRICS, TOKENS, RequestTable, number_sql, objectives_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
-    from sliceworks.loadtest.percentiles import Sample
+    from sliceworks.loadtest.percentiles import Floats
     from sliceworks.specs.objectives import Objective
-
-    Floats = NDArray[np.float64]
-    FloatArray = NDArray[np.float64]
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0, 99.9)
 _WINDOWS = 10
@@ -155,7 +150,7 @@ def _with_failures(objective: Objective, values: Floats, table: RequestTable) ->
     if not isinstance(objective.quantile, float):
         return None
     place = int(np.ceil(objective.quantile / 100 * table.count - 1e-9))
-    return ValueSample(values).at([100 * place / len(values)])[0] if 0 < place <= len(values) else float("inf")
+    return Sample(values).at([100 * place / len(values)])[0] if 0 < place <= len(values) else float("inf")
 
 
 def _window_sql(window: Window, objectives: tuple[Objective, ...]) -> str:
@@ -184,9 +179,9 @@ def compute_distribution(
 
     def parts(step: int) -> Iterator[Sample]:
         places = cuts[::step]
-        return (ValueSample(values[begin:end]) for begin, end in pairwise(places))
+        return (Sample(values[begin:end]) for begin, end in pairwise(places))
 
-    return _build_distribution(ValueSample(values), list(parts(1)), list(parts(2)), percentiles, steady=window.steady)
+    return _build_distribution(Sample(values), list(parts(1)), list(parts(2)), percentiles, steady=window.steady)
 
 
 def _pair_up(tens: list[CountedSample]) -> list[CountedSample]:
@@ -232,15 +227,13 @@ _SERIES_NAMES = {"e2e": ("p50", "p90", "p99"), "ttft": ("ttft p50", "ttft p99"),
 _CHARTED = {"end to end": "e2e", "from sending": "service", "first token": "ttft"}
 
 
-def time_series(
-    folder: Path, seconds: float, due_times: FloatArray, objectives: tuple[Objective, ...] = ()
-) -> dict[str, list[Any]]:
+def time_series(folder: Path, seconds: float, due_times: Floats, objectives: tuple[Objective, ...] = ()) -> dict[str, list[Any]]:
     """Over time: scheduled, sent, completed, failed and good requests per second, tokens per second, and latency percentiles."""
     step = max(round(seconds / _POINTS, 3), 0.25)
     with RequestTable(folder) as table:
         edges = np.arange(np.floor(table.intended[-1] / step) + 2) * step if table.count else np.zeros(1)
 
-        def rate(at: FloatArray, weights: FloatArray | None = None) -> list[float]:
+        def rate(at: Floats, weights: Floats | None = None) -> list[float]:
             return (np.histogram(at, edges, weights=weights)[0] / step).tolist() if table.count else []
 
         ended = table.column("ended")
@@ -254,13 +247,11 @@ def time_series(
     return result
 
 
-def _percentiles(
-    due_times: FloatArray, values: FloatArray, edges: FloatArray, names: Sequence[str]
-) -> dict[str, list[float | None]]:
+def _percentiles(due_times: Floats, values: Floats, edges: Floats, names: Sequence[str]) -> dict[str, list[float | None]]:
     """Percentiles over time by name, such as `ttft p99`; None for empty steps."""
     percentiles = [float(name.rpartition("p")[2]) for name in names]
     cuts = np.searchsorted(due_times, edges).tolist()
-    parts = [ValueSample(values[begin:end]) for begin, end in pairwise(cuts)]
+    parts = [Sample(values[begin:end]) for begin, end in pairwise(cuts)]
     rows = [part.at(percentiles) if part.count else [None] * len(percentiles) for part in parts]
     return {name: [row[index] for row in rows] for index, name in enumerate(names)}
 
@@ -270,7 +261,7 @@ def distributions(folder: Path, begins: float) -> dict[str, dict[str, list[float
     result = {}
     with RequestTable(folder, begins) as table:
         for name, measure in _CHARTED.items():
-            result[name] = _distribution(ValueSample(table.measure(measure)[1]))
+            result[name] = _distribution(Sample(table.measure(measure)[1]))
         (gaps,) = table.gaps(1)
         result["between chunks"] = _distribution(gaps)
     return {name: points for name, points in result.items() if points}

@@ -48,7 +48,7 @@ class ClockSkew:
     drift: float = 0.0
 
     def include(self, reading: dict[str, int]) -> ClockSkew:
-        """Merges the reading of another worker, in nanoseconds."""
+        """Merge the reading of another worker, in nanoseconds."""
         values = {name: max(getattr(self, name), abs(reading.get(name, 0)) / 1e9) for name in ("apart", "uncertain", "drift")}
         return ClockSkew(self.senders + 1, **values)
 
@@ -68,7 +68,7 @@ class Listener:
         self.clocks = ClockSkew()
 
     def stop(self, why: str) -> None:
-        """Stops the test early; the first reason is kept."""
+        """Stop the test early; the first reason is kept."""
         self.why = self.why or why
         self.stopping.set()
 
@@ -77,7 +77,7 @@ class Listener:
         return index in self._finished
 
     def handle_line(self, index: int, line: dict[str, Any]) -> None:
-        """Handles a progress line of a worker."""
+        """Handle a progress line of a worker."""
         if "begins" in line:
             self.started = line["begins"] / 1e9
             return
@@ -93,7 +93,7 @@ class Listener:
             self._update_progress()
 
     def _update_progress(self) -> None:
-        """Aggregates and reports the progress, and applies the stop rule."""
+        """Aggregate and report the progress, and apply the stop rule."""
         now = Progress()
         for item in self._latest.values():
             now.due, now.sent, now.ended = now.due + item["due"], now.sent + item["sent"], now.ended + item["ended"]
@@ -176,11 +176,11 @@ class LocalRunner:
         self._senders: list[asyncio.subprocess.Process] = []
 
     def stop(self, why: str) -> None:
-        """Stops the test early; what was measured is kept."""
+        """Stop the test early; what was measured is kept."""
         self._listener.stop(why)
 
     async def run(self) -> Outcome:
-        """Runs the test and returns its outcome."""
+        """Run the test and return its outcome."""
         workers = self._plan.spec.workers.count
         paths = {"files": str(self._files), "prompts": str(self._prompts or "")}
         write_test_config(self._folder, self._plan, **paths, csv=self._locust.csv, web=self._locust.port)
@@ -204,7 +204,7 @@ class LocalRunner:
             return await start_process(self._folder, *arguments, key=self._plan.key, password=self._locust.password, log=log)
 
     async def _master(self) -> tuple[asyncio.subprocess.Process, str]:
-        """Starts the master of several workers; returns it and its port."""
+        """Start the master of several workers; return it and its port."""
         process = await self._start("--role", "master", "--port", "0")
         assert process.stdout is not None
         line = await process.stdout.readline()
@@ -216,14 +216,14 @@ class LocalRunner:
         return await self._start(*(("--role", "worker", "--port", master[1]) if master else ("--role", "local")))
 
     async def _follow(self, index: int, sender: asyncio.subprocess.Process) -> None:
-        """Reads a worker's progress lines until it exits."""
+        """Read a worker's progress lines until it exits."""
         assert sender.stdout is not None
         while line := await sender.stdout.readline():
             self._listener.handle_line(index, orjson.loads(line))
         await sender.wait()
 
     async def _stop_workers(self) -> None:
-        """Stops the workers, not the master: without the master they would drop requests in flight."""
+        """Stop the workers, not the master: without the master they would drop requests in flight."""
         await self._listener.stopping.wait()
         await asyncio.gather(*map(wait_or_kill, self._senders))
 
@@ -234,7 +234,7 @@ def test_config(plan: Plan) -> dict[str, Any]:
 
 
 def write_test_config(folder: Path, plan: Plan, **paths: Any) -> None:
-    """Writes the test file for local workers."""
+    """Write the test file for local workers."""
     config = {**test_config(plan), **paths}
     if plan.spec.target.authority:
         config["spec"]["target"]["authority"] = str(Path(paths["files"], plan.spec.target.authority).resolve())
@@ -244,7 +244,7 @@ def write_test_config(folder: Path, plan: Plan, **paths: Any) -> None:
 async def start_process(
     folder: Path, *arguments: str, key: str, password: str = "", log: BinaryIO | None = None
 ) -> asyncio.subprocess.Process:
-    """Starts a process of the test: progress on stdout, log on stderr; it stops when stdin closes."""
+    """Start a process of the test: progress on stdout, log on stderr; it stops when stdin closes."""
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "sliceworks.loadtest.generator", str(folder), *arguments),
         stdin=asyncio.subprocess.PIPE,
@@ -272,13 +272,13 @@ def not_started_error(why: str, folder: Path) -> NotStarted:
 
 
 def request_stop(process: asyncio.subprocess.Process) -> None:
-    """Tells a process to stop sending and to exit after the last responses."""
+    """Tell a process to stop sending and to exit after the last responses."""
     if process.stdin is not None and not process.stdin.is_closing():
         process.stdin.close()
 
 
 async def wait_or_kill(process: asyncio.subprocess.Process) -> None:
-    """Waits for a process to exit, then kills it."""
+    """Wait for a process to exit, then kill it."""
     request_stop(process)
     try:
         async with asyncio.timeout(_GRACE):

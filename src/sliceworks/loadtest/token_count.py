@@ -17,10 +17,10 @@ from sliceworks.loadtest import request_log, request_table
 from sliceworks.loadtest.prompts import CONTINUE_PROMPT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from sliceworks.loadtest.prompts import Prompt, Prompts
+    from sliceworks.loadtest.prompts import Prompts
 
 T = TypeVar("T")
 _BATCH = 2_000
@@ -41,7 +41,7 @@ ORDER BY intended, number, turn
 
 
 def load_tokenizer(file: Path) -> Any:
-    """Loads a `tokenizer.json`; raises InvalidDocument if it cannot be read."""
+    """Load a `tokenizer.json`; raise InvalidDocument if it cannot be read."""
     try:
         from tokenizers import Tokenizer
     except ImportError as error:
@@ -55,22 +55,21 @@ def load_tokenizer(file: Path) -> Any:
 
 
 def count_tokens(folder: Path, prompts: Prompts, tokenizer: Any) -> None:
-    """Writes counted tokens into the request table where the server reported none; idempotent."""
+    """Write counted tokens into the request table where the server reported none; idempotent."""
     file = folder / request_table.REQUESTS_FILE
     with duckdb.connect() as connection:
         if _is_counted(connection, str(file)):
             return
         connection.execute(f"SET memory_limit = '1GB'; {_CREATE_COUNTS}; {_CREATE_PROMPTS}")
-        _insert(connection, "prompts", _inputs(prompts.all, tokenizer))
-        for part in batches(
-            response for texts_file in sorted(folder.glob("worker-*.texts")) for response in request_log.read_texts(texts_file)
-        ):
-            lengths = _lengths([item.text for item in part], tokenizer)
-            _insert(connection, "counts", ([response.number for response in part], [response.turn for response in part], lengths))
-        continue_tokens = _lengths([CONTINUE_PROMPT], tokenizer)[0]
-        request_table.write_table(
-            connection, _COUNT_QUERY.replace("$1", str(continue_tokens)).replace("$2", request_table.quote_sql(file)), file
-        )
+        for numbered in batches(enumerate(prompt.content for prompt in prompts.all)):
+            indices, contents = zip(*numbered, strict=True)
+            _insert(connection, "prompts", prompt=indices, tokens=_lengths(contents, tokenizer))
+        for responses in batches(request_log.read_all_texts(folder)):
+            numbers, turns, texts = zip(*responses, strict=True)
+            _insert(connection, "counts", number=numbers, turn=turns, tokens=_lengths(texts, tokenizer))
+        [continue_tokens] = _lengths([CONTINUE_PROMPT], tokenizer)
+        query = _COUNT_QUERY.replace("$1", str(continue_tokens)).replace("$2", request_table.quote_sql(file))
+        request_table.write_table(connection, query, file)
 
 
 def token_sources(folder: Path) -> dict[str, int]:
@@ -90,15 +89,8 @@ def _is_counted(connection: duckdb.DuckDBPyConnection, file: str) -> bool:
     return "counted" in connection.read_parquet(file).columns
 
 
-def _inputs(prompts: tuple[Prompt, ...], tokenizer: Any) -> tuple[list[int], list[int]]:
-    lengths: list[int] = []
-    for part in batches(prompts):
-        lengths += _lengths([item.content for item in part], tokenizer)
-    return list(range(len(lengths))), lengths
-
-
-def _lengths(parts: list[str], tokenizer: Any) -> list[int]:
-    return [len(item.ids) for item in tokenizer.encode_batch(parts, add_special_tokens=False)]
+def _lengths(texts: Iterable[str], tokenizer: Any) -> list[int]:
+    return [len(item.ids) for item in tokenizer.encode_batch(list(texts), add_special_tokens=False)]
 
 
 def batches(items: Iterable[T]) -> Iterator[list[T]]:
@@ -108,11 +100,5 @@ def batches(items: Iterable[T]) -> Iterator[list[T]]:
         yield part
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, table: str, columns: tuple[list[int], ...]) -> None:
-    names = ("number", "turn", "tokens") if table == "counts" else ("prompt", "tokens")
-    block = {name: np.asarray(values, dtype=np.int64) for name, values in zip(names, columns, strict=True)}
-    connection.register("block", block)
-    try:
-        connection.execute(f"INSERT INTO {table} SELECT {', '.join(names)} FROM block")
-    finally:
-        connection.unregister("block")
+def _insert(connection: duckdb.DuckDBPyConnection, table: str, **columns: Sequence[int]) -> None:
+    request_table.insert(connection, table, {name: np.asarray(values, dtype=np.int64) for name, values in columns.items()})

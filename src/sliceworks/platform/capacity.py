@@ -28,12 +28,11 @@ def check_capacity(environment: Environment, services: Iterable[tuple[Document, 
     machines: dict[catalog.Accelerator, tuple[int, list[str]]] = {}
     for name, pool in environment.spec.pools.gpu.items():
         try:
-            shape: catalog.Accelerator = catalog.find_gpu(pool.machine_type, pool.accelerator, pool.accelerator_count or 0)
+            shape: catalog.Accelerator = catalog.find_gpu(pool.machine_type, pool.accelerator, pool.accelerator_count)
         except SliceworksError:
             continue  # reported by the checks of the environment
-        size = pool.autoscaling.max if pool.autoscaling else 1 if pool.nodes is None else pool.nodes
         before, names = machines.get(shape, (0, []))
-        machines[shape] = before + size, [*names, name]
+        machines[shape] = before + pool.max_nodes, [*names, name]
     used: dict[catalog.Accelerator, int] = {}
     for document, service in services:
         spec = service.spec

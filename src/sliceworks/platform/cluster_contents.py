@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from sliceworks.base.yaml_documents import Document
     from sliceworks.infra.cluster.addon import ReleaseSource
-    from sliceworks.infra.cluster.destroyer import Destroyer
     from sliceworks.infra.cluster.inventory import ApplyResult, Inventory, Step
     from sliceworks.infra.stack import Stack
     from sliceworks.infra.target import Target
@@ -100,7 +99,7 @@ class ClusterContents:
         from sliceworks.infra.cluster.destroyer import Destroyer
 
         inventory = await inventories.read(client, self.environment.metadata.name)
-        destroyer: Destroyer = Destroyer(client, inventory, self.patience)
+        destroyer = Destroyer(client, inventory, self.patience)
         return await destroyer.remove(begun), destroyer.remaining
 
     async def steps(self, client: Client, inventory: Inventory, outputs: Mapping[str, Any]) -> tuple[Step, ...]:
@@ -110,8 +109,8 @@ class ClusterContents:
 
         environment, releases = self.environment, dict[str, list[Object]]()
         for release in addon.required_releases(environment.spec):
-            served = await applier.find_served_resource(client, *release.sign) is not None
-            if not served or inventory.installed(release.name):
+            is_served = await applier.find_resource(client, *release.sign) is not None
+            if not is_served or inventory.installed(release.name):
                 releases[release.name], checksum = await asyncio.to_thread(self.releases.objects, release, inventory.checksums)
                 if checksum:
                     inventory.record_checksum(release.title, checksum)

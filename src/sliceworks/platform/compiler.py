@@ -19,7 +19,7 @@ from sliceworks.specs.environment import Environment
 from sliceworks.specs.model_service import ModelService
 from sliceworks.specs.training import TrainingJob
 from sliceworks.training import submission
-from sliceworks.training.queues import CPU_NODES, GPU_NODES, build_manifests, max_nodes
+from sliceworks.training.queues import build_manifests
 from sliceworks.twin.cloud.google.container.resource_names import zones_of
 from sliceworks.twin.nodes import node_shape
 from sliceworks.twin.nodes.node_shape import NodeShape
@@ -94,17 +94,14 @@ def _node_shapes(environment: Environment) -> Iterator[tuple[NodeShape, int]]:
     spec = environment.spec
     zone = spec.zones[0] if spec.zones else zones_of(spec.region)[0]
     for name, cpu in spec.pools.cpu.items():
-        yield (
-            _node_shape(name, catalog.find_machine(cpu.machine_type), None, cpu, zone),
-            max_nodes(cpu.nodes, cpu.autoscaling, CPU_NODES),
-        )
+        yield _node_shape(name, catalog.find_machine(cpu.machine_type), None, cpu, zone), cpu.max_nodes
     for name, tpu in spec.pools.tpu.items():
-        accelerator = catalog.find(tpu.type, tpu.topology or None)
+        accelerator = catalog.find(tpu.type, tpu.topology)
         for number in range(tpu.count):
             yield _node_shape(f"{name}-{number}", accelerator.machine, accelerator, tpu, zone), accelerator.hosts
     for name, gpu in spec.pools.gpu.items():
-        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
-        yield _node_shape(name, machine.machine, machine, gpu, zone), max_nodes(gpu.nodes, gpu.autoscaling, GPU_NODES)
+        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count)
+        yield _node_shape(name, machine.machine, machine, gpu, zone), gpu.max_nodes
 
 
 def _node_shape(name: str, machine: catalog.Machine, accelerator: catalog.Accelerator | None, pool: Pool, zone: str) -> NodeShape:

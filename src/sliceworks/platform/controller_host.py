@@ -21,15 +21,22 @@ from sliceworks.schemas import config_connector
 from sliceworks.twin.controllers.manager import run_as_component
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from sliceworks.base.yaml_documents import Document
+    from sliceworks.controllers.slices.settings import Settings
     from sliceworks.specs.scenario import CloudCluster, Scenario
     from sliceworks.twin.cluster import Cluster
     from sliceworks.twin.controllers.manager import Component
     from sliceworks.twin.store.watch_cache import Change
 
+Object = dict[str, Any]
+log = logging.getLogger(__name__)
+DEPLOYMENTS = "apps/deployments"
+_NAME, _COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
+_COMPONENTS = ("graphs", "slices")
 _READY_POLL = 0.1
+_RESTART_DELAY = 5.0  # seconds before an ended controller restarts, like a pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +97,17 @@ class Controller(Protocol):
 @asynccontextmanager
 async def run_controllers(cluster: Cluster, requirements: ControllerRequirements) -> AsyncIterator[list[Restartable]]:
     """Run the required controllers; start them before the first document is applied. A drill can kill and restart each."""
-    running = [_RunningController("graphs", partial(_create_graphs_controller, cluster))] if requirements.graphs else []
-    if requirements.slices:
-        running.append(_RunningController("slices", partial(_create_slices_controller, cluster, requirements.slices)))
+    running: list[_RunningController] = []
+    if requirements.graphs:
+        running.append(_RunningController("graphs", lambda: _create_graphs_controller(Client(cluster.transport()))))
+    if place := requirements.slices:
+        from sliceworks.controllers.slices.settings import Settings
+
+        cluster.cloud.services["container"].configure({"clusters": [place.model_dump(by_alias=True)]})
+        settings = Settings(place.project, place.location, place.name)
+        running.append(
+            _RunningController("slices", lambda: _create_slices_controller(cluster, Client(cluster.transport()), settings))
+        )
     try:
         for controller in running:
             await controller.start()
@@ -130,51 +145,39 @@ class _RunningController:
     async def stop(self) -> None:
         """Cancel the controller."""
         if self.task is not None:
-            self.task.cancel()
-            await asyncio.gather(self.task, return_exceptions=True)
+            await _cancel_and_wait(self.task)
 
 
-def _create_graphs_controller(cluster: Cluster) -> Controller:
+async def _cancel_and_wait(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _create_graphs_controller(client: Client) -> Controller:
     from sliceworks.controllers.graphs import GraphController
 
-    return GraphController(Client(cluster.transport()))
+    return GraphController(client)
 
 
-def _create_slices_controller(cluster: Cluster, place: CloudCluster) -> Controller:
-    """The slices controller, connected to the twin's cloud."""
+def _create_slices_controller(cluster: Cluster, client: Client, settings: Settings) -> Controller:
+    """The slices controller, connected to the twin's cloud; without zones in the settings, for all zones of the location."""
     from sliceworks.base.metrics import Registry
     from sliceworks.base.transport import InProcess
     from sliceworks.cloud.container import Container
     from sliceworks.cloud.credentials import Token
     from sliceworks.cloud.session import Session
     from sliceworks.controllers.slices.controller import SlicesController
-    from sliceworks.controllers.slices.settings import Settings
     from sliceworks.twin.cloud.google.container.resource_names import zones_of
 
-    cluster.cloud.services["container"].configure({"clusters": [place.model_dump(by_alias=True)]})
-    names = (place.project, place.location, place.name)
+    settings = replace(settings, zones=settings.zones or tuple(zones_of(settings.location)))
     session = Session(credentials=Token(cluster.token), transport=InProcess(cluster.cloud.serve))
-    settings = Settings(*names, zones=tuple(zones_of(place.location)))
-    return SlicesController(Client(cluster.transport()), Container(session, *names, prefix="/container"), settings, Registry())
-
-
-Object = dict[str, Any]
-log = logging.getLogger(__name__)
-DEPLOYMENTS = "apps/deployments"
-_NAME, _COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
-_RESTART_DELAY = 5.0  # seconds before an ended controller restarts, like a pod
+    container = Container(session, settings.project, settings.location, settings.cluster, prefix="/container")
+    return SlicesController(client, container, settings, Registry())
 
 
 @asynccontextmanager
-async def run_installed(cluster: Cluster) -> AsyncIterator[None]:
-    """Run the controllers that are installed as Deployments."""
-    async with host_installed(cluster):
-        yield
-
-
-@asynccontextmanager
-async def host_installed(cluster: Cluster) -> AsyncIterator[InstalledControllers]:
-    """Run installed controllers; yields their host."""
+async def run_installed(cluster: Cluster) -> AsyncIterator[InstalledControllers]:
+    """Run the controllers that are installed as Deployments; yields their host."""
     host = InstalledControllers(cluster)
     cluster.store.subscribe(host.observe)
     try:
@@ -203,74 +206,53 @@ class InstalledControllers:
         """Start or stop the controller of a Deployment."""
         metadata = obj["metadata"]
         labels, key = metadata.get("labels") or {}, (metadata["namespace"], metadata["name"])
-        program = _CONTROLLERS.get(labels.get(_COMPONENT, "")) if labels.get(_NAME) == "sliceworks" else None
-        if program is None or not (obj.get("status") or {}).get("availableReplicas"):
+        component = labels.get(_COMPONENT) if labels.get(_NAME) == "sliceworks" else None
+        if component not in _COMPONENTS or not (obj.get("status") or {}).get("availableReplicas"):
             self._cancel(key)
         elif key not in self._running:
             with run_as_component(key[1]):
-                self._running[key] = asyncio.get_running_loop().create_task(self._run(program, obj), name=f"{key[1]} of the twin")
+                self._running[key] = asyncio.get_running_loop().create_task(self._run(component, obj), name=f"{key[1]} of the twin")
 
     def list_restartables(self) -> list[Restartable]:
         """Running controllers, for a drill. A killed one restarts unless its Deployment was deleted meanwhile."""
         return [Restartable(key[1], partial(self._kill, key), partial(self._restart, key)) for key in self._running]
 
     async def _kill(self, key: tuple[str, str]) -> None:
-        task = self._running.pop(key, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        if task := self._cancel(key):
+            await _cancel_and_wait(task)
 
     async def _restart(self, key: tuple[str, str]) -> None:
         entry = self._cluster.store.get(DEPLOYMENTS, *key)
         if entry is not None:
             self.reconcile(entry.object())
 
-    async def _run(self, program: Callable[[Cluster, Object], Coroutine[Any, Any, None]], obj: Object) -> None:
+    async def _run(self, component: str, deployment: Object) -> None:
         while True:
             try:
-                await program(self._cluster, obj)
+                await (await self._create(component, deployment)).run()
             except Exception as error:
-                log.warning("%s ended: %s", obj["metadata"]["name"], error)
+                log.warning("%s ended: %s", deployment["metadata"]["name"], error)
             await clock.sleep(_RESTART_DELAY)
 
-    def _cancel(self, key: tuple[str, str]) -> None:
-        task = self._running.pop(key, None)
-        if task is not None:
+    async def _create(self, component: str, deployment: Object) -> Controller:
+        """A controller with the rights of its service account; slices has the settings of the Deployment's ConfigMaps."""
+        client = _client(self._cluster, deployment)
+        if component == "graphs":
+            return _create_graphs_controller(client)
+        from sliceworks.controllers.slices import settings
+
+        env = await _read_env(Client(self._cluster.transport()), deployment)
+        return _create_slices_controller(self._cluster, client, settings.read(env))
+
+    def _cancel(self, key: tuple[str, str]) -> asyncio.Task[None] | None:
+        """Cancel the controller of a Deployment without waiting for its end; None if it does not run."""
+        if task := self._running.pop(key, None):
             task.cancel()
+        return task
 
     async def stop(self) -> None:
         """Stop all controllers."""
-        tasks, self._running = list(self._running.values()), {}
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
-
-
-async def _run_graphs_controller(cluster: Cluster, deployment: Object) -> None:
-    from sliceworks.controllers.graphs import GraphController
-
-    await GraphController(_client(cluster, deployment)).run()
-
-
-async def _run_slices_controller(cluster: Cluster, deployment: Object) -> None:
-    """Runs against the twin's cloud, with the settings of the Deployment's ConfigMaps."""
-    from sliceworks.base.metrics import Registry
-    from sliceworks.base.transport import InProcess
-    from sliceworks.cloud.container import Container
-    from sliceworks.cloud.credentials import Token
-    from sliceworks.cloud.session import Session
-    from sliceworks.controllers.slices import settings
-    from sliceworks.controllers.slices.controller import SlicesController
-    from sliceworks.twin.cloud.google.container.resource_names import zones_of
-
-    client = _client(cluster, deployment)
-    options = settings.read(await _read_env(Client(cluster.transport()), deployment))
-    options = replace(options, zones=options.zones or tuple(zones_of(options.location)))
-    session = Session(credentials=Token(cluster.token), transport=InProcess(cluster.cloud.serve))
-    container = Container(session, options.project, options.location, options.cluster, prefix="/container")
-    await SlicesController(client, container, options, Registry()).run()
+        await asyncio.gather(*map(self._kill, list(self._running)))
 
 
 def _client(cluster: Cluster, deployment: Object) -> Client:
@@ -292,6 +274,3 @@ async def _read_env(client: Client, deployment: Object) -> dict[str, str]:
         with suppress(NotFound):
             env |= (await client.get(CONFIG_MAP, name, deployment["metadata"]["namespace"])).get("data") or {} if name else {}
     return env | {item["name"]: item["value"] for item in container.get("env") or () if "value" in item}
-
-
-_CONTROLLERS = {"graphs": _run_graphs_controller, "slices": _run_slices_controller}

@@ -10,11 +10,10 @@ from sliceworks.base import yaml_documents
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.loadtest import load_target
 from sliceworks.platform import loader
+from sliceworks.platform.loader import is_of_kind
 from sliceworks.serving.validation import parse_valid
-from sliceworks.specs import documents
 from sliceworks.specs import documents as specs
 from sliceworks.specs.common import API_VERSION
-from sliceworks.specs.documents import is_sliceworks_document
 from sliceworks.specs.load_test import LoadTest, check_request
 from sliceworks.specs.model_service import ModelService
 
@@ -45,10 +44,8 @@ def resolve_load_tests(tests: Iterable[Document], services: Sequence[Document]) 
 def resolve_gateway(written: Sequence[Document], tests: Iterable[ResolvedLoadTest]) -> Object:
     """The folder's gateway, which must serve the models of all tests; without one, a generated gateway."""
     requested = list(dict.fromkeys(test.spec.model for test in tests if test.spec.model))
-    if len(written) > 1:
-        raise InvalidDocument(
-            "only one Gateway is allowed", place=written[1].place(), hint=f"first defined in {written[0].place()}"
-        )
+    for error in loader.check_single(written):
+        raise error
     if not written:
         models = [{"name": name, "backends": []} for name in requested]
         return {"apiVersion": API_VERSION, "kind": "Gateway", "metadata": {"name": "rehearsal"}, "spec": {"models": models}}
@@ -63,7 +60,7 @@ def resolve_gateway(written: Sequence[Document], tests: Iterable[ResolvedLoadTes
 
 
 def _resolve(document: Document, services: Sequence[Document]) -> ResolvedLoadTest:
-    test = documents.read_as(document, LoadTest)
+    test = specs.read_as(document, LoadTest)
     spec, target = test.spec, test.spec.target.model_service
     if target is not None:
         service = _find_service(document, target.name or "", target.file, services)
@@ -75,10 +72,9 @@ def _resolve(document: Document, services: Sequence[Document]) -> ResolvedLoadTe
 
 
 def _find_service(test: Document, name: str, file: str, services: Sequence[Document]) -> ModelService:
-    documents_beside = yaml_documents.load_path(Path(test.file).parent / file) if file else services
-    for document in documents_beside:
+    for document in yaml_documents.load_path(Path(test.file).parent / file) if file else services:
         if document.data.get("kind") == "ModelService" and (file or document.data["metadata"]["name"] == name):
-            return documents.read_as(document, ModelService)
+            return specs.read_as(document, ModelService)
     place = test.place("spec", "target", "modelService")
     raise InvalidDocument(f"no ModelService in {file}" if file else f"ModelService {name} not found in this folder", place=place)
 
@@ -119,29 +115,23 @@ def load(path: Path) -> DocumentSet:
     """The documents of a folder or file; InvalidDocument if one is invalid."""
     written, folder = yaml_documents.load_path(path), yaml_documents.base_directory(path)
     scenario = loader.load_scenario(path)
-    with_terraform = scenario is not None and scenario.spec.environment == "terraform"
-    environments = (
-        [item for item in written if is_sliceworks_document(item) and item.data.get("kind") == "Environment"]
-        if with_terraform
-        else []
-    )
-    if with_terraform and len(environments) != 1:
-        raise InvalidDocument(
-            f"spec.environment: terraform requires exactly one Environment, found {len(environments)}", place=str(path)
-        )
-    by_kind = {
-        kind: [item for item in written if is_sliceworks_document(item) and item.data.get("kind") == kind] for kind in _OWN_STEP
-    }
-    rest = [
-        item for item in written if not loader.is_scenario(item) and not any(item is environment for environment in environments)
-    ]
+    own_step = ["Scenario", *_OWN_STEP]
+    environment = None
+    if scenario is not None and scenario.spec.environment == "terraform":
+        environments = [document for document in written if is_of_kind(document, "Environment")]
+        if len(environments) != 1:
+            raise InvalidDocument(
+                f"spec.environment: terraform requires exactly one Environment, found {len(environments)}", place=str(path)
+            )
+        environment = _read_environment(environments[0])
+        own_step.append("Environment")
     document_set = DocumentSet(
         folder,
         scenario,
-        next((item for item in written if loader.is_scenario(item)), None),
-        _read_environment(environments[0]) if environments else None,
-        tuple(loader.resolve([item for item in rest if not _has_own_step(item)], folder)),
-        *(tuple(by_kind[kind]) for kind in _OWN_STEP),
+        next((document for document in written if loader.is_scenario(document)), None),
+        environment,
+        tuple(loader.resolve([document for document in written if not is_of_kind(document, *own_step)], folder)),
+        *(tuple(document for document in written if is_of_kind(document, kind)) for kind in _OWN_STEP),
     )
     for service in document_set.services:
         parse_valid(service)
@@ -151,16 +141,12 @@ def load(path: Path) -> DocumentSet:
     return document_set
 
 
-def _has_own_step(document: Document) -> bool:
-    return is_sliceworks_document(document) and document.data.get("kind") in _OWN_STEP
-
-
 def _read_environment(document: Document) -> Environment:
     """The Environment; InvalidDocument for the first failed check."""
     from sliceworks.infra import preflight
     from sliceworks.specs.environment import Environment
 
     environment = specs.read_as(document, Environment)
-    for finding in preflight.check(environment, ()):
-        raise InvalidDocument(finding.problem, place=document.place(*finding.path), hint=finding.remedy)
+    for finding in preflight.check(environment):
+        raise finding.to_error(document)
     return environment

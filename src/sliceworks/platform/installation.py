@@ -15,6 +15,7 @@ from sliceworks import __version__
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import Forbidden
+from sliceworks.base.names import join_first
 from sliceworks.base.transport import Request
 from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
@@ -216,10 +217,7 @@ async def _check_rights(client: Client) -> AsyncIterator[Check]:
         user = f"system:serviceaccount:{namespace}:{account}"
         missing = [text for text, attributes in _attributes(rules) if not await _is_allowed(client, user, namespace, attributes)]
         if missing:
-            message = f"{namespace}/{account} cannot {', '.join(missing[:3])}" + (
-                f" and {len(missing) - 3} more" * (len(missing) > 3)
-            )
-            yield Check("rights", component, "error", message, _UPGRADE)
+            yield Check("rights", component, "error", f"{namespace}/{account} cannot {join_first(missing, 3)}", _UPGRADE)
         else:
             yield Check("rights", component, "ok", f"{namespace}/{account} has all permissions")
 

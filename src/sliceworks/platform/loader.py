@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 from sliceworks.base import yaml_documents
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.base.yaml_documents import Document
+from sliceworks.specs import documents as specs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from sliceworks.specs.scenario import Scenario
@@ -23,14 +25,19 @@ def load(path: Path) -> list[Document]:
         [document for document in yaml_documents.load_path(path) if not is_scenario(document)], yaml_documents.base_directory(path)
     )
     if not result:
-        raise InvalidDocument("has no documents", place=str(path), hint="pass a folder of .yaml files, such as examples/platform")
+        raise no_documents(path)
     return result
+
+
+def no_documents(path: Path) -> InvalidDocument:
+    """The error of a folder without documents."""
+    return InvalidDocument("has no documents", place=str(path), hint="pass a folder of .yaml files, such as examples/platform")
 
 
 def resolve(written: list[Document], folder: Path) -> list[Document]:
     """Cluster objects of documents in apply order; InvalidDocument if two define the same object."""
-    documents = [item for document in written if not _is_service(document) for item in expand(document, folder)]
-    documents += _expand_services(documents, [document for document in written if _is_service(document)])
+    documents = [item for document in written if not is_of_kind(document, "ModelService") for item in expand(document, folder)]
+    documents += _expand_services(documents, [document for document in written if is_of_kind(document, "ModelService")])
     seen: dict[tuple[str, str, str, str], Document] = {}
     for document in documents:
         key = identity(document)
@@ -47,15 +54,8 @@ def resolve(written: list[Document], folder: Path) -> list[Document]:
 def expand(document: Document, folder: Path) -> list[Document]:
     """Cluster objects of a document; a Kubernetes object stays as it is."""
     from sliceworks.platform.compiler import compile_document
-    from sliceworks.specs.documents import is_sliceworks_document
 
-    return compile_document(document, folder) if is_sliceworks_document(document) else [document]
-
-
-def _is_service(document: Document) -> bool:
-    from sliceworks.specs.documents import is_sliceworks_document
-
-    return document.data.get("kind") == "ModelService" and is_sliceworks_document(document)
+    return compile_document(document, folder) if specs.is_sliceworks_document(document) else [document]
 
 
 def _expand_services(written: list[Document], services: list[Document]) -> list[Document]:
@@ -75,19 +75,29 @@ def _expand_services(written: list[Document], services: list[Document]) -> list[
 
 def load_scenario(path: Path) -> Scenario | None:
     """The scenario of a folder or None; InvalidDocument if there are two or if it is invalid."""
-    from sliceworks.specs import documents as specs
-
     documents = [document for document in yaml_documents.load_path(path) if is_scenario(document)]
-    if len(documents) > 1:
-        raise InvalidDocument(
-            "only one Scenario is allowed", place=documents[1].place(), hint=f"first defined in {documents[0].place()}"
-        )
+    for error in check_single(documents):
+        raise error
     return cast("Scenario", specs.read(documents[0])) if documents else None
+
+
+def check_single(documents: Sequence[Document]) -> list[InvalidDocument]:
+    """An error for each document of a kind that a folder may contain only once, except the first."""
+    hint = f"first defined in {documents[0].place()}" if documents else ""
+    return [
+        InvalidDocument(f"only one {document.data['kind']} is allowed", place=document.place(), hint=hint)
+        for document in documents[1:]
+    ]
 
 
 def is_scenario(document: Document) -> bool:
     """Whether a document is a Scenario."""
-    return document.data.get("kind") == "Scenario" and str(document.data.get("apiVersion", "")).startswith("sliceworks.dev/")
+    return is_of_kind(document, "Scenario")
+
+
+def is_of_kind(document: Document, *kinds: str) -> bool:
+    """Whether a document is a Sliceworks document of one of these kinds."""
+    return document.data.get("kind") in kinds and specs.is_sliceworks_document(document)
 
 
 def identity(document: Document) -> tuple[str, str, str, str]:

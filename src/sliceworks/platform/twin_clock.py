@@ -15,6 +15,8 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, SliceworksError
+from sliceworks.base.loops import ScaledLoop
+from sliceworks.base.stream_decoder import read_lines
 from sliceworks.base.transport import Request
 from sliceworks.kube.https import open_client
 from sliceworks.kube.rest import close_stream
@@ -30,7 +32,6 @@ _LONGEST_WAIT, _LONGEST_JUMP = 10.0, 3600.0
 _TOLERANCE = 0.5  # seconds that a follower may be behind
 _LATENCY = 0.1  # real seconds of a line on its way
 _RECONNECT = 0.5  # real seconds
-_JSON = {"content-type": "application/json"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ async def get(client: Client) -> ClockStatus:
 async def update(client: Client, *, speed: float | None = None, paused: bool | None = None) -> ClockStatus:
     """Change the speed of a twin's clock, pause it or resume it."""
     changes = {name: value for name, value in (("speed", speed), ("paused", paused)) if value is not None}
-    return _read(await client.send(Request("POST", "/debug/twin/clock", (), _JSON, orjson.dumps(changes))))
+    return _read(await client.send(Request.json("POST", "/debug/twin/clock", changes)))
 
 
 async def advance(client: Client, seconds: float) -> str:
@@ -109,15 +110,19 @@ async def follow(client: Client) -> AsyncIterator[None]:
 
 async def _follow(client: Client) -> None:
     loop = asyncio.get_running_loop()
-    if not isinstance(loop, clock.ScaledLoop):
+    if not isinstance(loop, ScaledLoop):
         return
     while True:
         try:
             response = await client.exchange(Request("GET", "/debug/twin/clock/watch"), stream=True)
             if response.stream is None:
                 return
-            async for line in _lines(response.stream):
-                _apply(loop, _read(orjson.loads(line)))
+            try:
+                async for lines in read_lines(response.stream):
+                    for line in lines:
+                        _apply(loop, _read(orjson.loads(line)))
+            finally:
+                await close_stream(response.stream)
         except ApiError:
             return  # a twin of an older version
         except SliceworksError:
@@ -127,18 +132,7 @@ async def _follow(client: Client) -> None:
         await clock.sleep(clock.scale_real_seconds(_RECONNECT))
 
 
-async def _lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    rest = b""
-    try:
-        async for chunk in stream:
-            *lines, rest = (rest + chunk).split(b"\n")
-            for line in lines:
-                yield line
-    finally:
-        await close_stream(stream)
-
-
-def _apply(loop: clock.ScaledLoop, status: ClockStatus) -> None:
+def _apply(loop: ScaledLoop, status: ClockStatus) -> None:
     speed = status.speed or 1.0
     if speed != loop.speed:
         loop.set_speed(speed)
@@ -160,8 +154,7 @@ async def _post_in_chunks(client: Client, action: str, seconds: float, longest: 
     """Sleep or advance in pieces shorter than the request timeout."""
     while True:
         piece = min(seconds, longest)
-        body = orjson.dumps({"seconds": piece})
-        answer = await client.send(Request("POST", f"/debug/twin/{action}", (), _JSON, body))
+        answer = await client.send(Request.json("POST", f"/debug/twin/{action}", {"seconds": piece}))
         seconds -= piece
         if seconds <= 0:
             return clock.rfc3339(_read(answer).now)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from sliceworks.base import clock
 from sliceworks.base.errors import UsageError
 from sliceworks.base.transport import Request
@@ -15,7 +13,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _PATH = "/debug/twin/exposed"
-_JSON = {"content-type": "application/json"}
 
 
 def parse(argument: str, *, remove: bool) -> dict[str, str]:
@@ -30,11 +27,10 @@ def parse(argument: str, *, remove: bool) -> dict[str, str]:
 
 def send(kubeconfig: Path, body: dict[str, str] | None = None, *, remove: bool = False) -> list[dict[str, Any]]:
     """Expose a Service, or remove it; returns all exposed Services. Without a body only lists them."""
-    method = "GET" if body is None else "DELETE" if remove else "POST"
+    request = Request("GET", _PATH) if body is None else Request.json("DELETE" if remove else "POST", _PATH, body)
 
     async def main() -> list[dict[str, Any]]:
         async with open_client(kubeconfig) as client:
-            data = orjson.dumps(body) if body is not None else b""
-            return list((await client.send(Request(method, _PATH, (), _JSON, data)))["items"])
+            return list((await client.send(request))["items"])
 
     return clock.run(main())

@@ -18,7 +18,7 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -148,14 +148,7 @@ class Home:
         """Settings of the last start, or the defaults."""
         stored = _read(self.directory / "twin.json")
         try:
-            port, speed = int(stored.get("port", 0)), float(stored.get("speed", 1.0))
-            memory, workloads = bool(stored.get("memory", False)), bool(stored.get("workloads", True))
-            processes, config_connector = bool(stored.get("processes", False)), bool(stored.get("config_connector", False))
-            cloud_port, steered = int(stored.get("cloud_port", 0)), bool(stored.get("steered", False))
-            job_seconds = float(stored.get("job_seconds", DEFAULT_RUN_SECONDS))
-            isolate, watchdog_timeout = bool(stored.get("isolate", False)), float(stored.get("watchdog_timeout", 0.0))
-            flags = (workloads, processes, config_connector)
-            return Settings(port, memory, speed, *flags, cloud_port, steered, job_seconds, isolate, watchdog_timeout)
+            return Settings(**{name: type(value)(stored.get(name, value)) for name, value in asdict(Settings()).items()})
         except (TypeError, ValueError):
             return Settings()
 
@@ -172,22 +165,20 @@ class Home:
     def state(self) -> State:
         """Current status of the twin."""
         pid, ready = self.owner_pid(), _read(self.directory / "ready.json")
-        known = State(self.name, "stopped", str(self.directory), str(self.kubeconfig), self.settings())
+        stopped = State(self.name, "stopped", str(self.directory), str(self.kubeconfig), self.settings())
         if not pid:
-            return known
-        is_ready = ready.get("pid") == pid
-        return State(
-            known.name,
-            "running" if is_ready else "starting",
-            known.directory,
-            known.kubeconfig,
-            known.settings,
+            return stopped
+        if ready.get("pid") != pid:
+            return replace(stopped, state="starting", pid=pid)
+        return replace(
+            stopped,
+            state="running",
             pid=pid,
-            port=int(ready["port"]) if is_ready else 0,
-            url=str(ready["url"]) if is_ready else "",
-            started=str(ready["started"]) if is_ready else "",
-            cloud_port=int(ready["cloud_port"]) if is_ready else 0,
-            cloud=str(ready["cloud"]) if is_ready else "",
+            port=int(ready["port"]),
+            url=str(ready["url"]),
+            started=str(ready["started"]),
+            cloud_port=int(ready["cloud_port"]),
+            cloud=str(ready["cloud"]),
         )
 
     @property

@@ -72,13 +72,9 @@ def _compile(document: Document, folder: Path) -> tuple[list[Document], list[Inv
 def _published_graphs(document: Document, folder: Path) -> list[Document]:
     """Graphs that an environment publishes; they define kinds."""
     from sliceworks.platform.cluster_contents import load_published_graphs
-    from sliceworks.specs.environment import Environment
 
     environment = specs.read(document)
     return load_published_graphs(environment, folder) if isinstance(environment, Environment) else []
-
-
-_EXAMPLE = "pass a folder of .yaml files, such as examples/platform"
 
 
 def validate_folder(path: Path) -> list[InvalidDocument]:
@@ -86,12 +82,9 @@ def validate_folder(path: Path) -> list[InvalidDocument]:
     folder = yaml_documents.base_directory(path)
     written, errors = _read(path)
     if not written and not errors:
-        return [InvalidDocument("has no documents", place=str(path), hint=_EXAMPLE)]
+        return [loader.no_documents(path)]
     scenarios = [document for document in written if loader.is_scenario(document)]
-    errors += [
-        InvalidDocument("only one Scenario is allowed", place=document.place(), hint=f"first defined in {scenarios[0].place()}")
-        for document in scenarios[1:]
-    ]
+    errors += loader.check_single(scenarios)
     scenario = specs.check(scenarios[0])[0] if scenarios else None
     known = ReferenceIndex(with_terraform=isinstance(scenario, Scenario) and scenario.spec.environment == "terraform")
     # Names in unreadable documents are unknown, so missing references are not reported then.
@@ -102,12 +95,12 @@ def validate_folder(path: Path) -> list[InvalidDocument]:
             known.add_invalid(document)
         errors += invalid or known.add(document, objects)
     errors += _check_capacity(written, errors)
-    if not isinstance(scenario, Scenario):
-        errors += _validate_event_files(scenarios[0], _named_files(scenarios[0]), folder, known) if scenarios else []
-        return _sort_errors([*errors, *references.check_references(known, None, None)])
-    actions = [(number, *event.action) for number, event in enumerate(scenario.spec.events)]
-    errors += _validate_event_files(scenarios[0], actions, folder, known)
-    return _sort_errors([*errors, *references.check_references(known, scenarios[0], scenario)])
+    if isinstance(scenario, Scenario):
+        actions: Iterable[tuple[int, str, Spec]] = [(number, *event.action) for number, event in enumerate(scenario.spec.events)]
+        errors += _validate_event_files(scenarios[0], actions, folder, known)
+        return _sort_errors([*errors, *references.check_references(known, scenarios[0], scenario)])
+    errors += _validate_event_files(scenarios[0], _named_files(scenarios[0]), folder, known) if scenarios else []
+    return _sort_errors([*errors, *references.check_references(known, None, None)])
 
 
 def _check_capacity(written: list[Document], errors: list[InvalidDocument]) -> list[InvalidDocument]:
@@ -173,9 +166,10 @@ def _validate_event_document(
     if errors:
         known.add_invalid(first)
     if known.complete:
-        known.record(first, objects, action.namespace if isinstance(action, Submit) else "")
-        for number in range(2, action.count + 1 if isinstance(action, Submit) else 0):
-            known.record(substitute_document_index(document, number), (), action.namespace if isinstance(action, Submit) else "")
+        namespace, count = (action.namespace, action.count) if isinstance(action, Submit) else ("", 1)
+        known.record(first, objects, namespace)
+        for number in range(2, count + 1):
+            known.record(substitute_document_index(document, number), (), namespace)
     return errors
 
 

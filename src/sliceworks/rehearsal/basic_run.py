@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, memory
 from sliceworks.base.conditions import find_condition, is_condition_true
-from sliceworks.base.errors import ApiError, SliceworksError
+from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog.labels import DEFAULT_RUN_SECONDS
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import Resource, key_of
+from sliceworks.kube.resources import key_of
 from sliceworks.platform.controller_host import ControllerRequirements, run_controllers
 from sliceworks.rehearsal.drill import Drill
 from sliceworks.rehearsal.events import EventResult, PlannedEvent, load_event_documents, plan_events, run_events
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sliceworks.base.yaml_documents import Document
+    from sliceworks.kube.resources import Resource
     from sliceworks.rehearsal.record import Outage
     from sliceworks.specs.scenario import Scenario
 
@@ -219,8 +220,8 @@ async def _apply_later(client: Client, outcome: Outcome, predecessors: list[Docu
     """Apply a document when its predecessors are complete; the outcome names the one that it waits for."""
     for predecessor in predecessors:
         resource = await client.resource_of(predecessor.data)
-        outcome.reason = f"waits for {predecessor.name}"
-        while not _is_complete(await _get_if_exists(client, resource, predecessor.data)):
+        outcome.reason, key = f"waits for {predecessor.name}", key_of(predecessor.data)
+        while not _is_complete(await client.find(resource, key.name, key.namespace or None)):
             await clock.sleep(_PREDECESSOR_POLL)
     applied = await apply_document(client, outcome.document, timeline, [])
     outcome.result, outcome.reason, outcome.warnings = applied.result, applied.reason, applied.warnings
@@ -241,7 +242,8 @@ async def apply_document(client: Client, document: Document, timeline: Timeline,
     warnings.clear()
     try:
         resource = await client.resource_of(obj)
-        before = await _version(client, resource, obj)
+        key = key_of(obj)
+        before = await client.find(resource, key.name, key.namespace or None)
         with timeline.author(client.field_manager):
             applied = await client.apply(obj, resource=resource)
         if resource.kind == _CRD:
@@ -252,25 +254,10 @@ async def apply_document(client: Client, document: Document, timeline: Timeline,
         metadata = obj["metadata"]
         timeline.add("refused", obj["kind"], metadata.get("namespace") or "", metadata["name"], by="sliceworks", note=error.message)
         return Outcome(document, "refused", error.message, warnings=list(warnings))
-    after = applied["metadata"].get("resourceVersion")
-    return Outcome(
-        document, "created" if before is None else "unchanged" if before == after else "changed", warnings=list(warnings)
-    )
-
-
-async def _version(client: Client, resource: Resource, obj: dict[str, Any]) -> str | None:
-    existing = await _get_if_exists(client, resource, obj)
-    return str(existing["metadata"].get("resourceVersion")) if existing else None
-
-
-async def _get_if_exists(client: Client, resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
-    key = key_of(obj)
-    try:
-        return await client.get(resource, key.name, key.namespace or None)
-    except ApiError as error:
-        if error.code == 404:
-            return None
-        raise
+    if before is None:
+        return Outcome(document, "created", warnings=list(warnings))
+    is_unchanged = before["metadata"]["resourceVersion"] == applied["metadata"]["resourceVersion"]
+    return Outcome(document, "unchanged" if is_unchanged else "changed", warnings=list(warnings))
 
 
 async def _wait_until_established(client: Client, crd: dict[str, Any]) -> None:
@@ -302,5 +289,6 @@ async def _final_status(client: Client, outcome: Outcome) -> str:
         return ""
     if outcome.result == WAITING:
         return outcome.reason
-    obj = await _get_if_exists(client, await client.resource_of(outcome.document.data), outcome.document.data)
+    data, key = outcome.document.data, key_of(outcome.document.data)
+    obj = await client.find(await client.resource_of(data), key.name, key.namespace or None)
     return summarize_status(obj) if obj else "deleted"

@@ -12,6 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
+from sliceworks.base.loops import VirtualLoop
 from sliceworks.platform.controller_host import list_restartables
 from sliceworks.rehearsal.record import Outage
 from sliceworks.twin.controllers.manager import current_component
@@ -30,7 +31,7 @@ _PROPAGATION = 60.0
 
 
 class Drill:
-    """Kills a program about every `every` seconds, chosen by `seed`; `deaths` lists the outages."""
+    """Kills a program about every `every` seconds, chosen by `seed`; `outages` lists them."""
 
     def __init__(self, every: float, seed: int) -> None:
         self.outages: list[Outage] = []
@@ -99,4 +100,4 @@ async def _block_forever() -> None:
 def _is_held() -> bool:
     """Whether real programs run: their requests have no deterministic order, so the drill pauses."""
     loop = asyncio.get_running_loop()
-    return isinstance(loop, clock.VirtualLoop) and loop.is_held
+    return isinstance(loop, VirtualLoop) and loop.is_held

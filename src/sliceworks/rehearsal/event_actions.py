@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.transport import Request
 from sliceworks.catalog.labels import RESERVATION_NAME
-from sliceworks.kube.resources import GVK, JOB, JOBSET, NODE, Resource
+from sliceworks.kube.resources import CLUSTER_QUEUE, JOB, JOBSET, NODE, RESOURCE_FLAVOR
 from sliceworks.specs.scenario import CloudFault, EndCloudFault, EndReservation, SetCloud, SetPriority, SetQuota
 from sliceworks.training.status import PRIORITY_LABEL
 
@@ -42,7 +40,7 @@ def prepare_cloud_action(action: CloudAction) -> Callable[[Client], Awaitable[No
         body = {"faults": [_dump_action(action)]}
 
     async def act(client: Client) -> None:
-        await client.send(Request("POST", _PATH, (), {"content-type": "application/json"}, orjson.dumps(body)))
+        await client.send(Request.json("POST", _PATH, body))
 
     return act
 
@@ -83,7 +81,7 @@ def flavor_quotas(queue: Obj, flavor: str, resource: str = "") -> Iterator[Obj]:
 
 def _prepare_quota(action: SetQuota) -> Callable[[Client], Awaitable[None]]:
     async def act(client: Client) -> None:
-        queue = await client.get(await _kueue(client, "ClusterQueue"), action.cluster_queue)
+        queue = await client.get(CLUSTER_QUEUE, action.cluster_queue)
         quotas = list(flavor_quotas(queue, action.flavor, action.resource))
         if not quotas:
             raise SliceworksError(f"{action.cluster_queue} has no {action.resource} of flavor {action.flavor}")
@@ -109,12 +107,12 @@ def _prepare_end(action: EndReservation) -> Callable[[Client], Awaitable[None]]:
     async def act(client: Client) -> None:
         flavors = {
             item["metadata"]["name"]
-            for item in (await client.list_all(await _kueue(client, "ResourceFlavor"))).items
+            for item in (await client.list_all(RESOURCE_FLAVOR)).items
             if ((item.get("spec") or {}).get("nodeLabels") or {}).get(RESERVATION_NAME) == action.reservation
         }
         if not flavors:
             raise SliceworksError(f"no ResourceFlavor uses reservation {action.reservation}")
-        for queue in (await client.list_all(await _kueue(client, "ClusterQueue"))).items:
+        for queue in (await client.list_all(CLUSTER_QUEUE)).items:
             quotas = [quota for flavor in flavors for quota in flavor_quotas(queue, flavor)]
             for quota in quotas:
                 quota["nominalQuota"] = "0"
@@ -124,7 +122,3 @@ def _prepare_end(action: EndReservation) -> Callable[[Client], Awaitable[None]]:
             await client.patch(NODE, node["metadata"]["name"], _SILENT_NODE)
 
     return act
-
-
-async def _kueue(client: Client, kind: str) -> Resource:
-    return await client.discovery.by_gvk(GVK("kueue.x-k8s.io", "v1beta2", kind))

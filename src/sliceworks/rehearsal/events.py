@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock, duration, yaml_documents
 from sliceworks.base.errors import InvalidDocument, NotFound, SliceworksError
 from sliceworks.kube.https import open_client
-from sliceworks.kube.resources import GVK, NODE, POD, Key, key_of
+from sliceworks.kube.resources import NODE, POD, Key, key_of
 from sliceworks.kube.selectors import from_labels
 from sliceworks.platform import twin_clock
 from sliceworks.platform.loader import expand, substitute_document_index, substitute_index
@@ -265,7 +265,7 @@ def _apply(obj: Obj) -> Callable[[Client], Awaitable[None]]:
 
 def _patch(action: Patch) -> Callable[[Client], Awaitable[None]]:
     async def act(client: Client) -> None:
-        resource = await _resource(client, action)
+        resource = await client.resource_of({"apiVersion": action.api_version, "kind": action.kind})
         await client.patch(resource, action.name, action.patch, action.namespace or None, subresource=action.subresource)
 
     return act
@@ -273,14 +273,10 @@ def _patch(action: Patch) -> Callable[[Client], Awaitable[None]]:
 
 def _delete(action: Target) -> Callable[[Client], Awaitable[None]]:
     async def act(client: Client) -> None:
-        await client.delete(await _resource(client, action), action.name, action.namespace or None)
+        resource = await client.resource_of({"apiVersion": action.api_version, "kind": action.kind})
+        await client.delete(resource, action.name, action.namespace or None)
 
     return act
-
-
-async def _resource(client: Client, target: Target) -> Resource:
-    group, _, version = target.api_version.rpartition("/")
-    return await client.discovery.by_gvk(GVK(group, version, target.kind))
 
 
 def _describe_selector(selector: Selector) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -132,7 +132,7 @@ class InstanceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """A team's use of a pool's chips and its cost at list prices; idle chips have no team."""
+    """A team's use of a pool's chips and its cost at published prices; idle chips have no team."""
 
     team: str
     pool: str
@@ -140,7 +140,7 @@ class Cost:
     capacity: str
     chip_hours: float
     usd: float | None
-    """None without a list price."""
+    """None without a published price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,10 +236,6 @@ class RunRecord:
     def passed(self) -> bool:
         """Whether every step passed."""
         return all(step.passed for step in self.steps)
-
-    def without_measured(self) -> RunRecord:
-        """The part that is identical for identical documents and seed."""
-        return replace(self, measured=Measurements())
 
 
 def dumps(record: RunRecord) -> bytes:

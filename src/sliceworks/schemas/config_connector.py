@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+    Column = tuple[str, str, str]
 
 Object = dict[str, Any]
 FieldPath = tuple[str, ...]
@@ -59,7 +61,7 @@ class KindInfo:
     plural: str
     controller: str
     container: tuple[str, ...]
-    """What it lies in: a project, a folder or an organization, told by annotations."""
+    """Kinds of its container (project, folder, organization); annotations name the container of an object."""
     iam_target: bool
     iam_conditions: bool
     references: tuple[Reference, ...]
@@ -142,7 +144,6 @@ def operator_objects() -> list[Object]:
 
 
 def _core(kind: str, scope: str, fields: Object, required: list[str]) -> Object:
-    group, plural = CORE, f"{kind.lower()}s"
     spec: Object = {"type": "object", "properties": fields, **({"required": required} if required else {})}
     status: Object = {
         "type": "object",
@@ -153,28 +154,25 @@ def _core(kind: str, scope: str, fields: Object, required: list[str]) -> Object:
         },
     }
     root = {"type": "object", "properties": {"metadata": {"type": "object"}, "spec": spec, "status": status}}
-    columns = [
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-        {"name": "Healthy", "type": "boolean", "jsonPath": ".status.healthy"},
-    ]
+    columns = (("Age", "date", ".metadata.creationTimestamp"), ("Healthy", "boolean", ".status.healthy"))
+    names = {"kind": kind, "listKind": f"{kind}List", "plural": f"{kind.lower()}s", "singular": kind.lower()}
+    return _crd(CORE, names, scope, labels={f"{PREFIX}operator-system": "true"}, columns=columns, root=root)
+
+
+def _crd(group: str, names: Object, scope: str, *, labels: Object, columns: Sequence[Column], root: Object) -> Object:
     version = {
         "name": VERSION,
         "served": True,
         "storage": True,
-        "additionalPrinterColumns": columns,
+        "additionalPrinterColumns": [{"name": name, "type": type_, "jsonPath": path} for name, type_, path in columns],
         "schema": {"openAPIV3Schema": root},
         "subresources": {"status": {}},
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}", "labels": {f"{PREFIX}operator-system": "true"}},
-        "spec": {
-            "group": group,
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
-            "scope": scope,
-            "versions": [version],
-        },
+        "metadata": {"name": f"{names['plural']}.{group}", "labels": labels},
+        "spec": {"group": group, "names": names, "scope": scope, "versions": [version]},
     }
 
 
@@ -203,35 +201,17 @@ def _marked(node: Object, path: FieldPath) -> Iterator[tuple[FieldPath, Object]]
 
 
 def _definition(kind: str, entry: Object) -> Object:
-    group, plural, singular = entry["group"], entry["plural"], entry["singular"]
+    plural, singular = entry["plural"], entry["singular"]
     labels = {f"{PREFIX}{name}": "true" for name in ("managed-by-kcc", "system")} | {f"{PREFIX}stability-level": "stable"}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}", "labels": labels},
-        "spec": {
-            "group": group,
-            "names": {
-                "categories": ["gcp"],
-                "kind": kind,
-                "listKind": f"{kind}List",
-                "plural": plural,
-                "shortNames": [f"gcp{singular}", f"gcp{plural}"],
-                "singular": singular,
-            },
-            "scope": "Namespaced",
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    "additionalPrinterColumns": [{"name": name, "type": type_, "jsonPath": path} for name, type_, path in _COLUMNS],
-                    "schema": {"openAPIV3Schema": _root(entry)},
-                    "subresources": {"status": {}},
-                }
-            ],
-        },
+    names = {
+        "categories": ["gcp"],
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": plural,
+        "shortNames": [f"gcp{singular}", f"gcp{plural}"],
+        "singular": singular,
     }
+    return _crd(entry["group"], names, "Namespaced", labels=labels, columns=_COLUMNS, root=_root(entry))
 
 
 def _root(entry: Object) -> Object:

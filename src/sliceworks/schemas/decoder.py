@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     Field = tuple[type | None, bool, Decoder | None, str, str]
     Zero = Callable[[], Any]
 
-CLASSES: dict[str | None, type] = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+_CLASSES: dict[str | None, type] = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
 _LIMITS = {"int32": golang.INT32, "int64": golang.INT64}
 
 
-def string_list_reader(go_type: str, expected: str) -> Decoder:
+def _string_list_reader(go_type: str, expected: str) -> Decoder:
     """Build a reader of `[]string`; `null` items become empty strings."""
 
     def read(value: Any, unknown: list[str]) -> Any:
@@ -35,7 +35,7 @@ def string_list_reader(go_type: str, expected: str) -> Decoder:
     return read
 
 
-def string_map_reader(go_type: str, expected: str) -> Decoder:
+def _string_map_reader(go_type: str, expected: str) -> Decoder:
     """Build a reader of `map[string]string`; `null` values become empty strings."""
 
     def read(value: Any, unknown: list[str]) -> Any:
@@ -51,7 +51,7 @@ def string_map_reader(go_type: str, expected: str) -> Decoder:
     return read
 
 
-def scalar_reader(schema: Schema, go_type: str) -> Decoder:
+def _scalar_reader(schema: Schema, go_type: str) -> Decoder:
     """Build a reader of a scalar."""
     if schema.format == "byte":
         return lambda value, unknown: golang.read_bytes(value)
@@ -60,7 +60,7 @@ def scalar_reader(schema: Schema, go_type: str) -> Decoder:
         return lambda value, unknown: golang.read_integer(value, limits, integer_type)
     if schema.type == "number":
         return lambda value, unknown: _number(value)
-    expected = CLASSES.get(schema.type)
+    expected = _CLASSES.get(schema.type)
 
     def read(value: Any, unknown: list[str]) -> Any:
         if expected is not None and value.__class__ is not expected:
@@ -76,12 +76,12 @@ def _number(value: Any) -> Any:
     return value
 
 
-def read_any(value: Any, unknown: list[str]) -> Any:
+def _read_any(value: Any, unknown: list[str]) -> Any:
     """Read a value of any type, unchanged."""
     return value
 
 
-def reader_from(read_value: Callable[[Any], Any]) -> Callable[[Schema], Decoder]:
+def _reader_from(read_value: Callable[[Any], Any]) -> Callable[[Schema], Decoder]:
     """Build a reader from a function that takes only the value."""
 
     def make(_: Schema) -> Decoder:
@@ -96,10 +96,10 @@ _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 
 def decode(schema: Schema, value: Any, unknown: list[str]) -> Any:
     """Decode in place and return the value. Appends the paths of unknown fields; raises TypeMismatch for a wrong type."""
-    return (schema.decoder or decoder_of(schema))(value, unknown)
+    return (schema.decoder or _decoder_of(schema))(value, unknown)
 
 
-def decoder_of(schema: Schema, go_type: str = "") -> Decoder:
+def _decoder_of(schema: Schema, go_type: str = "") -> Decoder:
     """The compiled decoder of a schema, cached on it."""
     if schema.decoder is not None:
         return schema.decoder
@@ -116,7 +116,7 @@ def _ordinary(schema: Schema, go_type: str) -> Decoder:
         return _map(schema, go_type)
     if schema.type == "array":
         return _list(schema, go_type)
-    return scalar_reader(schema, go_type)
+    return _scalar_reader(schema, go_type)
 
 
 def _struct(schema: Schema) -> Decoder:
@@ -191,13 +191,13 @@ def _compile_fields(schema: Schema, fields: dict[str, Field], always: list[tuple
         label = f"{embedded[0]}.{key}" if embedded and embedded[0] != "TypeMeta" else key
         special = child.name in _SPECIAL
         below = (
-            None if child.type in ("string", "boolean") and not special and child.format != "byte" else decoder_of(child, go_type)
+            None if child.type in ("string", "boolean") and not special and child.format != "byte" else _decoder_of(child, go_type)
         )
         reads_itself = special or child.type == "number" or child.format == "byte"
-        empty_goes = ("p" not in flags and "s" not in flags) or ("p" not in flags and child.int_or_string)
+        omit_empty = ("p" not in flags and "s" not in flags) or ("p" not in flags and child.int_or_string)
         if "o" not in flags and child.type not in ("array", "object"):
-            empty_goes = empty_goes and child.int_or_string
-        compiled[key] = (None if reads_itself else CLASSES.get(child.type), empty_goes, below, label, go_type)
+            omit_empty = omit_empty and child.int_or_string
+        compiled[key] = (None if reads_itself else _CLASSES.get(child.type), omit_empty, below, label, go_type)
         zero = _zero(child, flags, go_type)
         if zero is not None:
             zeros.append((key, zero))
@@ -228,10 +228,10 @@ def _list(schema: Schema, go_type: str) -> Decoder:
     element = schema.items
     below_type = go_type.removeprefix("[]") if go_type.startswith("[]") else ""
     if element is None:
-        return read_any
+        return _read_any
     if element.type == "string" and not element.name and element.format is None:
-        return string_list_reader(go_type, below_type or "string")
-    below = decoder_of(element, below_type)
+        return _string_list_reader(go_type, below_type or "string")
+    below = _decoder_of(element, below_type)
     struct = element.type == "object" and bool(element.name)
 
     def read(value: Any, unknown: list[str]) -> Any:
@@ -255,10 +255,10 @@ def _map(schema: Schema, go_type: str) -> Decoder:
     element = schema.additional
     below_type = go_type.partition("]")[2]
     if element is None:
-        return read_any
+        return _read_any
     if element.type == "string" and not element.name and element.format is None:
-        return string_map_reader(go_type, below_type or "string")
-    below = decoder_of(element, below_type)
+        return _string_map_reader(go_type, below_type or "string")
+    below = _decoder_of(element, below_type)
 
     def read(value: Any, unknown: list[str]) -> Any:
         if value.__class__ is not dict:
@@ -309,16 +309,16 @@ def _props(schema: Schema) -> Schema:
 
 
 _SPECIAL: dict[str, Callable[[Schema], Decoder]] = {
-    _META + "Time": reader_from(golang.read_time),
-    _META + "MicroTime": reader_from(golang.read_micro_time),
-    _META + "FieldsV1": lambda _: read_any,
-    "io.k8s.apimachinery.pkg.api.resource.Quantity": reader_from(golang.read_quantity),
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": reader_from(golang.read_int_or_string),
-    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda _: read_any,
-    _CRD + "JSON": lambda _: read_any,
+    _META + "Time": _reader_from(golang.read_time),
+    _META + "MicroTime": _reader_from(golang.read_micro_time),
+    _META + "FieldsV1": lambda _: _read_any,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": _reader_from(golang.read_quantity),
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": _reader_from(golang.read_int_or_string),
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": lambda _: _read_any,
+    _CRD + "JSON": lambda _: _read_any,
     _CRD + "JSONSchemaPropsOrBool": _props_or_bool,
     _CRD + "JSONSchemaPropsOrArray": _props_or_array,
-    _CRD + "JSONSchemaPropsOrStringArray": lambda _: read_any,
+    _CRD + "JSONSchemaPropsOrStringArray": lambda _: _read_any,
 }
 
 _STRUCT_ZEROS: dict[str, Zero] = {

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from sliceworks.base.errors import Invalid
+from sliceworks.schemas.golang import encode_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -160,5 +159,4 @@ def _shown(value: Any) -> str:
         return "null"
     if isinstance(value, float):
         return go_number(value)
-    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return encode_json(value)

@@ -1,4 +1,4 @@
-"""How Go decodes single JSON values: type mismatch messages, quantities, times and bytes."""
+"""How Go reads and writes JSON values: type mismatch messages, quantities, times, bytes and escapes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+import orjson
+
 from sliceworks.base import quantity
 
 INT32 = (-(2**31), 2**31 - 1)
 INT64 = (-(2**63), 2**63 - 1)
-SECONDS = "2006-01-02T15:04:05Z07:00"
-MICROSECONDS = "2006-01-02T15:04:05.000000Z07:00"
+_SECONDS = "2006-01-02T15:04:05Z07:00"
+_MICROSECONDS = "2006-01-02T15:04:05.000000Z07:00"
 _LAYOUT = (("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"), ("15", r"\d\d"))
 _CLOCK = ((":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"))
 _ZONE = ("Z07:00", r"Z|[+-]\d\d:\d\d")
+_HTML_ESCAPES = {letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 _UTC_SECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
 
@@ -127,16 +130,16 @@ def read_micro_time(value: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def _microseconds(text: str) -> str:
-    return _moment(text, MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _parse_time(text, _MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 @lru_cache(maxsize=1024)
 def _seconds(text: str) -> str:
-    time = _moment(text, SECONDS)
+    time = _parse_time(text, _SECONDS)
     return text if _UTC_SECONDS.fullmatch(text) else time.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _moment(text: str, layout: str) -> datetime:
+def _parse_time(text: str, layout: str) -> datetime:
     _match_layout(text, layout)
     # Go parses any number of decimals; Python supports six.
     cut = re.sub(r"(\.\d{6})\d+", r"\1", text)
@@ -148,7 +151,7 @@ def _moment(text: str, layout: str) -> datetime:
 
 def _match_layout(text: str, layout: str) -> None:
     """Match the layout element by element like Go, so that the message names the element that failed."""
-    fraction = (".000000", r"\.\d{6}") if layout == MICROSECONDS else ("", r"([.,]\d+)?")
+    fraction = (".000000", r"\.\d{6}") if layout == _MICROSECONDS else ("", r"([.,]\d+)?")
     place = 0
     for piece, pattern in (*_LAYOUT, *_CLOCK, fraction, _ZONE):
         match = re.compile(pattern, re.ASCII).match(text, place)
@@ -167,3 +170,11 @@ def _out_of_range(text: str) -> str:
         if value > limit:
             return name
     return "day"
+
+
+def encode_json(value: Any, *, sort_keys: bool = True) -> str:
+    """JSON as Go's encoder writes it, which escapes characters of HTML."""
+    encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS if sort_keys else None).decode()
+    for letter, escape in _HTML_ESCAPES.items():
+        encoded = encoded.replace(letter, escape)
+    return encoded

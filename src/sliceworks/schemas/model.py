@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 import orjson
@@ -39,60 +40,15 @@ class _Missing:
 MISSING: Final = _Missing()
 
 
+@dataclass(init=False, eq=False, repr=False, slots=True)
 class Schema:
     """A schema node. Children (`properties`, `items`, `additional` and the logical branches) are built on first access.
 
     Lazy children allow recursive types, and unused kinds cost nothing.
     """
 
-    __slots__ = (
-        "_resolve",
-        "additional",
-        "additional_allowed",
-        "all_of",
-        "any_of",
-        "checks",
-        "decoder",
-        "default",
-        "defaulters",
-        "embedded_resource",
-        "enum",
-        "exclusive_maximum",
-        "exclusive_minimum",
-        "format",
-        "go",
-        "int_or_string",
-        "items",
-        "list_map_keys",
-        "list_type",
-        "map_type",
-        "max_items",
-        "max_length",
-        "max_properties",
-        "maximum",
-        "min_items",
-        "min_length",
-        "min_properties",
-        "minimum",
-        "multiple_of",
-        "name",
-        "negated",
-        "node",
-        "nullable",
-        "one_of",
-        "patch_merge_key",
-        "patch_strategy",
-        "pattern",
-        "plain",
-        "planned",
-        "preserve_unknown",
-        "properties",
-        "required",
-        "rules",
-        "type",
-        "unique_items",
-    )
     node: Node
+    _resolve: Resolve | None
     name: str
     type: str | None
     properties: dict[str, Schema]
@@ -197,6 +153,15 @@ class Schema:
             return build(child, resolve) if isinstance(child, dict) else None
         keyword = next(keyword for keyword, name in _LISTS.items() if name == attribute)
         return tuple(build(child, resolve) for child in node.get(keyword, ()))
+
+    def at(self, path: Iterable[str | int]) -> Schema | None:
+        """The schema of a value below this one: field names, keys of maps and list indices lead to it; None if it is unknown."""
+        schema: Schema | None = self
+        for step in path:
+            if schema is None:
+                return None
+            schema = schema.items if isinstance(step, int) else schema.properties.get(step, schema.additional)
+        return schema
 
     def __repr__(self) -> str:
         return f"Schema({self.name or self.type or 'any'})"

@@ -20,11 +20,7 @@ from sliceworks.schemas.field_errors import (
 from sliceworks.schemas.model import MISSING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sliceworks.schemas.model import Schema
-
-    Validate = Callable[[Schema, Any, str, Any, list[FieldError]], None]
 
 
 def correlate_items(schema: Schema, value: list[Any], old: Any) -> list[Any]:
@@ -33,11 +29,11 @@ def correlate_items(schema: Schema, value: list[Any], old: Any) -> list[Any]:
         return [MISSING] * len(value)
     before: dict[bytes, Any] = {}
     for item in old:
-        before.setdefault(item_key(schema, item), item)
-    return [before.get(item_key(schema, item), MISSING) for item in value]
+        before.setdefault(_item_key(schema, item), item)
+    return [before.get(_item_key(schema, item), MISSING) for item in value]
 
 
-def item_key(schema: Schema, item: Any) -> bytes:
+def _item_key(schema: Schema, item: Any) -> bytes:
     """The identity of an item in a list of type `map`."""
     if not isinstance(item, dict):
         return b""
@@ -49,36 +45,36 @@ def _default(schema: Schema, key: str) -> Any:
     return orjson.loads(child.default) if child is not None and isinstance(child.default, bytes) and not child.name else None
 
 
-KEYWORDS = frozenset({"anyOf", "oneOf", "allOf", "not"})
+_LOGICAL = frozenset({"anyOf", "oneOf", "allOf", "not"})
 
 
-def logic_errors(schema: Schema, value: Any, path: str, errors: list[FieldError], validate: Validate) -> None:
+def _logic_errors(schema: Schema, value: Any, path: str, errors: list[FieldError]) -> None:
     """Append the errors of the logical keywords. Their FieldError has no path: the message contains it."""
     if schema.any_of:
-        _any_of(schema, value, path, errors, validate)
+        _any_of(schema, value, path, errors)
     if schema.one_of:
-        _one_of(schema, value, path, errors, validate)
+        _one_of(schema, value, path, errors)
     if schema.all_of:
-        _all_of(schema, value, path, errors, validate)
-    if schema.negated is not None and not _branch_errors(schema.negated, value, path, validate):
+        _all_of(schema, value, path, errors)
+    if schema.negated is not None and not _branch_errors(schema.negated, value, path):
         errors.append(_logic_error(path, "must not validate the schema (not)"))
 
 
-def _branch_errors(branch: Schema, value: Any, path: str, validate: Validate) -> list[FieldError]:
+def _branch_errors(branch: Schema, value: Any, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    validate(branch, value, path, MISSING, errors)
+    value_errors(branch, value, path, MISSING, errors)
     return errors
 
 
-def _any_of(schema: Schema, value: Any, path: str, errors: list[FieldError], validate: Validate) -> None:
-    results = [_branch_errors(branch, value, path, validate) for branch in schema.any_of]
+def _any_of(schema: Schema, value: Any, path: str, errors: list[FieldError]) -> None:
+    results = [_branch_errors(branch, value, path) for branch in schema.any_of]
     if all(results):
         errors.append(_logic_error(path, "must validate at least one schema (anyOf)"))
         errors.extend(_nearest(schema.any_of, results, value))
 
 
-def _one_of(schema: Schema, value: Any, path: str, errors: list[FieldError], validate: Validate) -> None:
-    results = [_branch_errors(branch, value, path, validate) for branch in schema.one_of]
+def _one_of(schema: Schema, value: Any, path: str, errors: list[FieldError]) -> None:
+    results = [_branch_errors(branch, value, path) for branch in schema.one_of]
     valid = sum(not result for result in results)
     if valid == 0:
         errors.append(_logic_error(path, "must validate one and only one schema (oneOf). Found none valid"))
@@ -87,8 +83,8 @@ def _one_of(schema: Schema, value: Any, path: str, errors: list[FieldError], val
         errors.append(_logic_error(path, f"must validate one and only one schema (oneOf). Found {valid} valid alternatives"))
 
 
-def _all_of(schema: Schema, value: Any, path: str, errors: list[FieldError], validate: Validate) -> None:
-    results = [_branch_errors(branch, value, path, validate) for branch in schema.all_of]
+def _all_of(schema: Schema, value: Any, path: str, errors: list[FieldError]) -> None:
+    results = [_branch_errors(branch, value, path) for branch in schema.all_of]
     for result in results:
         errors.extend(result)
     if any(results):
@@ -130,8 +126,8 @@ def value_errors(schema: Schema, value: Any, path: str, old: Any, errors: list[F
     kind = value.__class__
     if schema.type is not None or schema.int_or_string:
         _type(schema, value, kind, path, errors)
-    if schema.node.keys() & KEYWORDS:
-        logic_errors(schema, value, path, errors, value_errors)
+    if schema.node.keys() & _LOGICAL:
+        _logic_errors(schema, value, path, errors)
     if kind is str:
         _string(schema, value, path, errors)
     elif kind is int or kind is float:
@@ -163,7 +159,7 @@ def _type(schema: Schema, value: Any, kind: type, path: str, errors: list[FieldE
     if actual == schema.type:
         return
     types = _types(schema)
-    is_integral = kind is float and value == int(value) and "integer" in types if kind is float and abs(value) < 2**63 else False
+    is_integral = "integer" in types and kind is float and abs(value) < 2**63 and value == int(value)
     if actual in types or is_integral or (kind is int and "number" in types):
         return
     form = formats.normalize(schema.format)
@@ -193,13 +189,13 @@ def _string(schema: Schema, value: str, path: str, errors: list[FieldError]) -> 
 def _number(schema: Schema, value: float, path: str, errors: list[FieldError]) -> None:
     factor, low, high = schema.multiple_of, schema.minimum, schema.maximum
     if factor is not None and not _is_multiple(value, factor):
-        errors.append(invalid(path, value, f"{path} in body should be a multiple of {format_limit(factor, value)}"))
+        errors.append(invalid(path, value, f"{path} in body should be a multiple of {_format_limit(factor, value)}"))
     if low is not None and (value <= low if schema.exclusive_minimum else value < low):
         bound = "greater than" if schema.exclusive_minimum else "greater than or equal to"
-        errors.append(invalid(path, value, f"{path} in body should be {bound} {format_limit(low, value)}"))
+        errors.append(invalid(path, value, f"{path} in body should be {bound} {_format_limit(low, value)}"))
     if high is not None and (value >= high if schema.exclusive_maximum else value > high):
         bound = "less than" if schema.exclusive_maximum else "less than or equal to"
-        errors.append(invalid(path, value, f"{path} in body should be {bound} {format_limit(high, value)}"))
+        errors.append(invalid(path, value, f"{path} in body should be {bound} {_format_limit(high, value)}"))
 
 
 def _is_multiple(value: float, factor: float) -> bool:
@@ -209,7 +205,7 @@ def _is_multiple(value: float, factor: float) -> bool:
     return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
 
 
-def format_limit(limit: float, value: float) -> str:
+def _format_limit(limit: float, value: float) -> str:
     """A limit as Go prints it: truncated to an integer if the schema type is integer."""
     return str(int(limit)) if isinstance(value, int) else go_number(float(limit))
 

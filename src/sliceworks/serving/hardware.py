@@ -59,11 +59,11 @@ class ReplicaHardware:
 def resolve_hardware(accelerator: Accelerator) -> ReplicaHardware:
     """The hardware that a document describes; raises UnknownAccelerator or InvalidShape with the closest match."""
     if accelerator.machine_type:
-        shape: catalog.Accelerator = catalog.find_gpu(accelerator.machine_type, accelerator.accelerator, accelerator.count or 0)
+        shape: catalog.Accelerator = catalog.find_gpu(accelerator.machine_type, accelerator.accelerator, accelerator.count)
     elif accelerator.accelerator:
         shape = catalog.find_slice(accelerator.accelerator, accelerator.topology, accelerator.chips_per_host)
     else:
-        shape = catalog.find(accelerator.type, accelerator.topology or None, accelerator.chips_per_host)
+        shape = catalog.find(accelerator.type, accelerator.topology, accelerator.chips_per_host)
     return ReplicaHardware(shape, accelerator.capacity, accelerator.reservation)
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import parse_qsl
 
-import aiohttp
 import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError, Unreachable
+from sliceworks.base.http_transport import HttpTransport
+from sliceworks.base.sockets import is_loopback
 from sliceworks.base.transport import Request
 from sliceworks.kube.resources import POD, SERVICE
 from sliceworks.kube.rest import error_from_response
@@ -69,7 +69,6 @@ def external_url(record: Record) -> str:
 
 _MAX_MESSAGE = 300
 _ATTEMPTS, _RETRY_INTERVAL = 8, 0.5
-_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
 
 
 class Connection(Protocol):
@@ -93,19 +92,12 @@ class DirectConnection:
     verify_tls: bool = True
 
     async def stream(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
+        transport = HttpTransport(self.name, verify_tls=self.verify_tls, hint="check the URL")
         try:
-            async with (
-                aiohttp.ClientSession(timeout=_TIMEOUT) as session,
-                session.request(
-                    method, f"{self.name.rstrip('/')}{path}", data=body or None, headers=dict(headers), ssl=self.verify_tls
-                ) as response,
-            ):
-                if response.status >= 400:
-                    raise response_error(response.status, await response.read(), self.name)
-                async for chunk in response.content.iter_any():
-                    yield chunk
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise Unreachable(f"cannot connect to {self.name}: {_error_message(error)}", hint="check the URL") from error
+            async for chunk in _read_chunks(await transport.send(_request(method, path, body, headers), stream=True), self.name):
+                yield chunk
+        finally:
+            await transport.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,21 +109,29 @@ class ProxyConnection:
     name: str
 
     async def stream(self, method: str, path: str, body: bytes, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
-        route, _, query = path.partition("?")
-        request = Request(method, f"{self.path}{route}", tuple(parse_qsl(query)), dict(headers), body)
-        response: Response = await self.client.transport.send(request, stream=True)
-        if response.status >= 400:
-            if b'"kind":"Status"' in response.body.replace(b" ", b""):
-                raise Unreachable(
-                    f"the API server cannot connect to {self.name}: {error_from_response(response).message}",
-                    hint="check that the server runs; a twin runs servers only with `sliceworks twin start --processes`",
-                )
-            raise response_error(response.status, response.body, self.name)
-        if response.stream is None:
-            yield response.body
-            return
-        async for chunk in response.stream:
+        response = await self.client.transport.send(_request(method, f"{self.path}{path}", body, headers), stream=True)
+        if response.status >= 400 and b'"kind":"Status"' in response.body.replace(b" ", b""):
+            raise Unreachable(
+                f"the API server cannot connect to {self.name}: {error_from_response(response).message}",
+                hint="check that the server runs; a twin runs servers only with `sliceworks twin start --processes`",
+            )
+        async for chunk in _read_chunks(response, self.name):
             yield chunk
+
+
+def _request(method: str, path: str, body: bytes, headers: Mapping[str, str]) -> Request:
+    route, _, query = path.partition("?")
+    return Request(method, route, tuple(parse_qsl(query)), headers, body)
+
+
+async def _read_chunks(response: Response, name: str) -> AsyncIterator[bytes]:
+    if response.status >= 300:
+        raise response_error(response.status, response.body, name)
+    if response.stream is None:
+        yield response.body
+        return
+    async for chunk in response.stream:
+        yield chunk
 
 
 async def connect(client: Client, endpoint: Endpoint) -> Connection:
@@ -150,7 +150,7 @@ async def _ready_addresses(client: Client, endpoint: Endpoint) -> list[str]:
     selector, cluster_ip = spec.get("selector") or {}, spec.get("clusterIP") or ""
     pods = (await client.list_all(POD, endpoint.namespace, labels=from_labels(selector))).items if selector else []
     addresses = [pod["status"]["podIP"] for pod in pods if is_ready(pod)]
-    is_balanced = len(addresses) > 1 and _is_loopback(cluster_ip) and await _is_listening(cluster_ip, endpoint.port)
+    is_balanced = len(addresses) > 1 and is_loopback(cluster_ip) and await _is_listening(cluster_ip, endpoint.port)
     return [cluster_ip] if is_balanced else addresses
 
 
@@ -168,7 +168,7 @@ def connect_service(client: Client, endpoint: Endpoint, addresses: list[str]) ->
     if not addresses:
         problem = f"service/{endpoint.service} in namespace {endpoint.namespace} has no ready server"
         raise SliceworksError(problem, hint="`sliceworks models show` explains why")
-    local = next((address for address in addresses if _is_loopback(address)), None)
+    local = next((address for address in addresses if is_loopback(address)), None)
     if local:
         # The certificate is for the Service's name; on loopback, verification adds nothing.
         return DirectConnection(f"{endpoint.scheme}://{local}:{endpoint.port}", verify_tls=False)
@@ -179,7 +179,7 @@ def connect_service(client: Client, endpoint: Endpoint, addresses: list[str]) ->
 
 def connect_pod(client: Client, namespace: str, pod: str, port: int, address: str) -> Connection:
     """A connection to one pod."""
-    if _is_loopback(address):
+    if is_loopback(address):
         return DirectConnection(f"http://{address}:{port}")
     return ProxyConnection(client, f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy", f"pod/{pod}")
 
@@ -207,16 +207,3 @@ def response_error(status: int, body: bytes, name: str) -> SliceworksError:
         404: "check with `sliceworks models show` that the model is published",
     }
     return SliceworksError(f"{name} responded with status {status}: {message}", hint=hints.get(status, ""))
-
-
-def _error_message(error: Exception) -> str:
-    """The operating system's message, without what the HTTP client adds."""
-    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    return (cause.strerror if isinstance(cause, OSError) else "") or str(cause) or type(cause).__name__
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

@@ -43,6 +43,8 @@ KINDS = {
 }
 
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
+_SUBJECT = re.compile(r"^\w+ should ")
+"""How pydantic begins most messages: `Input should be a valid integer`."""
 _QUOTED = re.compile(r"'([^']*)'")
 
 
@@ -101,12 +103,14 @@ def _problem(document: Document, model: type[BaseModel], error: Any) -> InvalidD
     elif error["type"] == "value_error":
         message = f"{shown}: {error['ctx']['error']}"
     elif error["type"] in _MAPPINGS:
-        message = f"{shown}: must be a mapping of fields, found {error['input']!r}"
+        message = f"{shown}: must be a mapping of fields, got {error['input']!r}"
     elif error["type"] == "string_type" and (scalar := _yaml_scalar(error["input"])):
         quoted = f'write "{scalar}" in quotes: without, YAML reads another type'
-        return InvalidDocument(f"{shown}: must be a string, found {scalar}", place=document.place(*path), hint=quoted)
+        return InvalidDocument(f"{shown}: must be a string, got {scalar}", place=document.place(*path), hint=quoted)
     else:
-        message = f"{shown}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+        given = error["input"]
+        got = f", got {given!r}" if isinstance(given, str | int | float) else ""
+        message = f"{shown}: {_SUBJECT.sub('must ', error['msg'])}{got}"
     if error["type"] == "literal_error":
         message += _closest(str(error["input"]), _QUOTED.findall(error["ctx"]["expected"]))
     return InvalidDocument(message, place=document.place(*path))

@@ -10,18 +10,24 @@ from urllib.parse import SplitResult, urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sliceworks.base import quantity
-from sliceworks.specs.common import Name, NamespacedMetadata, Seconds, Spec
+from sliceworks.specs.common import (
+    Name,
+    NamespacedMetadata,
+    Natural,
+    Positive,
+    Ratio,
+    Seconds,
+    Spec,
+    check_unique,
+    exactly_one_of,
+    matching,
+)
 
 Kind = Literal["openai", "triton", "jetstream", "sax", "echo"]
 Port = Annotated[int, Field(ge=0, le=65535)]
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
 
 _WILDCARD_HOSTS = {"0.0.0.0", "::"}
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _SAX_PATH = re.compile(r"/sax/[^/\s]+/[^/\s]+")
-_MODEL = re.compile(r"[^\s\"\\\x00-\x1f]+")
 
 
 def _parse_size(value: object) -> int:
@@ -34,14 +40,8 @@ def _parse_size(value: object) -> int:
 
 
 def _check_digest(value: str) -> str:
-    if not _DIGEST.fullmatch(value):
+    if not re.fullmatch(r"[0-9a-f]{64}", value):  # the message does not contain the value, which may be the key itself
         raise ValueError("must be the SHA-256 digest of the key, 64 hexadecimal digits; `sliceworks gateway key` prints one")
-    return value
-
-
-def _check_model_name(value: str) -> str:
-    if not _MODEL.fullmatch(value):
-        raise ValueError(f"must be a model name without spaces, quotes and backslashes, got {value!r}")
     return value
 
 
@@ -55,7 +55,7 @@ def _has_valid_host(parts: SplitResult) -> bool:
 
 Bytes = Annotated[int, BeforeValidator(_parse_size)]
 Digest = Annotated[str, AfterValidator(_check_digest)]
-ModelName = Annotated[str, AfterValidator(_check_model_name)]
+ModelName = Annotated[str, matching(r"[^\s\"\\\x00-\x1f]+", "a model name without spaces, quotes and backslashes")]
 
 
 class Secret(Spec):
@@ -64,11 +64,7 @@ class Secret(Spec):
     file: str = ""
     env: str = ""
 
-    @model_validator(mode="after")
-    def _check_source(self) -> Self:
-        if bool(self.file) == bool(self.env):
-            raise ValueError("exactly one of file and env is required")
-        return self
+    _check_source = exactly_one_of("file", "env")
 
 
 class Tls(Spec):
@@ -122,11 +118,7 @@ class Key(Spec):
     )
     rate_limit: RateLimits = RateLimits()
 
-    @model_validator(mode="after")
-    def _check_source(self) -> Self:
-        if (self.sha256 is None) == (self.secret is None):
-            raise ValueError("exactly one of sha256 and secret is required")
-        return self
+    _check_source = exactly_one_of("sha256", "secret")
 
 
 class Backend(Spec):
@@ -192,7 +184,7 @@ class Retries(Spec):
     """Retries on another backend, until the first byte of the response is sent to the client."""
 
     attempts: Natural = Field(default=2, description="Retries after the first attempt.")
-    retry_ratio: Share = Field(default=0.2, description="Retry budget: the ratio of retries to requests.")
+    retry_ratio: Ratio = Field(default=0.2, description="Retry budget: the ratio of retries to requests.")
     min_retries_per_second: Natural = Field(default=10, description="Retries that the budget always allows.")
 
 
@@ -253,7 +245,7 @@ class Tracing(Spec):
     """OpenTelemetry traces. Requires the extra `tracing`."""
 
     endpoint: str = Field(description="OTLP/HTTP endpoint of a collector, such as http://collector:4318/v1/traces.")
-    sampling_ratio: Share = 0.1
+    sampling_ratio: Ratio = 0.1
 
 
 class GatewaySpec(Spec):
@@ -277,13 +269,8 @@ class GatewaySpec(Spec):
 
     @model_validator(mode="after")
     def _check_unique_names(self) -> Self:
-        for kind, names in (
-            ("key", [key.name for key in self.keys]),
-            ("model", [name for model in self.models for name in (model.name, *model.aliases)]),
-        ):
-            duplicates = sorted({name for name in names if names.count(name) > 1})
-            if duplicates:
-                raise ValueError(f"duplicate {kind} name: {duplicates[0]}")
+        check_unique("key name", [key.name for key in self.keys])
+        check_unique("model name", [name for model in self.models for name in (model.name, *model.aliases)])
         return self
 
     @model_validator(mode="after")

@@ -7,14 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from sliceworks.specs.common import Metadata, Name, Seconds, Spec, number
+from sliceworks.specs.common import Amount, Metadata, Name, Natural, Positive, Ratio, Seconds, Spec, exactly_one_of, number
 from sliceworks.specs.gateway import Secret
-from sliceworks.specs.model_service.components import GcsUrl as Bucketed
-from sliceworks.specs.model_service.components import Image, Pool
+from sliceworks.specs.model_service.components import GcsUrl, Image, Pool
 from sliceworks.specs.objectives import parse_objective
-from sliceworks.specs.training import Amount
-
-Positive = Annotated[int, Field(ge=1)]
 
 
 class ServiceTarget(Spec):
@@ -24,11 +20,7 @@ class ServiceTarget(Spec):
     namespace: Name | None = Field(default=None, description="Default: the command's, or the file's.")
     file: str = Field(default="", description="The ModelService document, relative to this one.")
 
-    @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if bool(self.name) == bool(self.file):
-            raise ValueError("exactly one of name and file is required")
-        return self
+    _check_source = exactly_one_of("name", "file")
 
 
 class Target(Spec):
@@ -42,13 +34,13 @@ class Target(Spec):
     )
     authority: str = Field(default="", description="File with trusted CA certificates.")
 
+    _check_address = exactly_one_of("url", "model_service")
+
     @model_validator(mode="after")
-    def _address(self) -> Self:
-        if bool(self.url) == bool(self.model_service):
-            raise ValueError("exactly one of url and modelService is required")
+    def _check_url(self) -> Self:
         parts = urlsplit(self.url)
         if self.url and (parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment):
-            raise ValueError(f"url: must be such as http://127.0.0.1:8080, found {self.url!r}")
+            raise ValueError(f"url: must be an HTTP URL such as http://127.0.0.1:8080, got {self.url!r}")
         return self
 
 
@@ -64,9 +56,9 @@ class Lengths(Spec):
     )
 
     @model_validator(mode="after")
-    def _bounds(self) -> Self:
+    def _check_bounds(self) -> Self:
         if not self.min <= self.mean <= self.max:
-            raise ValueError(f"mean: must be between min {self.min} and max {self.max}, found {self.mean}")
+            raise ValueError(f"mean: must be between min {self.min} and max {self.max}, got {self.mean}")
         return self
 
 
@@ -103,16 +95,12 @@ class Prompts(Spec):
     turns: Positive = Field(default=1, description="Turns per conversation; chat only.")
     think: Seconds = Field(default=0.0, description="Think time between turns.")
 
+    _check_source = exactly_one_of("file", "synthetic", "texts", "trace")
+
     @property
     def source(self) -> str:
         """The file of the prompts, or an empty string."""
         return self.file or self.trace
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if sum(map(bool, (self.file, self.synthetic, self.texts, self.trace))) != 1:
-            raise ValueError("exactly one of file, synthetic, texts and trace is required")
-        return self
 
 
 class RequestOptions(Spec):
@@ -135,9 +123,7 @@ class HttpRequest(Spec):
     body: str = ""
 
 
-Natural = Annotated[int, Field(ge=0)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000)]
-Share = Annotated[float, Field(ge=0, le=1)]
 Api = Literal["openai-chat", "openai-completions", "oip-infer", "oip-generate", "sax", "jetstream", "http"]
 DATATYPES = frozenset(
     {"BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"}
@@ -159,7 +145,7 @@ def _objective(value: str) -> str:
 PerSecond = Annotated[Rate, BeforeValidator(number)]
 PositiveSeconds = Annotated[Seconds, AfterValidator(_check_positive)]
 Objective = Annotated[str, AfterValidator(_objective)]
-Weight = Annotated[Share, BeforeValidator(number)]
+Fraction = Annotated[Ratio, BeforeValidator(number)]
 
 
 class Ramp(Spec):
@@ -191,11 +177,10 @@ class Stage(Spec):
         default=None, alias="for", description="Duration; of each step for steps. Optional for replay."
     )
 
+    _check_arrivals = exactly_one_of("constant", "poisson", "ramp", "steps", "users", "replay")
+
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
-        choices = (self.constant, self.poisson, self.ramp, self.steps, self.users, self.replay)
-        if sum(value is not None for value in choices) != 1:
-            raise ValueError("exactly one of constant, poisson, ramp, steps, users and replay is required")
+    def _check_seconds(self) -> Self:
         if self.seconds is None and self.replay is None:
             raise ValueError("for is required")
         return self
@@ -212,7 +197,7 @@ class RequestTimeouts(Spec):
 class StopRule(Spec):
     """When to stop a test early; what was measured is kept."""
 
-    errors: Weight = Field(default=0.5, description="Fraction of failed requests,")
+    errors: Fraction = Field(default=0.5, description="Fraction of failed requests,")
     over: PositiveSeconds = Field(default=10.0, description="within this time,")
     at_least: Positive = Field(default=20, description="of at least this many requests.")
     delay: PositiveSeconds | None = Field(default=None, description="Maximum send delay.")
@@ -221,7 +206,7 @@ class StopRule(Spec):
 class Delivery(Spec):
     """When a run is valid: requests were sent on schedule. Otherwise the run measured the load generator."""
 
-    share: Weight = Field(default=0.99, description="Fraction of the scheduled requests.")
+    share: Fraction = Field(default=0.99, description="Fraction of the scheduled requests.")
     delay: PositiveSeconds = Field(default=0.05, description="Maximum send delay (p99).")
 
 
@@ -238,7 +223,7 @@ class Workers(Spec):
     start_within: PositiveSeconds = Field(default=300.0, description="Timeout for all workers to start.")
 
     @model_validator(mode="after")
-    def _an_image(self) -> Self:
+    def _check_image(self) -> Self:
         if self.where == "cluster" and self.image is None:
             raise ValueError("image: required for workers on a cluster (the load-worker of the environment's registry)")
         return self
@@ -254,7 +239,7 @@ class Results(Spec):
     """Where results are written."""
 
     folder: str = "load-tests"
-    bucket: Bucketed | None = Field(default=None, description="Uploads each run, such as to gs://bucket/load-tests.")
+    bucket: GcsUrl | None = Field(default=None, description="Uploads each run, such as to gs://bucket/load-tests.")
     texts: bool = Field(default=False, description="Keeps prompts and responses, and publishes them; they may have personal data.")
 
 
@@ -290,8 +275,8 @@ class LoadTestSpec(Spec):
         return self.target.model_service is None or bool(self.model and "api" in self.model_fields_set)
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
-        for problem in [*_times(self), *(check_request(self) if self.is_resolved else ())]:
+    def _check_fields(self) -> Self:
+        for problem in [*_check_stages(self), *(check_request(self) if self.is_resolved else ())]:
             raise ValueError(problem)
         return self
 
@@ -302,7 +287,7 @@ def check_request(spec: LoadTestSpec) -> list[str]:
     if spec.api == "http" and spec.http is None:
         problems.append("http: required with api http")
     if spec.api != "http" and spec.http is not None:
-        problems.append(f"http: only allowed with api http, found {spec.api}")
+        problems.append(f"http: only allowed with api http, got {spec.api}")
     if spec.api == "oip-infer" and spec.infer is None:
         problems.append("infer: required with api oip-infer")
     problems += check_infer(spec.infer or {})
@@ -331,7 +316,7 @@ def check_infer(infer: dict[str, Any]) -> list[str]:
     return problems
 
 
-def _times(spec: LoadTestSpec) -> list[str]:
+def _check_stages(spec: LoadTestSpec) -> list[str]:
     """The errors of stages that conflict with other fields."""
     problems = []
     if any(stage.replay for stage in spec.stages) and not (spec.prompts and spec.prompts.trace):
@@ -340,7 +325,7 @@ def _times(spec: LoadTestSpec) -> list[str]:
         problems.append("turns: requires stages with users")
     total = sum(stage.seconds * (len(stage.steps.rates) if stage.steps else 1) for stage in spec.stages if stage.seconds)
     if spec.warm_up and total and spec.warm_up >= total:
-        problems.append(f"warmUp: must be shorter than the test ({total:g}s), found {spec.warm_up:g}s")
+        problems.append(f"warmUp: must be shorter than the test ({total:g}s), got {spec.warm_up:g}s")
     return problems
 
 

@@ -32,18 +32,18 @@ def parse_objective(text: str) -> Objective:
     """Parses an objective; the ValueError shows a valid example."""
     match = _OBJECTIVE.fullmatch(text)
     if match is None:
-        raise ValueError(f"must be an objective such as `ttft p99 < 500ms` or `errors < 1%`, found {text!r}")
+        raise ValueError(f"must be an objective such as `ttft p99 < 500ms` or `errors < 1%`, got {text!r}")
     measure, quantile, _, amount = match.groups()
     if measure not in METRICS:
         raise ValueError(f"unknown metric {measure!r}, must be one of {', '.join(METRICS)}")
     if measure == "errors":
         return Objective(measure, "mean", _share(amount, text), text.strip())
     if quantile is None:
-        raise ValueError(f"{measure} needs a statistic (p50, p99, mean or max), found {text!r}")
+        raise ValueError(f"{measure} needs a statistic (p50, p99, mean or max), got {text!r}")
     try:
         limit = duration.parse(amount.replace(" ", ""))
     except ValueError as error:
-        raise ValueError(f"the limit of {measure} must be a duration such as 500ms, found {amount!r}") from error
+        raise ValueError(f"the limit of {measure} must be a duration such as 500ms, got {amount!r}") from error
     return Objective(measure, quantile if quantile in {"mean", "max"} else float(quantile[1:]), limit, text.strip())
 
 
@@ -52,7 +52,7 @@ def _share(amount: str, text: str) -> float:
     try:
         share = float(number) / (100 if percent else 1)
     except ValueError as error:
-        raise ValueError(f"the limit of errors must be a fraction such as 1% or 0.01, found {text!r}") from error
+        raise ValueError(f"the limit of errors must be a fraction such as 1% or 0.01, got {text!r}") from error
     if not 0 <= share <= 1:
-        raise ValueError(f"the limit of errors must be between 0 and 100%, found {text!r}")
+        raise ValueError(f"the limit of errors must be between 0 and 100%, got {text!r}")
     return share

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sliceworks.base import quantity
-from sliceworks.specs.common import Metadata, Seconds, Spec, Timestamp, number
+from sliceworks.specs.common import Metadata, Natural, Positive, Seconds, Spec, Timestamp, at_most_one_of, exactly_one_of, number
 
 FaultType = Literal[
     "PermissionDenied",
@@ -28,8 +28,6 @@ FaultType = Literal[
     "ServiceAccountMissing",
     "SlowBoot",
 ]
-
-NonNegative = Annotated[int, Field(ge=0)]
 
 
 class CloudMatch(Spec):
@@ -56,7 +54,7 @@ class CloudFault(Spec):
     name: str | None = None
     match: CloudMatch | None = None
     duration: Seconds | None = Field(default=None, alias="for")
-    count: Annotated[int, Field(ge=1)] | None = None
+    count: Positive | None = None
     probability: Annotated[float, Field(gt=0, le=1)] | None = None
     seconds: Seconds | None = Field(
         default=None, description="Delay of slow calls, operations and boots, or time until a stockout is reported."
@@ -79,7 +77,7 @@ class CloudReservation(Spec):
     name: str
     zone: str
     machine_type: str | None = None
-    nodes: NonNegative | None = None
+    nodes: Natural | None = None
 
 
 class CloudCapacity(Spec):
@@ -88,7 +86,7 @@ class CloudCapacity(Spec):
     zone: str | None = None
     machine_type: str | None = None
     spot: bool | None = None
-    nodes: NonNegative | None = None
+    nodes: Natural | None = None
 
 
 class CloudCluster(Spec):
@@ -102,7 +100,7 @@ class CloudCluster(Spec):
 class SetCloud(Spec):
     """Settings of the container API from now on; unset fields keep their values."""
 
-    operations: Annotated[int, Field(ge=1)] | None = Field(default=None, description="Maximum concurrent operations per cluster.")
+    operations: Positive | None = Field(default=None, description="Maximum concurrent operations per cluster.")
     seconds: dict[str, Seconds] | None = Field(default=None, description="Durations by name, such as boot.")
     quotas: list[CloudQuota] | None = None
     reservations: list[CloudReservation] | None = None
@@ -117,8 +115,7 @@ class EndCloudFault(Spec):
 
 
 Outcome = Literal["succeeded", "failed", "deleted", "waiting", "suspended", "starting", "running"]
-Natural = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0), BeforeValidator(number)]
+NonNegative = Annotated[float, Field(ge=0), BeforeValidator(number)]
 
 
 class ExpectJob(Spec):
@@ -162,7 +159,7 @@ class ExpectChips(Spec):
     max: Natural | None = None
 
     @model_validator(mode="after")
-    def _bound(self) -> Self:
+    def _check_bounds(self) -> Self:
         if self.min is None and self.max is None:
             raise ValueError("must set min, max or both")
         return self
@@ -172,8 +169,8 @@ class ExpectLoadTest(Spec):
     """A load test is valid and meets its objectives."""
 
     name: str
-    goodput: Amount = Field(default=0.0, description="Minimum requests per second that meet all objectives.")
-    errors: Annotated[Amount, Field(le=1)] = Field(default=0.0, description="Maximum share of failed requests.")
+    goodput: NonNegative = Field(default=0.0, description="Minimum requests per second that meet all objectives.")
+    errors: Annotated[NonNegative, Field(le=1)] = Field(default=0.0, description="Maximum share of failed requests.")
 
 
 class ExpectIncident(Spec):
@@ -201,18 +198,17 @@ class Expectation(Spec):
         return next((name, value) for name in _EXPECTATIONS if (value := getattr(self, name)) is not None)
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_kind(self) -> Self:
         if sum(getattr(self, name) is not None for name in _EXPECTATIONS) != 1:
             listed = ", ".join(str(Expectation.model_fields[name].alias) for name in _EXPECTATIONS)
-            raise ValueError(f"must set exactly one of {listed}")
+            raise ValueError(f"exactly one of {listed} is required")
         return self
 
 
 _EXPECTATIONS = tuple(Expectation.model_fields)
-Count = Annotated[int, Field(ge=1)]
 
 
-def _amount(value: str) -> str:
+def _check_quantity(value: str) -> str:
     quantity.parse(value or "0")
     return value
 
@@ -222,10 +218,10 @@ class Selector(Spec):
 
     names: list[str] = Field(default_factory=list)
     labels: dict[str, str] = Field(default_factory=dict)
-    count: Count | None = None
+    count: Positive | None = None
 
     @model_validator(mode="after")
-    def _some(self) -> Self:
+    def _check_fields(self) -> Self:
         if not self.names and not self.labels and self.count is None:
             raise ValueError("must set names, labels or count")
         return self
@@ -235,16 +231,12 @@ class Submit(Spec):
     """Submits the objects of a file `count` times. `{n}` in names becomes 1, 2, 3, …"""
 
     file: str
-    count: Annotated[Count, Field(le=100_000)] = 1
+    count: Annotated[Positive, Field(le=100_000)] = 1
     every: Seconds | None = None
     rate: Annotated[float, Field(gt=0)] | None = Field(default=None, description="Arrivals per hour (Poisson process).")
     namespace: str = ""
 
-    @model_validator(mode="after")
-    def _paced_once(self) -> Self:
-        if self.every is not None and self.rate is not None:
-            raise ValueError("every and rate are mutually exclusive")
-        return self
+    _check_pace = at_most_one_of("every", "rate")
 
 
 class Trace(Spec):
@@ -306,14 +298,10 @@ class SetQuota(Spec):
     cluster_queue: str
     flavor: str
     resource: str
-    nominal: Annotated[str, AfterValidator(_amount)] = ""
-    delta: Annotated[str, AfterValidator(_amount)] = Field(default="", description="Change of the quota; may be negative.")
+    nominal: Annotated[str, AfterValidator(_check_quantity)] = ""
+    delta: Annotated[str, AfterValidator(_check_quantity)] = Field(default="", description="Change of the quota; may be negative.")
 
-    @model_validator(mode="after")
-    def _value_or_delta(self) -> Self:
-        if bool(self.nominal) == bool(self.delta):
-            raise ValueError("must set exactly one of nominal and delta")
-        return self
+    _check_change = exactly_one_of("nominal", "delta")
 
     def after(self, before: str) -> str:
         """The nominal quota after the change, at least 0."""
@@ -367,11 +355,11 @@ class Event(Spec):
         return next((name, value) for name in _ACTIONS if (value := getattr(self, name)) is not None)
 
     @model_validator(mode="after")
-    def _one_action(self) -> Self:
+    def _check_action(self) -> Self:
         actions = [name for name in _ACTIONS if getattr(self, name) is not None]
         if len(actions) != 1:
             listed = ", ".join(str(Event.model_fields[name].alias) for name in _ACTIONS)
-            raise ValueError(f"must set exactly one of {listed}")
+            raise ValueError(f"exactly one of {listed} is required")
         return self
 
 

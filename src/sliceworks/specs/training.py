@@ -7,26 +7,24 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from sliceworks import specs
-from sliceworks.base import names, quantity
-from sliceworks.specs.common import Name, NamespacedMetadata, Seconds, Spec
+from sliceworks.base import names
+from sliceworks.specs import SLICE_JOB
+from sliceworks.specs.common import (
+    Amount,
+    Name,
+    NamespacedMetadata,
+    Natural,
+    Positive,
+    Seconds,
+    Spec,
+    Variable,
+    check_unique,
+    exactly_one_of,
+    matching,
+    valid,
+)
 
-Count = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
 ExitCode = Annotated[int, Field(ge=1, le=255)]
-SLICE_JOB = specs.SLICE_JOB
-
-
-def _variable(value: str) -> str:
-    for problem in names.strict_environment_name_errors(value):
-        raise ValueError(problem)
-    return value
-
-
-def _amount(value: str) -> str:
-    if quantity.parse(value) <= 0:
-        raise ValueError(f"must be greater than 0, found {value}")
-    return value
 
 
 # The grammar of image references, as container runtimes parse them: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
@@ -40,26 +38,12 @@ _LONGEST_IMAGE = 512
 def _image(value: str) -> str:
     if len(value) > _LONGEST_IMAGE or not _IMAGE.match(value):
         shown = repr(value if len(value) <= _LONGEST_IMAGE else f"{value[:60]}…")
-        raise ValueError(f"must name an image such as us-docker.pkg.dev/project/training/jax:1, found {shown}")
+        raise ValueError(f"must name an image such as us-docker.pkg.dev/project/training/jax:1, got {shown}")
     return value
 
 
-def _absolute(value: str) -> str:
-    if not value.startswith("/"):
-        raise ValueError(f"must begin with /, found {value!r}")
-    return value
-
-
-def _part(value: str) -> str:
-    for problem in names.dns1035_label_errors(value):
-        raise ValueError(problem)
-    return value
-
-
-Variable = Annotated[str, AfterValidator(_variable)]
-Amount = Annotated[str, AfterValidator(_amount)]
-Folder = Annotated[str, AfterValidator(_absolute)]
-Part = Annotated[str, AfterValidator(_part)]
+AbsolutePath = Annotated[str, matching(r"(?s)/.*", "an absolute path")]
+Label = Annotated[str, valid(names.dns1035_label_errors)]
 Image = Annotated[str, AfterValidator(_image)]
 Port = Annotated[int, Field(ge=1024, le=65535)]
 
@@ -70,21 +54,21 @@ class Slices(Spec):
     type: str = Field(default="", description="Such as v5p-32 or l4-1; see `sliceworks accelerators list`.")
     accelerator: str = Field(default="", description="Such as tpu-v4-podslice, with a topology; alternative to type.")
     topology: str = Field(default="", description="Default: the most compact topology of the type.")
-    chips_per_host: Count | None = Field(default=None, description="For topologies with several machine types.")
-    count: Count = Field(default=1, description="Number of slices.")
+    chips_per_host: Positive | None = Field(default=None, description="For topologies with several machine types.")
+    count: Positive = Field(default=1, description="Number of slices.")
     capacity: Literal["on-demand", "spot", "reservation"] = "on-demand"
     reservation: str = Field(default="", description="Name of the reservation; requires `capacity: reservation`.")
 
+    _check_type = exactly_one_of("type", "accelerator")
+
     @model_validator(mode="after")
-    def _named_once(self) -> Self:
-        if bool(self.type) == bool(self.accelerator):
-            raise ValueError("exactly one of type and accelerator is required")
+    def _check_fields(self) -> Self:
         if self.accelerator and not self.topology:
             raise ValueError(f"accelerator {self.accelerator} requires a topology")
         if self.capacity == "reservation" and not self.reservation:
             raise ValueError("capacity: reservation requires reservation: NAME")
         if self.reservation and self.capacity != "reservation":
-            raise ValueError(f"reservation {self.reservation} requires capacity: reservation, found {self.capacity}")
+            raise ValueError(f"reservation {self.reservation} requires capacity: reservation, got {self.capacity}")
         return self
 
 
@@ -94,12 +78,12 @@ class Secret(Spec):
     secret: Name
     key: str = Field(default="", description="Key of the Secret; only with env.")
     env: Variable | None = Field(default=None, description="Environment variable to set.")
-    mount_path: Folder | None = Field(default=None, description="Folder to mount the keys in, as files.")
+    mount_path: AbsolutePath | None = Field(default=None, description="AbsolutePath to mount the keys in, as files.")
+
+    _check_use = exactly_one_of("env", "mount_path")
 
     @model_validator(mode="after")
-    def _one_use(self) -> Self:
-        if (self.env is None) == (self.mount_path is None):
-            raise ValueError("exactly one of env and mountPath is required")
+    def _check_key(self) -> Self:
         if (self.env is None) == bool(self.key):
             raise ValueError("key: required with env, not allowed with mountPath")
         return self
@@ -116,25 +100,21 @@ class Nfs(Spec):
     """A share of a Filestore instance, or of any NFS server."""
 
     server: str
-    path: Folder
+    path: AbsolutePath
 
 
 class Volume(Spec):
     """A volume that is mounted on all hosts."""
 
-    name: Part
-    mount_path: Folder
+    name: Label
+    mount_path: AbsolutePath
     read_only: bool = False
     gcs_fuse: GcsFuse | None = Field(default=None, description="A Cloud Storage bucket.")
     pvc: Name | None = Field(default=None, description="A PersistentVolumeClaim of the namespace.")
     filestore: Nfs | None = Field(default=None, description="A share of a Filestore instance.")
     nfs: Nfs | None = Field(default=None, description="A share of any NFS server.")
 
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if sum(source is not None for source in (self.gcs_fuse, self.pvc, self.filestore, self.nfs)) != 1:
-            raise ValueError("exactly one of gcsFuse, pvc, filestore and nfs is required")
-        return self
+    _check_source = exactly_one_of("gcs_fuse", "pvc", "filestore", "nfs")
 
 
 class RestartRule(Spec):
@@ -153,18 +133,15 @@ class Restarts(Spec):
     rules: list[RestartRule] = Field(default_factory=list, description="Rules by exit code; all other failures restart the job.")
 
     @model_validator(mode="after")
-    def _codes_once(self) -> Self:
-        codes = [code for rule in self.rules for code in rule.exit_codes]
-        duplicates = sorted({code for code in codes if codes.count(code) > 1})
-        if duplicates:
-            raise ValueError(f"duplicate rule for exit code {duplicates[0]}")
+    def _check_exit_codes(self) -> Self:
+        check_unique("exit code", [code for rule in self.rules for code in rule.exit_codes])
         return self
 
 
 class HelperJob(Spec):
     """A job that runs beside the slices on CPU nodes and is stopped with them; its failure does not fail the training."""
 
-    name: Part
+    name: Label
     image: Image
     command: list[str] = Field(default_factory=list)
     args: list[str] = Field(default_factory=list)
@@ -178,7 +155,7 @@ class HelperJob(Spec):
 class StepJob(HelperJob):
     """A job before or after the training, on CPU nodes. After `tries` failures the JobSet restarts."""
 
-    tries: Count = 3
+    tries: Positive = 3
     estimate: Seconds | None = Field(default=None, description="Expected run time; a twin simulates this duration.")
     volumes: bool = Field(default=True, description="Mounts the volumes of the training.")
 
@@ -199,7 +176,7 @@ class TensorBoard(Spec):
     pool: str = Field(default="", description="Node pool. Default: any pool without accelerators.")
 
     @model_validator(mode="after")
-    def _experiment_needs_instance(self) -> Self:
+    def _check_experiment(self) -> Self:
         if self.experiment and not self.instance:
             raise ValueError("experiment requires instance")
         return self
@@ -226,7 +203,7 @@ class TrainingSpec(Spec):
     deadline: Seconds | None = Field(default=None, description="Maximum run time of one attempt.")
     estimate: Seconds | None = Field(default=None, description="Expected run time; a twin simulates this duration.")
     service_account: Name | None = Field(default=None, description="Service account of the slices' pods.")
-    user: Count = Field(default=1000, description="User ID of the containers; never root.")
+    user: Positive = Field(default=1000, description="User ID of the containers; never root.")
     cpu: Amount | None = Field(default=None, description="CPU request per host. Default: most of its allocatable CPU.")
     memory: Amount | None = Field(default=None, description="Memory request per host. Default: most of its allocatable memory.")
     tensorboard: TensorBoard | None = None
@@ -240,22 +217,18 @@ class TrainingSpec(Spec):
         return [*self.before, *self.after, *self.helpers]
 
     @model_validator(mode="after")
-    def _one_program(self) -> Self:
+    def _check_script(self) -> Self:
         if self.script and (self.command or self.args):
             raise ValueError("script excludes command and args")
         if self.script and not self.script.endswith((".py", ".sh")):
-            raise ValueError(f"script: must be a .py or .sh file, found {self.script}")
+            raise ValueError(f"script: must be a .py or .sh file, got {self.script}")
         return self
 
     @model_validator(mode="after")
-    def _names_once(self) -> Self:
-        for kind, used in (
-            ("job", [SLICE_JOB, *(["tensorboard"] if self.tensorboard else []), *(job.name for job in self.side_jobs)]),
-            ("volume", ["shared-memory", *(volume.name for volume in self.volumes)]),
-        ):
-            duplicates = sorted({name for name in used if used.count(name) > 1})
-            if duplicates:
-                raise ValueError(f"duplicate {kind} name: {duplicates[0]}")
+    def _check_unique_names(self) -> Self:
+        tensorboard = ["tensorboard"] if self.tensorboard else []
+        check_unique("job name", [SLICE_JOB, *tensorboard, *(job.name for job in self.side_jobs)])
+        check_unique("volume name", ["shared-memory", *(volume.name for volume in self.volumes)])
         return self
 
 

@@ -3,93 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import duration, quantity
+from sliceworks.base import duration
 from sliceworks.base.names import suggest_name
-from sliceworks.kube.selectors import LabelSelector, Requirement
 from sliceworks.specs import SLICE_JOB
 from sliceworks.specs.documents import DocumentProblem
-from sliceworks.training.quota import QuotaTree
+from sliceworks.training.flavor_fit import QueueQuota, jobset_requests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
+    from fractions import Fraction
 
     from sliceworks.specs.training import TrainingSpec
+    from sliceworks.training.flavor_fit import FlavorFit, PodSetRequests
 
 Object = dict[str, Any]
-_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!", "Gt": "gt", "Lt": "lt"}
-
-
-@dataclass(frozen=True, slots=True)
-class PodSetRequests:
-    """The requests of all pods of one replicated job together."""
-
-    name: str
-    requests: dict[str, Fraction]
-    pod: Object
-
-    def can_use(self, flavor: Object, keys: set[str]) -> bool:
-        """Whether the pods can run on a flavor's nodes; of node labels, only `keys` count."""
-        spec = flavor.get("spec") or {}
-        labels = spec.get("nodeLabels") or {}
-        tolerations = [*(self.pod.get("tolerations") or ()), *(spec.get("tolerations") or ())]
-        if not all(_tolerated(taint, tolerations) for taint in spec.get("nodeTaints") or ()):
-            return False
-        selector = {key: value for key, value in (self.pod.get("nodeSelector") or {}).items() if key in keys}
-        return all(labels.get(key) == value for key, value in selector.items()) and self._affine(labels, keys)
-
-    def _affine(self, labels: dict[str, str], keys: set[str]) -> bool:
-        affinity = (self.pod.get("affinity") or {}).get("nodeAffinity") or {}
-        terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or ()
-        relevant = [list(_requirements(term, keys)) for term in terms]
-        if not all(relevant):
-            return True  # a term without flavor labels matches every flavor
-        return not relevant or any(LabelSelector(item).matches(labels) for item in relevant)
-
-
-def list_requests(jobset: Object) -> list[PodSetRequests]:
-    """The requests of each replicated job."""
-    return [_pod_set_requests(job) for job in jobset["spec"]["replicatedJobs"]]
-
-
-def _pod_set_requests(job: Object) -> PodSetRequests:
-    spec = job["template"]["spec"]
-    pods = job.get("replicas", 1) * min(spec.get("parallelism", 1), spec.get("completions", spec.get("parallelism", 1)))
-    pod = spec["template"]["spec"]
-    total: dict[str, Fraction] = {}
-    for container in pod["containers"]:
-        resources = container.get("resources") or {}
-        for name, amount in {**(resources.get("limits") or {}), **(resources.get("requests") or {})}.items():
-            total[name] = total.get(name, Fraction(0)) + quantity.parse(str(amount)) * pods
-    return PodSetRequests(job["name"], total, pod)
-
-
-def _requirements(term: Object, keys: set[str]) -> Iterator[Requirement]:
-    for expression in term.get("matchExpressions") or ():
-        if expression["key"] in keys:
-            yield Requirement(expression["key"], _OPERATORS[expression["operator"]], tuple(expression.get("values") or ()))
-
-
-def _tolerated(taint: Object, tolerations: Iterable[Object]) -> bool:
-    if taint.get("effect") not in ("NoSchedule", "NoExecute"):
-        return True
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
-
-
-def _tolerates(toleration: Object, taint: Object) -> bool:
-    if toleration.get("effect") not in (None, "", taint["effect"]):
-        return False
-    if not toleration.get("key"):
-        return toleration.get("operator") == "Exists"
-    if toleration["key"] != taint["key"]:
-        return False
-    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
-
-
 _TYPE, _COUNT, _QUEUE = ("spec", "slices", "type"), ("spec", "slices", "count"), ("spec", "queue")
 _GIB = 2**30
+_RAISE_TIMEOUT = "submit the steps as jobs, or have `queues.readyWithin` of the Environment raised"
+UNKNOWN = "unknown"
+NO_WAIT = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +38,9 @@ class QueueObjects:
         """The ClusterQueue of this name."""
         return next((item for item in self.queues if item["metadata"]["name"] == name), None)
 
-    def usable_flavors(self, pod_set: PodSetRequests, group: Object) -> list[str]:
-        """The flavors of a resource group that the pods can run on."""
-        names = {flavor["name"] for flavor in group["flavors"]}
-        known = {item["metadata"]["name"]: item for item in self.flavors if item["metadata"]["name"] in names}
-        keys = {key for flavor in known.values() for key in (flavor.get("spec") or {}).get("nodeLabels") or ()}
-        return [
-            flavor["name"]
-            for flavor in group["flavors"]
-            if flavor["name"] in known and pod_set.can_use(known[flavor["name"]], keys)
-        ]
+    def quota(self, queue: Object) -> QueueQuota:
+        """The flavors and quota of a ClusterQueue."""
+        return QueueQuota(queue, {item["metadata"]["name"]: item for item in self.flavors}, self.queues, self.cohorts)
 
 
 def explain_inadmissible(jobset: Object, queue: str, type_name: str, queue_objects: QueueObjects) -> list[DocumentProblem]:
@@ -121,78 +48,48 @@ def explain_inadmissible(jobset: Object, queue: str, type_name: str, queue_objec
     cluster_queue = queue_objects.queue(queue)
     if cluster_queue is None:
         message = f"the queue references the ClusterQueue {queue!r}, which does not exist"
-        return [
-            DocumentProblem(_QUEUE, message, "sliceworks queues apply creates it; sliceworks queues list shows the existing queues")
-        ]
-    check = _Check(cluster_queue, type_name, queue_objects)
-    return [finding for pod_set in list_requests(jobset) for finding in check.find_problems(pod_set)]
+        hint = "sliceworks queues apply creates it; sliceworks queues list shows the existing queues"
+        return [DocumentProblem(_QUEUE, message, hint)]
+    quota, pod_sets = queue_objects.quota(cluster_queue), jobset_requests(jobset)
+    problems = [_not_covered(queue, pod_set, name) for pod_set in pod_sets for name in quota.uncovered([pod_set])]
+    for ranked in quota.fits(pod_sets):
+        if ranked[0].mismatch:
+            problems.append(_no_flavor(queue, ranked, type_name))
+        elif ranked[0].never_fits:
+            problems.append(_exceeds_quota(queue, ranked[0]))
+    return problems
 
 
-class _Check:
-    """One queue, and the quota that the checked pod sets would use."""
+def _not_covered(queue: str, pod_set: PodSetRequests, resource: str) -> DocumentProblem:
+    message = f"queue {queue} has no quota for {resource}, which {pod_set.name} requests"
+    return DocumentProblem(_path(pod_set, resource), message, f"add {resource} to the ClusterQueue: sliceworks queues apply")
 
-    def __init__(self, queue: Object, type_name: str, queue_objects: QueueObjects) -> None:
-        self._name: str = queue["metadata"]["name"]
-        self._groups: list[Object] = (queue.get("spec") or {}).get("resourceGroups") or []
-        self._type = type_name
-        self._queue_objects = queue_objects
-        self._quotas = QuotaTree(queue_objects.queues, queue_objects.cohorts)
-        self._assigned: dict[tuple[str, str], Fraction] = {}
 
-    def find_problems(self, pod_set: PodSetRequests) -> Iterator[DocumentProblem]:
-        covered = {name for group in self._groups for name in group["coveredResources"]}
-        for resource in pod_set.requests:
-            if resource not in covered and pod_set.requests[resource]:
-                message = f"queue {self._name} has no quota for {resource}, which {pod_set.name} requests"
-                yield DocumentProblem(
-                    _path(pod_set, resource), message, f"add {resource} to the ClusterQueue: sliceworks queues apply"
-                )
-        for group in self._groups:
-            requests = {name: pod_set.requests[name] for name in group["coveredResources"] if pod_set.requests.get(name)}
-            if requests:
-                yield from self._check_group(pod_set, group, requests)
+def _no_flavor(queue: str, fits: list[FlavorFit], type_name: str) -> DocumentProblem:
+    names, pod_set = [fit.flavor for fit in fits], fits[0].pod_set
+    hint = f"it has {', '.join(names)}"
+    if pod_set.name != SLICE_JOB:
+        return DocumentProblem(("spec", "helpers"), f"queue {queue} has no machines for {pod_set.name}", hint)
+    close = suggest_name(type_name, names) if len(names) > 1 else ""
+    return DocumentProblem(_TYPE, f"queue {queue} has no {type_name}", f"{hint}; {close}" if close else hint)
 
-    def _check_group(self, pod_set: PodSetRequests, group: Object, requests: dict[str, Fraction]) -> Iterator[DocumentProblem]:
-        fitting = self._queue_objects.usable_flavors(pod_set, group)
-        if not fitting:
-            yield self._no_flavor(pod_set, [flavor["name"] for flavor in group["flavors"]])
-            return
-        best = max(fitting, key=lambda name: min(self._available(name, resource) - amount for resource, amount in requests.items()))
-        for resource, amount in requests.items():
-            if amount > self._available(best, resource):
-                yield self._exceeds_quota(pod_set, best, resource, amount)
-            self._assigned[best, resource] = self._assigned.get((best, resource), Fraction(0)) + amount
 
-    def _available(self, flavor: str, resource: str) -> Fraction:
-        return self._quotas.maximum(self._name, (flavor, resource)) - self._assigned.get((flavor, resource), Fraction(0))
-
-    def _no_flavor(self, pod_set: PodSetRequests, names: list[str]) -> DocumentProblem:
-        if pod_set.name != SLICE_JOB:
-            return DocumentProblem(
-                ("spec", "helpers"), f"queue {self._name} has no machines for {pod_set.name}", f"it has {_listed(names)}"
-            )
-        close = suggest_name(self._type, names) if len(names) > 1 else ""
-        message = f"queue {self._name} has no {self._type}"
-        return DocumentProblem(_TYPE, message, f"it has {_listed(names)}" + (f"; {close}" if close else ""))
-
-    def _exceeds_quota(self, pod_set: PodSetRequests, flavor: str, resource: str, amount: Fraction) -> DocumentProblem:
-        nominal, maximum = self._quotas.nominal(self._name, (flavor, resource)), self._available(flavor, resource)
-        borrowed = f" ({_amount(nominal)} nominal, {_amount(maximum - nominal)} borrowed)" if maximum > nominal else ""
-        subject = f"{resource} of {flavor}" if "/" in resource else resource
-        message = (
-            f"queue {self._name} can never admit it: requests {_amount(amount)} {subject}, maximum is {_amount(maximum)}{borrowed}"
-        )
-        return DocumentProblem(_path(pod_set, resource), message, "request less, or have an administrator raise the quota")
+def _exceeds_quota(queue: str, fit: FlavorFit) -> DocumentProblem:
+    room = fit.room
+    assert room is not None
+    own = fit.pod_set.requests[room.resource]
+    maximum = room.maximum - (fit.requested - own)
+    borrowed = f" ({_amount(room.nominal)} nominal, {_amount(maximum - room.nominal)} borrowed)" if maximum > room.nominal else ""
+    subject = f"{room.resource} of {room.flavor}" if "/" in room.resource else room.resource
+    message = f"queue {queue} can never admit it: requests {_amount(own)} {subject}, maximum is {_amount(maximum)}{borrowed}"
+    hint = "request less, or have an administrator raise the quota"
+    return DocumentProblem(_path(fit.pod_set, room.resource), message, hint)
 
 
 def _path(pod_set: PodSetRequests, resource: str) -> tuple[str, ...]:
     if pod_set.name != SLICE_JOB:
         return ("spec", "helpers")
     return ("spec", resource) if resource in ("cpu", "memory") else _COUNT
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "nothing"
 
 
 def _amount(value: Fraction) -> str:
@@ -220,11 +117,6 @@ def warn_of_ready_timeout(spec: TrainingSpec, timeout: float) -> str:
     return f"spec.before: Kueue evicts the job if its slices are not ready within {limit}: {explanation}; {_RAISE_TIMEOUT}"
 
 
-_RAISE_TIMEOUT = "submit the steps as jobs, or have `queues.readyWithin` of the Environment raised"
-UNKNOWN = "unknown"
-NO_WAIT = "none"
-
-
 @dataclass(frozen=True, slots=True)
 class WaitEstimate:
     """`ahead` is None if the queue may not be read; `wait` is `none` or `unknown`."""
@@ -246,36 +138,10 @@ def estimate_wait(
         ahead = 0
     else:
         return WaitEstimate()
-    return WaitEstimate(
-        ahead, NO_WAIT if ahead == 0 and _is_active(cluster_queue) and _fits_now(jobset, cluster_queue, queue_objects) else UNKNOWN
-    )
+    fits = queue_objects.quota(cluster_queue).fits(jobset_requests(jobset))
+    is_free = ahead == 0 and _is_active(cluster_queue) and all(ranked[0].fits_now for ranked in fits)
+    return WaitEstimate(ahead, NO_WAIT if is_free else UNKNOWN)
 
 
 def _is_active(queue: Object) -> bool:
     return (queue["spec"].get("stopPolicy") or "None") == "None"
-
-
-def _fits_now(jobset: Object, queue: Object, queue_objects: QueueObjects) -> bool:
-    """Whether the unused quota of the queue, own and borrowed, covers all requests."""
-    tree, name, assigned = (
-        QuotaTree(queue_objects.queues, queue_objects.cohorts),
-        queue["metadata"]["name"],
-        dict[tuple[str, str], Fraction](),
-    )
-    for pod_set in list_requests(jobset):
-        for group in queue["spec"].get("resourceGroups") or ():
-            requests = {name: pod_set.requests[name] for name in group["coveredResources"] if pod_set.requests.get(name)}
-            fitting = (
-                flavor
-                for flavor in queue_objects.usable_flavors(pod_set, group)
-                if all(
-                    tree.available(name, (flavor, resource)) - assigned.get((flavor, resource), Fraction(0)) >= amount
-                    for resource, amount in requests.items()
-                )
-            )
-            flavor = next(fitting, None)
-            if flavor is None:
-                return False
-            for resource, amount in requests.items():
-                assigned[flavor, resource] = assigned.get((flavor, resource), Fraction(0)) + amount
-    return True

@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.catalog.labels import NODE_POOL, RUN_SECONDS
-from sliceworks.specs.training import SLICE_JOB, HelperJob
+from sliceworks.catalog.labels import EXCLUSIVE_TOPOLOGY, NODE_POOL, RUN_SECONDS
+from sliceworks.specs import SLICE_JOB
+from sliceworks.specs.training import HelperJob
 from sliceworks.training import pod_template
 from sliceworks.training.slice_request import SliceRequest, resolve_request
 from sliceworks.training.status import PRIORITY_LABEL, QUEUE_LABEL, TYPE_LABEL
@@ -164,7 +165,7 @@ def _helper_container(helper: HelperJob) -> Object:
     }
 
 
-_EXCLUSIVE = {"alpha.jobset.sigs.k8s.io/exclusive-topology": NODE_POOL}
+_EXCLUSIVE = {EXCLUSIVE_TOPOLOGY: NODE_POOL}
 
 
 def build_jobset(job: TrainingJob, *, namespace: str = "", script: str = "") -> Object:

@@ -43,7 +43,7 @@ class PodSelection:
         names = [str(replicated_job["name"]) for replicated_job in jobset["spec"]["replicatedJobs"]]
         return self.helper or (SLICE_JOB if SLICE_JOB in names else names[0])
 
-    def can_use(self, host: status.Host, job: str) -> bool:
+    def selects(self, host: status.Host, job: str) -> bool:
         """Whether a host is selected."""
         return host.job == job and self.slice in (None, host.slice) and self.host in (None, host.index)
 
@@ -90,7 +90,7 @@ def list_sources(jobset: Object, pods: Iterable[Object], selection: PodSelection
     sources = [
         LogSource(host, pod, pod["spec"]["containers"][0]["name"])
         for pod in pods
-        if selection.can_use(host := status.read_host(pod), job)
+        if selection.selects(host := status.read_host(pod), job)
     ]
     return sorted(sources, key=lambda source: (source.host.slice, source.host.index, source.host.attempt, source.host.since))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import quantity
 from sliceworks.catalog.labels import RUN_SECONDS
 from sliceworks.kube import pod_placement
-from sliceworks.specs.training import SLICE_JOB
+from sliceworks.specs import SLICE_JOB
 
 if TYPE_CHECKING:
     from sliceworks.specs.training import Secret, TrainingJob, TrainingSpec, Volume

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import quantity
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.training.queues import TEAM_LABEL
+from sliceworks.training.quota import cohort_of
+from sliceworks.training.status import is_pending_workload, owner_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,7 +69,7 @@ def list_queue_statuses(
     waiting: dict[str, list[PendingWorkload]] = defaultdict(list)
     for workload in workloads:
         target = cluster_queue_of.get((workload["metadata"]["namespace"], (workload.get("spec") or {}).get("queueName", "")))
-        if target and _is_pending(workload):
+        if target and is_pending_workload(workload):
             waiting[target].append(_pending_workload(workload))
     return _add_lending(
         _queue_status(cluster_queue, local_queues_of[cluster_queue["metadata"]["name"]], waiting[cluster_queue["metadata"]["name"]])
@@ -115,7 +117,7 @@ def _queue_status(queue: Object, queues: list[str], waiting: list[PendingWorkloa
     stopped = spec.get("stopPolicy") or ""
     return QueueStatus(
         queue["metadata"]["name"],
-        spec.get("cohortName") or spec.get("cohort") or "",
+        cohort_of(queue),
         tuple(flavor_usage),
         int(status.get("admittedWorkloads") or 0),
         tuple(sorted(waiting, key=lambda workload: (-workload.priority, workload.since))),
@@ -132,15 +134,10 @@ def _flavor_usage(flavor: str, resource: Object, usage: Object) -> FlavorUsage:
     return FlavorUsage(flavor, resource["name"], quota, used, quantity.parse(usage.get("borrowed") or "0"), lendable=lendable)
 
 
-def _is_pending(workload: Object) -> bool:
-    return not is_condition_true(workload, "Finished") and not (workload.get("status") or {}).get("admission")
-
-
 def _pending_workload(workload: Object) -> PendingWorkload:
     metadata, reserved = workload["metadata"], find_condition(workload, "QuotaReserved")
-    owner = next((reference["name"] for reference in metadata.get("ownerReferences") or ()), metadata["name"])
-    priority = int((workload.get("spec") or {}).get("priority") or 0)
-    return PendingWorkload(metadata["namespace"], owner, priority, metadata["creationTimestamp"], reserved.get("message", ""))
+    priority, since = int((workload.get("spec") or {}).get("priority") or 0), metadata["creationTimestamp"]
+    return PendingWorkload(metadata["namespace"], owner_name(workload), priority, since, reserved.get("message", ""))
 
 
 @dataclass(frozen=True, slots=True)

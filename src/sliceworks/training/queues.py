@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import names, quantity
-from sliceworks.catalog.labels import RESERVATION_NAME, SPOT
+from sliceworks.catalog.labels import GPU, RESERVATION_NAME, SPOT, TPU
 
 if TYPE_CHECKING:
     from sliceworks.specs.environment import Environment, EnvironmentSpec
-    from sliceworks.specs.environment.cluster import Autoscaling, Pool
+    from sliceworks.specs.environment.cluster import Pool
     from sliceworks.specs.environment.teams import Share, Team
 
 Object = dict[str, Any]
-TPU, GPU = "google.com/tpu", "nvidia.com/gpu"
-CPU_NODES, GPU_NODES = 3, 1
-"""Default number of nodes of a pool."""
+TEAM_LABEL = "sliceworks.dev/team"
+_MACHINES = "machines"
+_UNASSIGNED = "rest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +33,19 @@ class Flavor:
     def manifest(self) -> Object:
         """The ResourceFlavor. Kueue adds its labels and tolerations to admitted pods."""
         tolerations = [{"key": self.resource, "operator": "Exists", "effect": "NoSchedule"}]
-        return {
-            "apiVersion": "kueue.x-k8s.io/v1beta2",
-            "kind": "ResourceFlavor",
-            "metadata": {"name": self.name},
-            "spec": {"nodeLabels": dict(self.labels), "tolerations": tolerations},
-        }
+        return _kueue("ResourceFlavor", {"name": self.name}, spec={"nodeLabels": dict(self.labels), "tolerations": tolerations})
 
 
 def list_flavors(spec: EnvironmentSpec) -> list[Flavor]:
     """The flavors of an environment's pools, each once, in the order of the document."""
     flavors: dict[str, Flavor] = {}
     for tpu in spec.pools.tpu.values():
-        shape = catalog.find(tpu.type, tpu.topology or None)
+        shape = catalog.find(tpu.type, tpu.topology)
         flavor = _flavor(tpu, Flavor(shape.type_name, shape.type_name, TPU, _labels(shape), shape.chips * tpu.count))
         _count(flavors, flavor)
     for gpu in spec.pools.gpu.values():
-        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
-        chips = machine.chips * max_nodes(gpu.nodes, gpu.autoscaling, GPU_NODES)
+        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count)
+        chips = machine.chips * gpu.max_nodes
         _count(flavors, _flavor(gpu, Flavor(machine.gpu.name, machine.gpu.name, GPU, _labels(machine), chips)))
     return list(flavors.values())
 
@@ -89,28 +84,16 @@ def machine_capacity(spec: EnvironmentSpec) -> dict[str, str]:
 
 
 def _all_machines(spec: EnvironmentSpec) -> list[tuple[catalog.Machine, int]]:
-    result = [
-        (catalog.find_machine(cpu.machine_type), max_nodes(cpu.nodes, cpu.autoscaling, CPU_NODES))
-        for cpu in spec.pools.cpu.values()
-    ]
+    result = [(catalog.find_machine(cpu.machine_type), cpu.max_nodes) for cpu in spec.pools.cpu.values()]
     for tpu in spec.pools.tpu.values():
-        shape = catalog.find(tpu.type, tpu.topology or None)
+        shape = catalog.find(tpu.type, tpu.topology)
         result.append((shape.machine, shape.hosts * tpu.count))
     for gpu in spec.pools.gpu.values():
-        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count or 0)
-        result.append((machine.machine, max_nodes(gpu.nodes, gpu.autoscaling, GPU_NODES)))
+        machine = catalog.find_gpu(gpu.machine_type, gpu.accelerator, gpu.accelerator_count)
+        result.append((machine.machine, gpu.max_nodes))
     return result
 
 
-def max_nodes(nodes: int | None, scaling: Autoscaling | None, default: int) -> int:
-    """The maximum number of nodes of a pool."""
-    return scaling.max if scaling else default if nodes is None else nodes
-
-
-TEAM_LABEL = "sliceworks.dev/team"
-_KUEUE = "kueue.x-k8s.io/v1beta2"
-_MACHINES = "machines"
-_UNASSIGNED = "rest"
 _SUBJECTS = {"user": "User", "group": "Group", "serviceAccount": "User", "domain": "Group"}
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -137,9 +120,12 @@ _READERS = "sliceworks-queue-readers"
 def build_manifests(environment: Environment) -> list[Object]:
     """All objects of the teams' queues, in the order in which to apply them."""
     spec, flavors = environment.spec, list_flavors(environment.spec)
-    objects: list[Object] = [_priority(name, value) for name, value in spec.queues.priorities.items()]
+    objects = [
+        _kueue("WorkloadPriorityClass", {"name": name}, value=value, description=f"Priority {name}")
+        for name, value in spec.queues.priorities.items()
+    ]
     objects += [flavor.manifest() for flavor in flavors]
-    objects.append({"apiVersion": _KUEUE, "kind": "ResourceFlavor", "metadata": {"name": _MACHINES}, "spec": {}})
+    objects.append(_kueue("ResourceFlavor", {"name": _MACHINES}, spec={}))
     objects += _cluster_queues(spec, flavors)
     for name, team in spec.teams.items():
         objects += _team(spec, name, team)
@@ -147,14 +133,8 @@ def build_manifests(environment: Environment) -> list[Object]:
     return objects + (_readers(members) if members else [])
 
 
-def _priority(name: str, value: int) -> Object:
-    return {
-        "apiVersion": _KUEUE,
-        "kind": "WorkloadPriorityClass",
-        "metadata": {"name": name},
-        "value": value,
-        "description": f"Priority {name}",
-    }
+def _kueue(kind: str, metadata: Object, **fields: Any) -> Object:
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata, **fields}
 
 
 def _cluster_queues(spec: EnvironmentSpec, flavors: list[Flavor]) -> list[Object]:
@@ -200,18 +180,14 @@ def _cluster_queue(
         "withinClusterQueue": "LowerPriority" if queues.preemption else "Never",
         "reclaimWithinCohort": "Any" if queues.reclaim and queues.sharing == "cohort" else "Never",
     }
-    return {
-        "apiVersion": _KUEUE,
-        "kind": "ClusterQueue",
-        "metadata": {"name": name},
-        "spec": {
-            **({"cohortName": queues.name} if queues.sharing == "cohort" else {}),
-            "namespaceSelector": {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]},
-            "queueingStrategy": queues.strategy,
-            "preemption": preemption,
-            "resourceGroups": groups,
-        },
+    queue_spec = {
+        **({"cohortName": queues.name} if queues.sharing == "cohort" else {}),
+        "namespaceSelector": {"matchExpressions": [{"key": TEAM_LABEL, "operator": "Exists"}]},
+        "queueingStrategy": queues.strategy,
+        "preemption": preemption,
+        "resourceGroups": groups,
     }
+    return _kueue("ClusterQueue", {"name": name}, spec=queue_spec)
 
 
 def _team(spec: EnvironmentSpec, name: str, team: Team) -> list[Object]:
@@ -227,12 +203,7 @@ def _team(spec: EnvironmentSpec, name: str, team: Team) -> list[Object]:
             "kind": "ServiceAccount",
             "metadata": {"name": account, **location, **({"annotations": annotations} if annotations else {})},
         },
-        {
-            "apiVersion": _KUEUE,
-            "kind": "LocalQueue",
-            "metadata": {"name": team.queue, **location},
-            "spec": {"clusterQueue": queue},
-        },
+        _kueue("LocalQueue", {"name": team.queue, **location}, spec={"clusterQueue": queue}),
     ]
     if team.max_jobs is not None:
         hard = {"count/jobsets.jobset.x-k8s.io": str(team.max_jobs)}

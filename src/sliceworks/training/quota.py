@@ -5,7 +5,7 @@ As in Kueue, a queue lends its cohort up to its lendingLimit and borrows up to i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -54,9 +54,26 @@ class QuotaTree:
         quota = self._queues[queue].quotas.get(flavor_resource)
         return quota.nominal if quota else _ZERO
 
-    def maximum(self, queue: str, flavor_resource: FlavorResource) -> Fraction:
-        """The maximum quota of the queue if all others are idle."""
-        return self._potential(self._queues[queue], self.nominal(queue, flavor_resource), flavor_resource)
+    def borrowing_limit(self, queue: str, flavor_resource: FlavorResource) -> Fraction | None:
+        """The borrowing limit of the queue; None if it is unlimited."""
+        quota = self._queues[queue].quotas.get(flavor_resource)
+        return quota.borrowing if quota else None
+
+    def reserved(self, queue: str, flavor_resource: FlavorResource) -> Fraction:
+        """What the workloads of the queue have reserved."""
+        return self._queues[queue].reserved.get(flavor_resource, _ZERO)
+
+    def maximum(self, queue: str, flavor_resource: FlavorResource, *, limited: bool = True) -> Fraction:
+        """The maximum quota of the queue if all others are idle; with `limited=False`, whatever its own borrowing limit."""
+        node = self._node(queue, flavor_resource, limited=limited)
+        return self._potential(node, self.nominal(queue, flavor_resource), flavor_resource)
+
+    def _node(self, queue: str, flavor_resource: FlavorResource, *, limited: bool) -> QuotaNode:
+        node = self._queues[queue]
+        quota = node.quotas.get(flavor_resource)
+        if limited or quota is None:
+            return node
+        return replace(node, quotas={**node.quotas, flavor_resource: replace(quota, borrowing=None)})
 
     def _potential(
         self, node: QuotaNode, quota_total: Fraction, flavor_resource: FlavorResource, above: tuple[str, ...] = ()
@@ -71,12 +88,10 @@ class QuotaTree:
         quota = node.quotas.get(flavor_resource)
         return maximum if quota is None or quota.borrowing is None else min(maximum, quota_total + quota.borrowing)
 
-    def available(self, queue: str, flavor_resource: FlavorResource) -> Fraction:
+    def available(self, queue: str, flavor_resource: FlavorResource, *, limited: bool = True) -> Fraction:
         """The quota that the queue can reserve now, own and borrowed; negative if quota was reduced below usage."""
-        node = self._queues[queue]
-        return self._available(
-            node, self.nominal(queue, flavor_resource), node.reserved.get(flavor_resource, _ZERO), flavor_resource
-        )
+        node, reserved = self._node(queue, flavor_resource, limited=limited), self.reserved(queue, flavor_resource)
+        return self._available(node, self.nominal(queue, flavor_resource), reserved, flavor_resource)
 
     def _available(
         self, node: QuotaNode, quota_total: Fraction, used: Fraction, flavor_resource: FlavorResource, above: tuple[str, ...] = ()
@@ -100,10 +115,8 @@ class QuotaTree:
                 total += max(_ZERO, queue.reserved.get(flavor_resource, _ZERO) - _not_lendable(queue, nominal, flavor_resource))
         for name, child in self._cohorts.items():
             if child.parent == cohort and name not in above:
-                quota_total, used = (
-                    self._shareable(name, flavor_resource, (*above, cohort)),
-                    self._used(name, flavor_resource, (*above, cohort)),
-                )
+                quota_total = self._shareable(name, flavor_resource, (*above, cohort))
+                used = self._used(name, flavor_resource, (*above, cohort))
                 total += max(_ZERO, used - _not_lendable(child, quota_total, flavor_resource))
         return total
 
@@ -130,7 +143,7 @@ def _not_lendable(node: QuotaNode, quota_total: Fraction, flavor_resource: Flavo
 
 def _node(obj: Object) -> QuotaNode:
     spec = obj.get("spec") or {}
-    parent = spec.get("cohortName") or spec.get("cohort") or spec.get("parentName") or spec.get("parent") or ""
+    parent = cohort_of(obj) or spec.get("parentName") or spec.get("parent") or ""
     return QuotaNode(dict(_quotas(spec)), parent, dict(_reservations(obj)))
 
 
@@ -150,3 +163,22 @@ def _quotas(spec: Object) -> Iterator[tuple[FlavorResource, Quota]]:
 
 def _amount(value: object) -> Fraction | None:
     return None if value is None else quantity.parse(str(value))
+
+
+def cohort_of(queue: Object | None) -> str:
+    """The cohort of a ClusterQueue, in v1beta1 or v1beta2."""
+    spec = (queue or {}).get("spec") or {}
+    return str(spec.get("cohortName") or spec.get("cohort") or "")
+
+
+def cohort_tree(cohort: str, cohorts: Iterable[Object]) -> set[str]:
+    """All cohorts that share quota with this one: its ancestors, and all their descendants."""
+    parents = {obj["metadata"]["name"]: str((obj.get("spec") or {}).get("parentName") or "") for obj in cohorts}
+    result = {cohort}
+    while related := {parent for name, parent in parents.items() if name in result and parent} | {
+        name for name, parent in parents.items() if parent in result
+    }:
+        if related <= result:
+            break
+        result |= related
+    return result

@@ -64,11 +64,11 @@ class SliceRequest:
 
 
 def resolve_request(slices: Slices) -> SliceRequest:
-    """The slices of a document; raises UnknownAccelerator or WrongShape with the closest match."""
+    """The slices of a document; raises UnknownAccelerator or InvalidShape with the closest match."""
     if slices.accelerator:
         shape: catalog.Accelerator = catalog.find_slice(slices.accelerator, slices.topology, slices.chips_per_host)
     else:
-        shape = catalog.find(slices.type, slices.topology or None, slices.chips_per_host)
+        shape = catalog.find(slices.type, slices.topology, slices.chips_per_host)
     return SliceRequest(shape, slices.count, slices.capacity, slices.reservation)
 
 
@@ -76,7 +76,7 @@ _CHIPS = (TPU, GPU)
 
 
 def request_of_jobset(jobset: Object) -> SliceRequest | None:
-    """The slices of a JobSet by its type label, or else its node selector; None if the catalogue does not know them."""
+    """The slices of a JobSet by its type label, or else its node selector; None if the catalog does not know them."""
     selector = pod_spec(jobset).get("nodeSelector") or {}
     name = (jobset["metadata"].get("labels") or {}).get(TYPE_LABEL, "") or selector.get(TPU_ACCELERATOR, "")
     capacity = "spot" if SPOT in selector else "reservation" if RESERVATION_NAME in selector else "on-demand"
@@ -98,6 +98,6 @@ def _find_request(name: str, topology: str | None, count: int, capacity: str) ->
     try:
         if topology and any(generation.label == name for generation in GENERATIONS):
             return SliceRequest(catalog.find_slice(name, topology), count, capacity)
-        return SliceRequest(catalog.find(name, topology), count, capacity) if name else None
+        return SliceRequest(catalog.find(name, topology or ""), count, capacity) if name else None
     except SliceworksError:
         return None

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import find_condition, is_condition_true
+from sliceworks.base.names import pluralize
+from sliceworks.catalog.labels import COMPLETION_INDEX, JOB_INDEX, QUEUE_NAME, REPLICATED_JOB
 from sliceworks.specs import SLICE_JOB
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TYPE_LABEL = "sliceworks.dev/type"
-QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+QUEUE_LABEL = QUEUE_NAME
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
+_RESTART_ATTEMPT = "jobset.sigs.k8s.io/restart-attempt"
 ACTIVE_STATES = ("running", "starting", "restarting")
 PENDING_STATES = ("queued", "suspended")
 FINISHED_STATES = ("failed", "completed")
@@ -60,11 +63,6 @@ def final_condition(jobset: Object) -> Object:
         if condition.get("status") == "True":
             return condition
     return {}
-
-
-_JOBSET = "jobset.sigs.k8s.io"
-REPLICATED, JOB_INDEX, ATTEMPT = f"{_JOBSET}/replicatedjob-name", f"{_JOBSET}/job-index", f"{_JOBSET}/restart-attempt"
-INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,22 +114,22 @@ def read_host(pod: Object) -> Host:
     labels = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
     containers = status.get("containerStatuses") or []
     return Host(
-        job=labels.get(REPLICATED, ""),
+        job=labels.get(REPLICATED_JOB, ""),
         slice=_number(labels.get(JOB_INDEX)),
-        index=_number(labels.get(INDEX)),
+        index=_number(labels.get(COMPLETION_INDEX)),
         pod=metadata["name"],
         node=(pod.get("spec") or {}).get("nodeName", ""),
         state=_host_state(pod, containers),
         ready=is_condition_true(pod, "Ready"),
         restarts=sum(container.get("restartCount", 0) for container in containers),
-        attempt=_number(labels.get(ATTEMPT)),
+        attempt=_number(labels.get(_RESTART_ATTEMPT)),
         since=metadata.get("creationTimestamp", ""),
         address=status.get("podIP", ""),
     )
 
 
 def _age(pod: Object) -> tuple[int, str]:
-    return _number((pod["metadata"].get("labels") or {}).get(ATTEMPT)), pod["metadata"].get("creationTimestamp", "")
+    return _number((pod["metadata"].get("labels") or {}).get(_RESTART_ATTEMPT)), pod["metadata"].get("creationTimestamp", "")
 
 
 def _host_state(pod: Object, containers: list[Object]) -> str:
@@ -168,7 +166,7 @@ def status_line(jobset: Object, workload: Object | None, pods: Iterable[Object])
     restarts = (jobset.get("status") or {}).get("restarts", 0)
     line = f"{state}: {ready} of {len(hosts)} hosts are ready"
     line += f", {ended} have ended" if ended else ""
-    return line + (f", after {restarts} restart{'s' if restarts > 1 else ''}" if restarts else "")
+    return line + (f", after {pluralize(restarts, 'restart')}" if restarts else "")
 
 
 def _describe_queued(jobset: Object, workload: Object | None) -> str:
@@ -178,3 +176,15 @@ def _describe_queued(jobset: Object, workload: Object | None) -> str:
         return f"queued: quota reserved in {queue}, admission checks pending"
     why = str(waiting.get("message") or find_condition(workload, "Evicted").get("message") or "")
     return f"queued in {queue}: {why}" if why else f"queued in {queue}"
+
+
+def is_pending_workload(workload: Object) -> bool:
+    """Whether a Workload is pending: it has no quota, and is neither finished nor deactivated."""
+    has_quota, is_active = (workload.get("status") or {}).get("admission"), (workload.get("spec") or {}).get("active") is not False
+    return is_active and not has_quota and not is_condition_true(workload, "Finished")
+
+
+def owner_name(obj: Object) -> str:
+    """The name of the first owner of an object, or its own name if it has no owner."""
+    metadata = obj["metadata"]
+    return str(next((reference["name"] for reference in metadata.get("ownerReferences") or ()), metadata["name"]))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import names, quantity
 from sliceworks.base.errors import InvalidDocument, SliceworksError, UnknownAccelerator
+from sliceworks.specs import SLICE_JOB
 from sliceworks.specs.documents import DocumentProblem
-from sliceworks.specs.training import SLICE_JOB
 from sliceworks.training.pod_template import coordinator_address
 from sliceworks.training.slice_request import resolve_request
 

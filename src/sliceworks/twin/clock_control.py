@@ -19,6 +19,7 @@ import orjson
 
 from sliceworks.base import clock, files
 from sliceworks.base.errors import BadRequest
+from sliceworks.base.loops import ScaledLoop
 from sliceworks.base.transport import Request, Response
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ClockControl:
     """Serves the clock of the running loop. `file` keeps the latest time that the twin can have shown."""
 
     def __init__(self, file: Path | None, on_speed: Callable[[float], None]) -> None:
-        self._file = file if isinstance(asyncio.get_running_loop(), clock.ScaledLoop) else None
+        self._file = file if isinstance(asyncio.get_running_loop(), ScaledLoop) else None
         self._on_speed = on_speed
         self._followers: set[asyncio.Queue[bytes]] = set()
         self._changed = asyncio.Event()
@@ -128,9 +129,9 @@ class ClockControl:
             files.write_atomic(self._file, orjson.dumps(state), mode=files.PRIVATE_MODE)
 
 
-def _scaled() -> clock.ScaledLoop:
+def _scaled() -> ScaledLoop:
     loop = asyncio.get_running_loop()
-    if not isinstance(loop, clock.ScaledLoop):
+    if not isinstance(loop, ScaledLoop):
         raise BadRequest("the twin runs in real time: start it with --speed to control its clock")
     return loop
 
@@ -167,6 +168,6 @@ def _state(**more: float) -> bytes:
     """The state of the clock. The speed is null if the twin runs in real time."""
     loop = asyncio.get_running_loop()
     state: dict[str, object] = {"now": clock.timestamp(), "speed": None, "paused": False, **more}
-    if isinstance(loop, clock.ScaledLoop):
+    if isinstance(loop, ScaledLoop):
         state |= {"now": clock.rfc3339_micro(loop.now()), "speed": loop.speed, "paused": loop.paused}
     return orjson.dumps(state)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import os
 import signal
 import sys
@@ -18,6 +17,8 @@ import orjson
 
 from sliceworks.base import budget, clock, files, memory
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.loops import ScaledLoop
+from sliceworks.base.sockets import is_loopback
 from sliceworks.base.transport import Request, Response
 from sliceworks.base.watchdog import Watchdog
 from sliceworks.catalog.labels import DEFAULT_RUN_SECONDS
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     import ssl
 
 
-Companion = Callable[[Cluster], AbstractAsyncContextManager[None]]
+Companion = Callable[[Cluster], AbstractAsyncContextManager[object]]
 _LOOPBACK = "127.0.0.1"
 _MAX_SPEED = 3600.0
 _RECURSION_LIMIT = 5_000
@@ -146,7 +147,7 @@ async def _serve(
         with memory.reduced_gc(), options.watchdog:
             async with companion(cluster) if companion else nullcontext():
                 await stop.wait()
-                if isinstance(loop, clock.ScaledLoop):
+                if isinstance(loop, ScaledLoop):
                     loop.pause(False)  # timeouts of the shutdown need a running clock
         ready.unlink(missing_ok=True)
         await cloud.stop()
@@ -165,20 +166,13 @@ def _process_directory(options: TwinOptions) -> Path | None:
     """The directory of container processes; None without them. They are only allowed on loopback."""
     if not options.processes:
         return None
-    if not _is_loopback(options.host):
+    if not is_loopback(options.host):
         raise SliceworksError(
             f"a twin that listens on {options.host} cannot run processes", hint="its clients could run any command on this machine"
         )
     if not options.workloads:
         raise SliceworksError("a twin without workloads cannot run processes", hint="omit --no-workloads")
     return options.directory / "pods"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _token(file: Path) -> str:
@@ -199,7 +193,7 @@ def _token(file: Path) -> str:
 def _limits(speed: float) -> Limits:
     """Limits of clients, in the twin's time. The handshake timeout cannot change later: it allows for the maximum speed."""
     limits = Limits().at_speed(speed)
-    scaled = isinstance(asyncio.get_running_loop(), clock.ScaledLoop)
+    scaled = isinstance(asyncio.get_running_loop(), ScaledLoop)
     return replace(limits, handshake=Limits().handshake * max(speed, _MAX_SPEED)) if scaled else limits
 
 

@@ -101,6 +101,11 @@ def test_stale_policy_etag_is_rejected(google: Google) -> None:
     assert binding["members"] == {"user:a@example.com"}
 
 
+def test_owner_has_all_tested_permissions(google: Google) -> None:
+    permissions = ["storage.objects.create", "storage.objects.get"]
+    assert bucket(google, "tested").test_iam_permissions(permissions) == permissions
+
+
 @pytest.mark.parametrize(
     ("fault", "error"), [("PermissionDenied", Forbidden), ("RateLimited", TooManyRequests)], ids=["403", "429"]
 )

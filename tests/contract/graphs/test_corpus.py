@@ -162,7 +162,7 @@ def test_controller_matches_kro(file: str) -> None:
 async def _compare_file(player: graphs.Player, file: str) -> None:
     """Run the cases of a file and compare their outcomes with kro's."""
     result: list[str] = []
-    for case, verdict, served in await _run_cases(player, [item for item in graphs.cases(file) if item.name not in FREE]):
+    for case, verdict, served in await _run_cases(player, [case for case in graphs.cases(file) if case.name not in FREE]):
         reported = goldens.normalised(compared(verdict), {})
         lines = list(graphs.differences(goldens.recorded(GOLDENS, f"{case.name}: definition"), reported))
         if served is not None:

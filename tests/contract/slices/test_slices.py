@@ -54,12 +54,12 @@ class Case:
 
     def refusal(self) -> Obj | None:
         """The scheduler's message about a pod whose slice cannot be created."""
-        conditions = (item for pod in self.pods("Pending") for item in pod["status"].get("conditions") or ())
-        return next((item for item in conditions if item["type"] == "sliceworks.dev/SliceReady"), None)
+        conditions = (condition for pod in self.pods("Pending") for condition in pod["status"].get("conditions") or ())
+        return next((condition for condition in conditions if condition["type"] == "sliceworks.dev/SliceReady"), None)
 
     def condition(self, name: str = "js") -> Obj:
         conditions: list[Obj] = (self.jobset(name).get("status") or {}).get("conditions") or []
-        return next((item for item in conditions if item["type"] == "sliceworks.dev/SlicesReady"), {})
+        return next((condition for condition in conditions if condition["type"] == "sliceworks.dev/SlicesReady"), {})
 
     def ended(self, how: str) -> bool:
         return bool((self.jobset().get("status") or {}).get("terminalState") == how)

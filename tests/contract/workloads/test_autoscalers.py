@@ -99,7 +99,7 @@ def test_missing_metrics_are_reported(harness: AutoscalerHarness) -> None:
 def test_two_autoscalers_of_one_target_are_reported(harness: AutoscalerHarness) -> None:
     for name in ("first", "second"):
         status = harness.told(name, "AmbiguousSelector")[-1]
-        message = next(item["message"] for item in status["conditions"] if item["reason"] == "AmbiguousSelector")
+        message = next(condition["message"] for condition in status["conditions"] if condition["reason"] == "AmbiguousSelector")
         words, _, both = message.partition(": ")
         assert words == "pods by selector app=twice are controlled by multiple HPAs"
         assert sorted(both.strip("[]").split()) == ["autoscalers/first", "autoscalers/second"]

@@ -123,7 +123,7 @@ def test_desired_replicas(harness: AutoscalerHarness, name: str, reason: str, re
     harness.workloads.check("autoscalers_measured", name, harness.told(name, reason))
     assert harness.replicas("Deployment", name) == replicas
     if reason == "SucceededRescale":
-        events = [item for item in harness.events(name, "SuccessfulRescale") if item["reason"] == "SuccessfulRescale"]
+        events = [event for event in harness.events(name, "SuccessfulRescale") if event["reason"] == "SuccessfulRescale"]
         harness.workloads.check("autoscalers_measured", f"{name}: events", events)
 
 

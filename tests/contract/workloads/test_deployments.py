@@ -104,7 +104,9 @@ def test_deployment_becomes_available(workloads: WorkloadHarness) -> None:
 
 
 def _progress(found: Object) -> str:
-    return next((str(item["reason"]) for item in found["status"].get("conditions", ()) if item["type"] == "Progressing"), "")
+    return next(
+        (str(condition["reason"]) for condition in found["status"].get("conditions", ()) if condition["type"] == "Progressing"), ""
+    )
 
 
 def test_min_ready_seconds_delay_availability(workloads: WorkloadHarness) -> None:
@@ -281,7 +283,7 @@ def test_rejected_pods_are_reported(workloads: WorkloadHarness) -> None:
     result = workloads.until_condition("Deployment", "web", "ReplicaFailure")
     sets(workloads)
     conditions = result["status"]["conditions"]
-    assert {item["type"]: item["reason"] for item in conditions} == {
+    assert {condition["type"]: condition["reason"] for condition in conditions} == {
         "Available": "MinimumReplicasUnavailable",
         "Progressing": "NewReplicaSetCreated",
         "ReplicaFailure": "FailedCreate",

@@ -74,8 +74,8 @@ def test_eviction_respects_budget(workloads: WorkloadHarness) -> None:
     evict = {"apiVersion": "policy/v1", "kind": "Eviction"}
     workloads.api.post(workloads.path("Pod", first) + "/eviction", {**evict, "metadata": {"name": first}}).ok(201)
     eventually(lambda: workloads.gone("Pod", first), what="the first pod is deleted")
-    answer = workloads.api.post(workloads.path("Pod", second) + "/eviction", {**evict, "metadata": {"name": second}})
-    answer.refused(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+    response = workloads.api.post(workloads.path("Pod", second) + "/eviction", {**evict, "metadata": {"name": second}})
+    response.refused(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
     until_status(workloads, disruptionsAllowed=0, currentHealthy=2, expectedPods=3)
     workloads.all_ready(3)
     until_status(workloads, disruptionsAllowed=1)
@@ -98,11 +98,11 @@ def test_eviction_of_only_pod_while_starting(workloads: WorkloadHarness, spec: O
     until_status(workloads, currentHealthy=0, desiredHealthy=0, expectedPods=1)
     name = pod["metadata"]["name"]
     evict = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
-    answer = workloads.api.post(workloads.path("Pod", name) + "/eviction", evict)
+    response = workloads.api.post(workloads.path("Pod", name) + "/eviction", evict)
     if goes:
-        answer.ok(201)
+        response.ok(201)
     else:
-        answer.refused(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+        response.refused(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
 
 
 def test_eviction_of_unready_pod_with_enough_healthy_pods(workloads: WorkloadHarness) -> None:

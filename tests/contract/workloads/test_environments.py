@@ -15,7 +15,7 @@ from tests.support.polling import PATIENCE
 from sliceworks.base import clock
 from sliceworks.controllers.graphs import GraphController
 from sliceworks.infra.cluster import applier, inventory
-from sliceworks.infra.cluster.applier import Applier, is_deleted
+from sliceworks.infra.cluster.applier import Applier, find_object
 from sliceworks.infra.cluster.destroyer import Destroyer
 from sliceworks.infra.cluster.inventory import Available, ConditionTrue, KindsServed, WebhookReady
 from sliceworks.kube import open_client
@@ -81,7 +81,7 @@ def test_objects_are_accepted_unchanged_and_deleted(cluster: Cluster, environmen
         compared = await applier.compare(client, steps, known)
         assert [(str(item.reference), item.action) for item in compared if item.action != "noop"] == []
         await Destroyer(client, await inventory.read(client, name), patience=PATIENCE).remove(silent)
-        assert [str(item.reference) for item in first if not await is_deleted(client, item.reference)] == []
+        assert [str(item.reference) for item in first if await find_object(client, item.reference)] == []
 
     run(cluster, main)
 

@@ -53,7 +53,7 @@ def test_failed_job_deletes_active_pods(workloads: WorkloadHarness) -> None:
     first, second = workloads.pods(2)
     workloads.phase(first, "Failed", 1)
     result = workloads.until_condition("Job", "work", "FailureTarget")
-    assert [item["type"] for item in result["status"]["conditions"]] == ["FailureTarget"]
+    assert [condition["type"] for condition in result["status"]["conditions"]] == ["FailureTarget"]
     workloads.settles("jobs", "failing", lambda: {"status": workloads.get("Job", "work")["status"]})
     workloads.remove(second)
     done(workloads, "failed after others ended", condition="Failed", last="BackoffLimitExceeded")
@@ -108,7 +108,9 @@ def test_failed_indexes_are_reported(workloads: WorkloadHarness) -> None:
     workloads.phase(second, "Succeeded", 0)
     workloads.words[actual["status"]["failedIndexes"]] = actual["status"]["failedIndexes"]
     actual = workloads.until_condition("Job", "work", "Failed")
-    conditions = [{key: item[key] for key in ("type", "status", "reason", "message")} for item in actual["status"]["conditions"]]
+    conditions = [
+        {key: condition[key] for key in ("type", "status", "reason", "message")} for condition in actual["status"]["conditions"]
+    ]
     workloads.check(
         "jobs", "failed indexes", {"conditions": conditions, "events": workloads.events("Job", "work", "FailedIndexes")}
     )

@@ -107,7 +107,7 @@ def test_scheduler_assigns_one_pool_per_job(js: JobSetDriver, api: Api, unique_n
     containers = [{"name": "c", "image": "x", "resources": limits}]
     pod = {"schedulerName": "default-scheduler", "nodeSelector": {"case": unique_name}, "containers": containers}
     js.create(replicated("a", 3, pods=2, pod=pod), annotations={EXCLUSIVE: POOL}).ok(201)
-    js.until(lambda: sum("nodeName" in item["spec"] for item in js.pods()) == 4, "four pods on nodes")
+    js.until(lambda: sum("nodeName" in pod["spec"] for pod in js.pods()) == 4, "four pods on nodes")
     placed: dict[str, set[str]] = {}
     for item in js.pods():
         node = item["spec"].get("nodeName")
@@ -147,5 +147,5 @@ def _refused(
         },
         "spec": {"containers": [{"name": "c", "image": "x"}], "schedulerName": "nobody", "nodeSelector": selector},
     }
-    answer = js.api.post(f"/api/v1/namespaces/{js.namespace}/pods", body, {"dryRun": "All"})
-    return {"code": answer.status, "reason": answer.reason, "message": answer.message}
+    response = js.api.post(f"/api/v1/namespaces/{js.namespace}/pods", body, {"dryRun": "All"})
+    return {"code": response.status, "reason": response.reason, "message": response.message}

@@ -94,8 +94,12 @@ class Walk:
             f"restarts {status.get('restarts')} ({status.get('restartsCountTowardsMax', 0)} count)",
             status.get("terminalState", ""),
         ]
-        conditions = [item for item in status.get("conditions") or () if not (self.ordered and item["type"] in _FLEETING)]
-        parts += [f"{item['type']}={item['status']} {item['reason']}: {item['message']}" for item in conditions]
+        conditions = [
+            condition for condition in status.get("conditions") or () if not (self.ordered and condition["type"] in _FLEETING)
+        ]
+        parts += [
+            f"{condition['type']}={condition['status']} {condition['reason']}: {condition['message']}" for condition in conditions
+        ]
         for item in status.get("replicatedJobsStatus") or ():
             parts.append(" ".join(f"{key} {value}" for key, value in sorted(item.items()) if value))
         for name, job in sorted(self.js.jobs().items()):

@@ -226,7 +226,10 @@ def test_jobset_is_admitted(harness: KueueHarness) -> None:
     js.until_counted("a", active=2)
     workload = harness.workloads()["js"]
     counts = {pods["name"]: pods["count"] for pods in workload["spec"]["podSets"]}
-    selectors = [one["template"]["spec"]["template"]["spec"].get("nodeSelector") for one in js.get()["spec"]["replicatedJobs"]]
+    selectors = [
+        replicated_job["template"]["spec"]["template"]["spec"].get("nodeSelector")
+        for replicated_job in js.get()["spec"]["replicatedJobs"]
+    ]
     harness.compare("jobset", {"counts": counts, "admission": workload["status"]["admission"], "selectors": selectors})
 
 
@@ -247,7 +250,10 @@ def test_jobset_is_preempted(harness: KueueHarness) -> None:
     def look() -> dict[str, Any]:
         spec = js.get()["spec"]
         selector = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"].get("nodeSelector")
-        conditions = {one["type"]: [one["status"], one["reason"]] for one in harness.workloads()["js"]["status"]["conditions"]}
+        conditions = {
+            condition["type"]: [condition["status"], condition["reason"]]
+            for condition in harness.workloads()["js"]["status"]["conditions"]
+        }
         return {"selector": selector, "suspend": spec["suspend"], "conditions": conditions}
 
     harness.settles("jobset_preempted", look)

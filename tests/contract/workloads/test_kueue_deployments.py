@@ -67,8 +67,8 @@ def test_queue_of_deployment_changes(harness: KueuePodHarness) -> None:
     harness.compare("moved", changed["spec"]["template"]["metadata"])
     harness.phase(next(name for name, pod in harness.pods().items() if not pod["spec"].get("schedulingGates")), "Running")
     harness.until(lambda: harness.api.get(harness.deployments("d")).ok().json["status"].get("readyReplicas") == 1, "it is ready")
-    answer = harness.api.patch(harness.deployments("d"), {"metadata": {"labels": {QUEUE: "q"}}})
-    harness.compare("stays", [answer.status, answer.json.get("message")])
+    response = harness.api.patch(harness.deployments("d"), {"metadata": {"labels": {QUEUE: "q"}}})
+    harness.compare("stays", [response.status, response.json.get("message")])
     answer = harness.api.patch(harness.deployments("d"), {"metadata": {"labels": {QUEUE: None}}})
     harness.compare("stays_in_one", [answer.status, answer.json.get("message")])
 

@@ -181,8 +181,8 @@ def test_group_that_is_not_retriable(harness: KueuePodHarness) -> None:
     harness.phase("b", "Succeeded")
     harness.until(lambda: harness.group_condition("g", "Finished") == "True", "the group is over")
     harness.settles("not_again", lambda: harness.group_picture("g"))
-    answer = harness.api.patch(f"{harness.core}/a", {"metadata": {"annotations": {RETRIABLE: "true"}}})
-    harness.compare("again_after_all", [answer.status, answer.json.get("message")])
+    response = harness.api.patch(f"{harness.core}/a", {"metadata": {"annotations": {RETRIABLE: "true"}}})
+    harness.compare("again_after_all", [response.status, response.json.get("message")])
 
 
 def test_group_is_preempted(harness: KueuePodHarness) -> None:
@@ -265,5 +265,5 @@ def test_invalid_pod_updates_are_rejected(harness: KueuePodHarness, case: str, r
     harness.pod("a", cpu=1 if running else 2, group="g", total=1).ok(201)
     if running:
         harness.wait_ungated("a")
-    answer = harness.api.patch(f"{harness.core}/a", {"metadata": _CHANGES[case]})
-    harness.compare(f"changed_{case}_{'running' if running else 'waiting'}", [answer.status, answer.json.get("message")])
+    response = harness.api.patch(f"{harness.core}/a", {"metadata": _CHANGES[case]})
+    harness.compare(f"changed_{case}_{'running' if running else 'waiting'}", [response.status, response.json.get("message")])

@@ -59,7 +59,7 @@ def test_why_reports_blocked_admission(harness: KueueHarness, kueue: Settings, a
 
     def pending_reason() -> bool:
         """Jobs of other tests may block both: then the first of the two has the message."""
-        causes = [item.kind.name for name in ("a", "b") for item in asks.diagnose_job(harness.ns, name).causes]
+        causes = [cause.kind.name for name in ("a", "b") for cause in asks.diagnose_job(harness.ns, name).causes]
         return "others-not-ready" in causes
 
     harness.until(pending_reason, "others-not-ready")

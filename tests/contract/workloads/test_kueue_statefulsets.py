@@ -125,8 +125,8 @@ def test_immutable_fields_are_rejected(harness: KueuePodHarness) -> None:
     }
     seen = {}
     for name, body in changes.items():
-        answer = harness.api.patch(harness.statefuls("s"), body)
-        seen[name] = [answer.status, answer.json.get("message")]
+        response = harness.api.patch(harness.statefuls("s"), body)
+        seen[name] = [response.status, response.json.get("message")]
     harness.compare("stateful_stays", seen)
 
 

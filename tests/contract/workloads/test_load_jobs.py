@@ -58,7 +58,7 @@ def test_pods_resolve_each_other_by_name(api: Api, ns: str, launch: worker_job.W
     eventually(lambda: len(senders(api, ns)) == 3)
     for index, pod in enumerate(senders(api, ns)):
         assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == (f"{NAME}-{index}", NAME)
-        variables = {item["name"] for item in pod["spec"]["containers"][0]["env"]}
+        variables = {variable["name"] for variable in pod["spec"]["containers"][0]["env"]}
         assert "JOB_COMPLETION_INDEX" in variables
         assert f"{NAME}-0.{NAME}" in pod["spec"]["containers"][0]["args"]
     [service] = of(api, ns, "services")
@@ -73,7 +73,10 @@ def test_failed_pod_is_not_retried_and_others_continue(api: Api, ns: str, launch
     job = f"/apis/batch/v1/namespaces/{ns}/jobs/{NAME}"
     eventually(lambda: api.get(job).ok().json["status"].get("failedIndexes") == "2")
     status = api.get(job).ok().json["status"]
-    assert (status["active"], [item["type"] for item in status.get("conditions", ()) if item["status"] == "True"]) == (2, [])
+    assert (
+        status["active"],
+        [condition["type"] for condition in status.get("conditions", ()) if condition["status"] == "True"],
+    ) == (2, [])
     left = [cluster_runner.pod_index(item) for item in senders(api, ns) if item["status"]["phase"] == "Pending"]
     assert left == [0, 1]
 

@@ -66,7 +66,7 @@ class Nodes:
 
         def look() -> Object | None:
             node = self.get(name)
-            result = {(item["key"], item["effect"]) for item in node["spec"].get("taints", ())}
+            result = {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints", ())}
             return node if result == expected else None
 
         return eventually(look, seconds, what=f"{name} has {sorted(expected)}")
@@ -116,7 +116,9 @@ def pod(workloads: WorkloadHarness, name: str, node: str, *tolerations: Object, 
 
 
 def conditions(found: Object) -> list[Object]:
-    return [{key: item.get(key) for key in ("type", "status", "reason", "message")} for item in found["status"]["conditions"]]
+    return [
+        {key: condition.get(key) for key in ("type", "status", "reason", "message")} for condition in found["status"]["conditions"]
+    ]
 
 
 def tolerating(key: str, seconds: int | None = None) -> Object:
@@ -176,7 +178,7 @@ def test_pods_without_toleration_are_evicted(workloads: WorkloadHarness, nodes: 
     workloads.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [{"key": "example.com/bad", "effect": "NoExecute"}]}}).ok()
     eventually(lambda: "deletionTimestamp" in workloads.get("Pod", "plain")["metadata"], what="the plain pod leaves")
     result = workloads.get("Pod", "plain")
-    target = next(item for item in result["status"]["conditions"] if item["type"] == "DisruptionTarget")
+    target = next(condition for condition in result["status"]["conditions"] if condition["type"] == "DisruptionTarget")
     workloads.check("nodes", "evicted", {"condition": target, "events": workloads.events("Pod", "plain", "TaintManagerEviction")})
     assert "deletionTimestamp" not in workloads.get("Pod", "patient")["metadata"]
     eventually(lambda: "deletionTimestamp" in workloads.get("Pod", "patient")["metadata"], what="the patient pod leaves")
@@ -218,4 +220,6 @@ def test_unreachable_node(workloads: WorkloadHarness, nodes: Nodes) -> None:
 
 
 def _ready(found: Object) -> str:
-    return next((str(item["status"]) for item in found["status"].get("conditions", ()) if item["type"] == "Ready"), "")
+    return next(
+        (str(condition["status"]) for condition in found["status"].get("conditions", ()) if condition["type"] == "Ready"), ""
+    )

@@ -73,7 +73,7 @@ class NodeHarness(WorkloadHarness):
 
     def ready(self) -> Object:
         def look() -> Object | None:
-            result = [item for item in self.get_node()["status"].get("conditions") or () if item["type"] == "Ready"]
+            result = [condition for condition in self.get_node()["status"].get("conditions") or () if condition["type"] == "Ready"]
             return result[0] if result else None
 
         return eventually(look, what="a Ready condition")
@@ -103,7 +103,7 @@ def test_node_boot_takes_time(cluster: Cluster, ns: str, simulated: None) -> Non
 
 def test_node_has_lease(harness: NodeHarness) -> None:
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{harness.node}"
-    result = eventually(lambda: (answer := harness.api.get(path)).status == 200 and answer.json)
+    result = eventually(lambda: (response := harness.api.get(path)).status == 200 and response.json)
     assert result["spec"]["holderIdentity"] == harness.node
     assert result["spec"]["leaseDurationSeconds"] >= 40
     assert result["metadata"]["ownerReferences"][0]["uid"] == harness.get_node()["metadata"]["uid"]
@@ -144,7 +144,7 @@ def test_missing_image(harness: NodeHarness) -> None:
 def test_readiness_takes_time(harness: NodeHarness) -> None:
     harness.run(notes={"ready-seconds": "2"})
     first = harness.until_phase("Running")
-    assert [item["status"] for item in first["status"]["conditions"] if item["type"] == "Ready"] == ["False"]
+    assert [condition["status"] for condition in first["status"]["conditions"] if condition["type"] == "Ready"] == ["False"]
     harness.until_condition("Pod", "p", "Ready")
 
 

@@ -57,7 +57,7 @@ def test_victim_with_grace_period(scheduler: SchedulerHarness) -> None:
     condition = scheduler.condition("low", "DisruptionTarget")
     assert (condition["status"], condition["reason"]) == ("True", "PreemptionByScheduler")
     assert condition["message"] == "default-scheduler: preempting to accommodate a higher priority pod"
-    assert [one["type"] for one in scheduler.get("low")["status"]["conditions"]] == ["PodScheduled", "DisruptionTarget"]
+    assert [condition["type"] for condition in scheduler.get("low")["status"]["conditions"]] == ["PodScheduled", "DisruptionTarget"]
     assert scheduler.refusal("high") == "0/1 nodes are available: 1 Insufficient cpu."
     scheduler.pod("opportunist", asks={"cpu": "1"})
     scheduler.refusal("opportunist")

@@ -89,7 +89,7 @@ def outcome(scheduler: SchedulerHarness, name: str) -> tuple[str, str]:
         pod = scheduler.get(name)
         if node := pod["spec"].get("nodeName"):
             return node, ""
-        message = next((one.get("message", "") for one in pod["status"].get("conditions") or ()), "")
+        message = next((condition.get("message", "") for condition in pod["status"].get("conditions") or ()), "")
         return ("", message) if message else None
 
     result = eventually(look, what=f"an outcome for {name}")

@@ -33,14 +33,14 @@ def test_every_kind_of_job_is_admitted_and_started(harness: KueueHarness) -> Non
         if PRIORITY_LABEL in created["metadata"]["labels"]:
             created["metadata"]["labels"][PRIORITY_LABEL] = low
         harness.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{harness.ns}/jobsets", created).ok(201)
-        for item in created["spec"]["replicatedJobs"]:
-            desired |= {f"{name}-{item['name']}-{number}" for number in range(item["replicas"])}
+        for replicated_job in created["spec"]["replicatedJobs"]:
+            desired |= {f"{name}-{replicated_job['name']}-{number}" for number in range(replicated_job["replicas"])}
     for name in JOBS:
         harness.wait_condition(name, "Admitted")
 
     def started() -> bool:
         jobs = harness.api.get(f"/apis/batch/v1/namespaces/{harness.ns}/jobs").ok().json["items"]
-        running = {item["metadata"]["name"] for item in jobs if not item["spec"].get("suspend")}
+        running = {job["metadata"]["name"] for job in jobs if not job["spec"].get("suspend")}
         return running == desired
 
     harness.until(started, "all Jobs")
@@ -85,7 +85,7 @@ def test_commands_follow_job_to_completion(harness: KueueHarness, train: Train) 
     workload = harness.workloads()["first"]["metadata"]["uid"]
     assert train("restart", "first", "-y") == (0, "jobset/first restarted\n", "")
     played.until(
-        lambda: [item["metadata"]["uid"] for item in played.pods("first-slice-0")] != [before["metadata"]["uid"]], "new pods"
+        lambda: [pod["metadata"]["uid"] for pod in played.pods("first-slice-0")] != [before["metadata"]["uid"]], "new pods"
     )
     played.run("first-slice-0")
     assert train("wait", "first", "--until", "running", "--timeout", "60s")[0] == 0
@@ -121,7 +121,7 @@ def pod_spec(jobset: dict[str, Any]) -> dict[str, Any]:
 
 
 def own(harness: KueueHarness, objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [item for item in objects if item["metadata"]["name"].startswith(f"{harness.ns}-")]
+    return [obj for obj in objects if obj["metadata"]["name"].startswith(f"{harness.ns}-")]
 
 
 def test_admissible_check_matches_kueue(harness: KueueHarness) -> None:
@@ -207,4 +207,4 @@ def exits(played: JobSetDriver, code: int) -> None:
 
 def of_attempt(played: JobSetDriver, attempt: str) -> list[dict[str, Any]]:
     pods = played.pods(f"{played.name}-slice-0")
-    return [item for item in pods if item["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] == attempt]
+    return [pod for pod in pods if pod["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] == attempt]

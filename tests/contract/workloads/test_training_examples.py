@@ -60,7 +60,10 @@ def _collection(obj: Object) -> str:
 
 
 def _true(obj: Object, kind: str) -> bool:
-    return any(item["type"] == kind and item["status"] == "True" for item in (obj.get("status") or {}).get("conditions") or ())
+    return any(
+        condition["type"] == kind and condition["status"] == "True"
+        for condition in (obj.get("status") or {}).get("conditions") or ()
+    )
 
 
 def _shortened(jobset: Object, seconds: str) -> Object:
@@ -83,8 +86,8 @@ def _finish(platform: Api, jobset: str) -> None:
 
 def test_example_completes_on_requested_hosts(platform: Api) -> None:
     jobs = {name: submissions.load(EXAMPLES / f"{name}.yaml") for name in NAMES}
-    for item in jobs.values():
-        platform.post(_JOBSETS, _shortened(item.jobset(), "1")).ok(201)
+    for job in jobs.values():
+        platform.post(_JOBSETS, _shortened(job.jobset(), "1")).ok(201)
     hosts: dict[str, set[str]] = {name: set() for name in NAMES}
 
     def ended() -> bool:
@@ -159,4 +162,4 @@ def _waiting_or_running(platform: Api) -> dict[str, Object]:
 
 
 def _own(taints: list[Object]) -> list[Object]:
-    return [item for item in taints if not item["key"].startswith("node.kubernetes.io/")]
+    return [taint for taint in taints if not taint["key"].startswith("node.kubernetes.io/")]

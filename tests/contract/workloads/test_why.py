@@ -304,7 +304,7 @@ def test_dependency_is_pending(case: Case) -> None:
     case.create("a", first, second)
     case.pod("a")
     assert "The replicated job second starts when first is complete." in [
-        item.message for item in case.why("a", "replicated-job-blocked").causes
+        cause.message for cause in case.why("a", "replicated-job-blocked").causes
     ]
 
 
@@ -329,7 +329,7 @@ def test_out_of_memory_without_restarts_left(case: Case) -> None:
     part = scheduled_job(case.nodes(), notes={"run-seconds": "3600", "fail": "oom"})
     case.create("a", part, failurePolicy={"maxRestarts": 1})
     result = case.why("a", "out-of-memory", "restart-limit-reached")
-    assert "It used its one restart." in [item.message for item in result.causes]
+    assert "It used its one restart." in [cause.message for cause in result.causes]
 
 
 def test_exit_code(case: Case) -> None:

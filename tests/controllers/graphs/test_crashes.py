@@ -94,7 +94,7 @@ def settled(obj: Object) -> Object:
     metadata = {name: value for name, value in obj["metadata"].items() if name in ("name", "labels", "annotations", "finalizers")}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if not name.endswith("-id") or "node" in name}
     status = obj.get("status") or {}
-    conditions = [{**item, "lastTransitionTime": ""} for item in status.get("conditions") or ()]
+    conditions = [{**condition, "lastTransitionTime": ""} for condition in status.get("conditions") or ()]
     run_main = {**obj, "metadata": {**metadata, "labels": labels}, "status": {**status, "conditions": conditions}}
     created: Object = orjson.loads(orjson.dumps(run_main, option=orjson.OPT_SORT_KEYS))
     return created

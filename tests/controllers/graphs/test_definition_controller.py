@@ -67,7 +67,7 @@ def test_revision_history_limit() -> None:
         assert await harness.names(REVISIONS) == [f"box-r{number:05d}" for number in range(3, 8)]
         newest = await harness.get(f"{REVISIONS}/box-r00007")
         assert newest["status"]["topologicalOrder"] == ["child"]
-        assert [item["status"] for item in newest["status"]["conditions"]] == ["True", "True"]
+        assert [condition["status"] for condition in newest["status"]["conditions"]] == ["True", "True"]
         assert newest["metadata"]["finalizers"] == ["kro.run/finalizer"]
         assert (await harness.get(f"{GRAPHS}/box"))["status"]["lastIssuedRevision"] == 7
         # Order and comments do not make a new revision.
@@ -461,7 +461,7 @@ def test_author_conditions_replace_builtin() -> None:
         assert accepted["status"] == "True", accepted["message"]
         await harness.apply(A_BOX)
         result = await harness.get(f"{BOXES}/a")
-        assert [item["type"] for item in result["status"]["conditions"]] == ["Filled"]
+        assert [condition["type"] for condition in result["status"]["conditions"]] == ["Filled"]
         assert result["status"]["conditions"][0]["message"] == "first"
         assert result["status"]["state"] == "ACTIVE"
         before = len(harness.transport.writes)

@@ -42,10 +42,10 @@ def test_graph_is_served() -> None:
         assert result["status"]["state"] == "Active"
         assert result["status"]["topologicalOrder"] == ["settings", "deployment", "service", "notes"]
         assert result["status"]["lastIssuedRevision"] == 1
-        assert [item["type"] for item in result["status"]["conditions"]] == [
+        assert [condition["type"] for condition in result["status"]["conditions"]] == [
             "GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady", "Ready",
         ]  # fmt: skip
-        assert all(item["status"] == "True" for item in result["status"]["conditions"])
+        assert all(condition["status"] == "True" for condition in result["status"]["conditions"])
 
     run_with_controller(main)
 

@@ -10,8 +10,8 @@ from tests.support.slices_controller import CLUSTER, LOCATION, PROJECT, SETTINGS
 from sliceworks.base import clock
 from sliceworks.base.errors import UsageError
 from sliceworks.base.metrics import Registry
-from sliceworks.cloud import container, http
-from sliceworks.cloud.http import InstanceMetadata
+from sliceworks.cloud import container, metadata_server
+from sliceworks.cloud.metadata_server import InstanceMetadata
 from sliceworks.controllers.slices.controller import SlicesRunnable, resolve_cluster
 from sliceworks.controllers.slices.settings import Settings
 from sliceworks.kube.client import Client
@@ -23,7 +23,7 @@ def _here(monkeypatch: pytest.MonkeyPatch, found: InstanceMetadata) -> None:
     async def whereabouts() -> InstanceMetadata:
         return found
 
-    monkeypatch.setattr(http, "read_metadata", whereabouts)
+    monkeypatch.setattr(metadata_server, "read_metadata", whereabouts)
 
 
 def test_unset_values_come_from_the_metadata_server(monkeypatch: pytest.MonkeyPatch) -> None:

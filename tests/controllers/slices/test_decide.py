@@ -32,14 +32,14 @@ from sliceworks.controllers.slices.model import (
     CreateNodePool,
     DeleteNodePool,
     FailedAttempt,
-    NamespacedName,
     Problem,
     RecordAttempts,
     SetCondition,
 )
 from sliceworks.controllers.slices.provisioner import jitter, retry_delay
+from sliceworks.kube.resources import Key
 
-JOB = NamespacedName("ml", "js-slice-0")
+JOB = Key("ml", "js-slice-0")
 
 
 def test_unschedulable_leader_gets_pool() -> None:
@@ -48,7 +48,7 @@ def test_unschedulable_leader_gets_pool() -> None:
     assert create.body["config"]["labels"][well_known.POOL_HASH] == REQUIREMENTS.digest
     assert create.body["config"]["labels"][well_known.ATTEMPT] == "0"
     assert create.body["config"]["labels"][well_known.CREATED] == str(int(NOW))
-    assert (create.job, create.jobset, create.attempt, create.where) == (JOB, NamespacedName("ml", "js"), 0, "on-demand in z1")
+    assert (create.job, create.jobset, create.attempt, create.where) == (JOB, Key("ml", "js"), 0, "on-demand in z1")
 
 
 def test_oldest_jobset_comes_first() -> None:
@@ -235,7 +235,7 @@ def test_deletion_is_not_repeated() -> None:
 
 def test_unmanaged_pools_are_kept() -> None:
     foreign = replace(pool(), is_managed=False)
-    nameless = replace(pool(), name="x", jobset=NamespacedName("default", ""))
+    nameless = replace(pool(), name="x", jobset=Key("default", ""))
     assert kinds(decided(foreign, nameless)) == []
 
 

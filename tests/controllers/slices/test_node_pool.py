@@ -12,11 +12,11 @@ from tests.support.slice_snapshots import GPU, TPU, requirements
 from sliceworks.base.errors import SliceworksError
 from sliceworks.controllers.slices import well_known
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT, Candidate, reservation
-from sliceworks.controllers.slices.model import NamespacedName
 from sliceworks.controllers.slices.node_pool import job_key, pool_body, pool_labels, pool_name, read_cluster, read_pool
 from sliceworks.controllers.slices.settings import Settings
+from sliceworks.kube.resources import Key
 
-JOB, JOBSET = NamespacedName("ml", "train-slice-0"), NamespacedName("ml", "train")
+JOB, JOBSET = Key("ml", "train-slice-0"), Key("ml", "train")
 FULL = Settings(
     zones=("a",),
     node_service_account="nodes@p.iam.gserviceaccount.com",
@@ -166,7 +166,7 @@ def test_pool_name_has_80_bits_of_the_job_key() -> None:
     assert name.startswith("a-jobset-with-a-very-lo-")
     assert len(name.rpartition("-")[2]) * 5 == 80
     assert pool_name("train", key) == pool_name("train", key)
-    names = {pool_name("train", job_key(NamespacedName("ml", f"train-slice-{index}"))) for index in range(5000)}
+    names = {pool_name("train", job_key(Key("ml", f"train-slice-{index}"))) for index in range(5000)}
     assert len(names) == 5000
 
 
@@ -202,4 +202,4 @@ def test_read_pool_of_other_provisioners() -> None:
     assert not read_pool({"name": "x", "status": "RUNNING"}).is_managed
     old = {"google.com/nodepool-manager": "tpu-provisioner", "provisioner-nodepool-id": "train"}
     pool = read_pool({"name": "x", "status": "RUNNING", "config": {"labels": old}})
-    assert (pool.is_managed, pool.jobset) == (True, NamespacedName("default", "train"))
+    assert (pool.is_managed, pool.jobset) == (True, Key("default", "train"))

@@ -13,9 +13,10 @@ from sliceworks.base.errors import FailedPrecondition
 from sliceworks.base.metrics import Registry
 from sliceworks.cloud.container import Operation
 from sliceworks.controllers.slices.action_writer import ActionWriter
-from sliceworks.controllers.slices.model import CreateNodePool, DeleteNodePool, NamespacedName, ObjectReference, ResumeJobSet
+from sliceworks.controllers.slices.model import CreateNodePool, DeleteNodePool, ObjectReference, ResumeJobSet
 from sliceworks.controllers.slices.node_pool_operations import NodePoolManager
 from sliceworks.controllers.slices.telemetry import Metrics
+from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from sliceworks.cloud.container import Container
@@ -26,8 +27,8 @@ JOBSET = ObjectReference("jobset.x-k8s.io/v1alpha2", "JobSet", "default", "train
 MAKE = CreateNodePool(
     "p",
     {"initialNodeCount": 1},
-    NamespacedName("default", "j"),
-    NamespacedName("default", "train"),
+    Key("default", "j"),
+    Key("default", "train"),
     0,
     JOBSET,
     JOBSET,

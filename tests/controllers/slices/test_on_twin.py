@@ -33,7 +33,7 @@ async def _deleted(rig: Rig) -> None:
 
 async def _events(rig: Rig, reason: str, count: int = 1) -> list[tuple[str, str, str]]:
     async def look() -> list[tuple[str, str, str]]:
-        result = [item for item in await rig.events() if item[1] == reason]
+        result = [event for event in await rig.events() if event[1] == reason]
         return result if len(result) >= count else []
 
     result: list[tuple[str, str, str]] = await rig.until(look, what=f"{count} events {reason}")
@@ -102,7 +102,7 @@ def test_operation_limit_follows_the_cloud() -> None:
         assert clock.loop_time() - started < 12 / 3 * 10 * 1.5
         refused = rig.registry.render().count("TooManyOperations")
         assert refused == 1  # one line: this kind of rejection has occurred
-        assert not [item for item in await rig.events() if item[1] == "NodePoolCreationFailed"]
+        assert not [event for event in await rig.events() if event[1] == "NodePoolCreationFailed"]
 
     run_with_rig(main, operations=3, **FAST)
 
@@ -214,7 +214,7 @@ def test_incomplete_jobset_is_suspended_and_retried() -> None:
     async def main(rig: Rig) -> None:
         rig.service.configure({"capacity": [{"zone": ZONE, "machineType": "ct4p-hightpu-4t", "nodes": 2}]})
         await rig.client.create(jobset(replicas=2, seconds=3600))
-        [(kind, _, note)] = await _events(rig, "SlicesGivenBack")
+        [(kind, _, note)] = await _events(rig, "SlicesReleased")
         assert kind == "JobSet"
         assert note.startswith("1 of 2 slices were not ready within 10m0s after the first one: deleting its slices")
         await _deleted(rig)
@@ -245,7 +245,7 @@ def test_cloud_error_is_reported_once(fault: str, reason: str, note: str) -> Non
         await clock.sleep(600)
         assert len(await _events(rig, "NodePoolCreationFailed")) == 1
         [pod] = await rig.pods("Pending")
-        condition = next(item for item in pod["status"]["conditions"] if item["type"] == well_known.POD_CONDITION)
+        condition = next(condition for condition in pod["status"]["conditions"] if condition["type"] == well_known.POD_CONDITION)
         assert (condition["status"], condition["reason"]) == ("False", reason)
         condition = await rig.condition()
         assert (condition["status"], condition["reason"]) == ("False", reason)

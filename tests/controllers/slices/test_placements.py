@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 from sliceworks.base import clock
 from sliceworks.base.errors import Unreachable
 from sliceworks.catalog.labels import JOBSET_NAME, NODE_POOL
-from sliceworks.controllers.slices.model import NamespacedName
 from sliceworks.controllers.slices.placements import Placements
+from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,8 +45,8 @@ class UnreachableClient:
         return self._answer(NODE)
 
 
-def _placements_after(times: int, *, from_the_start: bool) -> dict[NamespacedName, str]:
-    async def main() -> dict[NamespacedName, str]:
+def _placements_after(times: int, *, from_the_start: bool) -> dict[Key, str]:
+    async def main() -> dict[Key, str]:
         placements = Placements(cast("Client", UnreachableClient(times)), lambda: None)
         if from_the_start:
             await placements.open()
@@ -60,7 +60,7 @@ def _placements_after(times: int, *, from_the_start: bool) -> dict[NamespacedNam
 
 
 def test_failed_read_of_a_leader_is_retried() -> None:
-    seated = {NamespacedName("default", "train-slice-0"): "pool"}
+    seated = {Key("default", "train-slice-0"): "pool"}
     for times in (0, 1, 5):
         assert _placements_after(times, from_the_start=False) == seated
         assert _placements_after(times, from_the_start=True) == seated

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.support.slices_controller import Rig, jobset, run_with_rig
 
 from sliceworks.base import clock
-from sliceworks.controllers.slices.model import NamespacedName
 from sliceworks.controllers.slices.node_pool import job_key, pool_name
+from sliceworks.kube.resources import Key
 
 
 def test_every_leader_is_placed_with_few_concurrent_operations() -> None:
@@ -53,7 +53,7 @@ def test_leader_is_placed_after_the_failure_of_another_pool() -> None:
     """The first leader runs on the second's pool while its own cannot be created: the second gets the failed one's replacement."""
 
     async def scenario(rig: Rig) -> None:
-        first = pool_name("train", job_key(NamespacedName("default", "train-slice-0")))
+        first = pool_name("train", job_key(Key("default", "train-slice-0")))
         rig.cluster.cloud.faults.add({"fault": "Stockout", "match": {"nodePool": first}, "for": 600})
         await rig.client.create(jobset("train", 2, topology="2x2x1", pods=1, seconds=10_000))
         await clock.sleep(600)

@@ -15,7 +15,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError, TimedOut
 from sliceworks.controllers.graphs import GraphController
 from sliceworks.infra.cluster import applier, inventory
-from sliceworks.infra.cluster.applier import Applier, is_deleted
+from sliceworks.infra.cluster.applier import Applier, find_object
 from sliceworks.infra.cluster.destroyer import Destroyer
 from sliceworks.infra.cluster.inventory import OWNER, SYSTEM, Step, WebhookReady, build_namespace, reference_to
 from sliceworks.kube.client import Client
@@ -42,8 +42,8 @@ async def apply(client: Client, environment: Environment, steps: Iterable[Step] 
 
 def count(outcomes: Iterable[ApplyResult]) -> dict[str, int]:
     result: dict[str, int] = {}
-    for item in outcomes:
-        result[item.action] = result.get(item.action, 0) + 1
+    for outcome in outcomes:
+        result[outcome.action] = result.get(outcome.action, 0) + 1
     return result
 
 
@@ -77,7 +77,7 @@ def test_example_is_created_unchanged_and_deleted(name: str) -> None:
             assert await Destroyer(client, known).remove(silent) == len(first)
             left = {item["metadata"]["name"] for item in (await client.list_all(NAMESPACE)).items}
             assert left == {"default", "kube-node-lease", "kube-public", "kube-system"}
-            assert [str(item.reference) for item in first if not await is_deleted(client, item.reference)] == []
+            assert [str(item.reference) for item in first if await find_object(client, item.reference)] == []
 
     play(main)
 

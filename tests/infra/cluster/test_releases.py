@@ -37,7 +37,9 @@ def published(tmp_path: Path) -> Release:
 
 
 def test_required_releases_have_the_documents_versions() -> None:
-    result = {item.name: item for item in required_releases(environments.small("  addons: {versions: {kueue: v0.16.1}}\n").spec)}
+    result = {
+        release.name: release for release in required_releases(environments.small("  addons: {versions: {kueue: v0.16.1}}\n").spec)
+    }
     assert list(result) == ["jobset", "kueue"]
     assert result["kueue"].url == "https://github.com/kubernetes-sigs/kueue/releases/download/v0.16.1/manifests.yaml"
     assert result["jobset"].url == "https://github.com/kubernetes-sigs/jobset/releases/download/v0.12.0/manifests.yaml"
@@ -51,7 +53,7 @@ def test_required_releases_have_the_documents_versions() -> None:
 def test_file_is_fetched_once(published: Release, tmp_path: Path) -> None:
     shelf = ReleaseFiles(tmp_path / "kept")
     objects, checksum = shelf.objects(published, {})
-    assert [item["kind"] for item in objects] == ["Namespace", "Service", "Secret"]
+    assert [obj["kind"] for obj in objects] == ["Namespace", "Service", "Secret"]
     assert checksum == sha256(TEXT)
     (tmp_path / "published" / "manifests.yaml").unlink()
     assert shelf.objects(published, {published.title: checksum}) == (objects, checksum)
@@ -108,7 +110,7 @@ def bundle(name: str) -> bytes:
 
 def test_operator_is_found_in_its_archive() -> None:
     [operator] = required_releases(environments.example("self-service").spec)
-    assert [item["kind"] for item in operator.objects(bundle(operator.member))] == ["Namespace", "Service", "Secret"]
+    assert [obj["kind"] for obj in operator.objects(bundle(operator.member))] == ["Namespace", "Service", "Secret"]
     assert operator.objects(TEXT)  # extracted by hand
     with pytest.raises(SliceworksError, match=r"autopilot-configconnector-operator\.yaml not found in the archive"):
         operator.objects(bundle("other.yaml"))

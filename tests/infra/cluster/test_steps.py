@@ -99,7 +99,7 @@ def test_team_and_identity_share_account_and_namespace() -> None:
 )
 def test_team_with_unusable_identity_is_an_error(team: str, wrong: str) -> None:
     text = f"  identities: {{workloads: {{trainer: {{namespace: jobs}}}}}}\n  teams: {{research: {team}}}\n"
-    assert [item.problem for item in preflight.check(environments.small(text))] == ([wrong] if wrong else [])
+    assert [item.message for item in preflight.check(environments.small(text))] == ([wrong] if wrong else [])
 
 
 def test_conflicting_parts_are_an_error() -> None:
@@ -130,7 +130,7 @@ def test_ready_within_configures_and_restarts_kueue() -> None:
 
 def test_existing_kueue_is_configured_only_if_owned() -> None:
     text = "  queues: {readyWithin: 10m}\n"
-    assert [item["metadata"]["name"] for item in objects(text, "ConfigMap")] == ["kueue-manager-config"]
+    assert [obj["metadata"]["name"] for obj in objects(text, "ConfigMap")] == ["kueue-manager-config"]
     assert objects(text, "ConfigMap", configures_kueue=False) == []
     assert objects("", "ConfigMap") == []
 
@@ -228,7 +228,7 @@ def test_project_is_adopted_and_never_deleted() -> None:
             "cnrm.cloud.google.com/auto-create-network": "false",
             "cnrm.cloud.google.com/deletion-policy": "abandon",
         }
-    [space] = [item for item in objects(service % "folder: '12'", "Namespace") if item["metadata"]["name"] == "team"]
+    [space] = [obj for obj in objects(service % "folder: '12'", "Namespace") if obj["metadata"]["name"] == "team"]
     assert space["metadata"]["annotations"] == {"cnrm.cloud.google.com/project-id": "my-project"}
 
 
@@ -257,12 +257,12 @@ def test_secret_values_are_never_shown() -> None:
     ],
 )
 def test_manual_steps_are_reported(text: str, output: str) -> None:
-    assert any(item.startswith(output) for item in composition.manual_steps(environments.small(text), builds=False))
+    assert any(step.startswith(output) for step in composition.manual_steps(environments.small(text), builds=False))
 
 
 def test_buildable_images_are_not_reported() -> None:
     assert not [
-        item for item in composition.manual_steps(environments.small("  registry: {build: [controllers]}\n")) if "images" in item
+        step for step in composition.manual_steps(environments.small("  registry: {build: [controllers]}\n")) if "images" in step
     ]
 
 
@@ -282,19 +282,19 @@ _MESH = "  identities:\n    workloads:\n      server: {namespace: serving}\n  ad
 def test_mesh_injects_proxies_and_has_an_ingress_gateway() -> None:
     [namespace] = objects(_MESH % "", "Namespace")
     assert namespace["metadata"]["labels"]["istio-injection"] == "enabled"
-    [gateway] = [item for item in objects(_MESH % "", "Deployment") if item["metadata"]["name"] == "istio-ingressgateway"]
+    [gateway] = [obj for obj in objects(_MESH % "", "Deployment") if obj["metadata"]["name"] == "istio-ingressgateway"]
     pod = gateway["spec"]["template"]
     assert gateway["metadata"]["namespace"] == "serving"
     assert pod["metadata"]["annotations"] == {"inject.istio.io/templates": "gateway"}
     assert pod["spec"]["containers"][0]["image"] == "auto"
-    [service] = [item for item in objects(_MESH % "", "Service") if item["metadata"]["name"] == "istio-ingressgateway"]
+    [service] = [obj for obj in objects(_MESH % "", "Service") if obj["metadata"]["name"] == "istio-ingressgateway"]
     assert service["metadata"]["annotations"] == {"networking.gke.io/load-balancer-type": "Internal"}
     assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
 
 
 def test_mesh_channel_and_ingress_namespace() -> None:
     text = _MESH % ", meshChannel: rapid, ingressNamespace: edge"
-    result = {item["metadata"]["name"]: item["metadata"]["labels"] for item in objects(text, "Namespace")}
+    result = {obj["metadata"]["name"]: obj["metadata"]["labels"] for obj in objects(text, "Namespace")}
     assert {name: labels["istio.io/rev"] for name, labels in result.items()} == dict.fromkeys(
         ("serving", "edge"), "asm-managed-rapid"
     )

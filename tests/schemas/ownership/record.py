@@ -90,8 +90,8 @@ class Server:
         data = None if body is None else orjson.dumps(body)
         request = urllib.request.Request(self.url + path, data, {**self.headers, "Content-Type": kind}, method=method)
         try:
-            with urllib.request.urlopen(request, context=self.context) as answer:
-                return answer.status, orjson.loads(answer.read())
+            with urllib.request.urlopen(request, context=self.context) as response:
+                return response.status, orjson.loads(response.read())
         except urllib.error.HTTPError as error:
             text = error.read()
             return error.code, orjson.loads(text) if text[:1] == b"{" else {"message": text.decode()}

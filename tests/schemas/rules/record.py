@@ -88,7 +88,9 @@ def _answer(answer: Json) -> Json:
 def _path(obj: Json) -> str:
     group, _, version = obj["apiVersion"].rpartition("/")
     resource = next(
-        item for item in builtin_scheme().resources if (item.group, item.version, item.kind) == (group, version, obj["kind"])
+        resource
+        for resource in builtin_scheme().resources
+        if (resource.group, resource.version, resource.kind) == (group, version, obj["kind"])
     )
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     return f"{root}/namespaces/{NAMESPACE}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"

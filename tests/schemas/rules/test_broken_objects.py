@@ -11,7 +11,8 @@ from tests.schemas.rules.cases import Json, cases
 from tests.schemas.rules.test_corpus import kept, strategy_of
 
 from sliceworks.schemas import TypeMismatch
-from sliceworks.twin.apiserver.validation.object_meta import metadata_errors, metadata_update_errors
+from sliceworks.twin.apiserver.validation.error_list import ErrorList
+from sliceworks.twin.apiserver.validation.object_meta import validate_object_meta, validate_object_meta_update
 
 ROUNDS = 30
 ODD: tuple[Any, ...] = (
@@ -51,21 +52,19 @@ def test_no_rule_fails_on_a_broken_object(case: Any) -> None:
             assert error.cause()["message"]
 
 
-def everything(obj: Json, old: Json) -> list[Any]:
-    strategy = strategy_of(obj)
-    result: list[Any] = [
-        *metadata_errors(obj["metadata"]),
-        *metadata_update_errors(obj["metadata"], old["metadata"]),
-    ]
+def everything(obj: Json, old: Json) -> ErrorList:
+    strategy, errors = strategy_of(obj), ErrorList()
+    validate_object_meta(errors, obj["metadata"])
+    validate_object_meta_update(errors, obj["metadata"], old["metadata"])
     if strategy.validate is not None:
-        result += strategy.validate(obj)
+        strategy.validate(errors, obj)
     if strategy.warnings is not None:
         assert all(isinstance(warning, str) for warning in strategy.warnings(obj))
     for validate in (strategy.validate_update, strategy.validate_status):
         if validate is not None:
-            result += validate(obj, old)
-            result += validate(old, obj)
-    return result
+            validate(errors, obj, old)
+            validate(errors, old, obj)
+    return errors
 
 
 def break_something(value: Any, chance: random.Random) -> None:

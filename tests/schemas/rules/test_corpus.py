@@ -13,7 +13,8 @@ from sliceworks.schemas import decode, set_defaults
 from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.twin.apiserver.patch.jsonpatch import merge_patch
 from sliceworks.twin.apiserver.registry.kinds import STRATEGIES
-from sliceworks.twin.apiserver.validation.object_meta import metadata_errors, metadata_update_errors
+from sliceworks.twin.apiserver.validation.error_list import ErrorList
+from sliceworks.twin.apiserver.validation.object_meta import validate_object_meta, validate_object_meta_update
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.registry.resources import Strategy
@@ -88,7 +89,7 @@ def test_update(name: str) -> None:
 
 def strategy_of(obj: Json) -> Strategy:
     group = obj["apiVersion"].rpartition("/")[0]
-    plurals = {(item.group, item.kind): item.plural for item in builtin_scheme().resources}
+    plurals = {(resource.group, resource.kind): resource.plural for resource in builtin_scheme().resources}
     return STRATEGIES[f"{group}/{plurals[group, obj['kind']]}"]
 
 
@@ -120,18 +121,21 @@ def before_validation(obj: Json) -> Json:
 
 
 def errors(case: Case, obj: Json, old: Json | None = None) -> list[tuple[str, str, str]]:
-    strategy = strategy_of(case.object)
-    result = metadata_errors(obj["metadata"]) if old is None else metadata_update_errors(obj["metadata"], old["metadata"])
+    strategy, result = strategy_of(case.object), ErrorList()
+    if old is None:
+        validate_object_meta(result, obj["metadata"])
+    else:
+        validate_object_meta_update(result, obj["metadata"], old["metadata"])
     if case.subresource and old is not None:
         part = strategy.parts.get(case.subresource)
-        check = part.validate if part else strategy.validate_status
-        assert check is not None
-        result += check(obj, old)
+        validate = part.validate if part else strategy.validate_status
+        assert validate is not None
+        validate(result, obj, old)
         return expected([error.cause() for error in result])
     if strategy.validate is not None:
-        result += strategy.validate(obj)
+        strategy.validate(result, obj)
     if old is not None and strategy.validate_update is not None:
-        result += strategy.validate_update(obj, old)
+        strategy.validate_update(result, obj, old)
     return expected([error.cause() for error in result])
 
 

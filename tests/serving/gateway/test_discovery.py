@@ -103,7 +103,7 @@ def test_backends_follow_pods(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
 
             task = asyncio.create_task(finder.run())
             await _start_pod(client)
-            await _until(lambda: [item.name for item in router.state.upstreams] == [echo.url])
+            await _until(lambda: [upstream.name for upstream in router.state.upstreams] == [echo.url])
             [server] = router.state.upstreams
             await client.patch(POD, "one", {"metadata": {"labels": {"note": "x"}}})
             await clock.sleep(0.3)

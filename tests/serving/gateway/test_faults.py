@@ -62,7 +62,7 @@ def test_backend_crash_in_a_stream_is_an_error_event() -> None:
                     client.send("GET", "/v1/models")
                     assert (await client.get()).status == 200
             await until(gate.idle)
-            assert 'streams_broken_total{model="m"} 2' in await gate.numbers()
+            assert 'interrupted_streams_total{model="m"} 2' in await gate.numbers()
 
     clock.run(main())
 
@@ -377,7 +377,7 @@ def test_failed_request_is_freed(kind: str, serve: Any) -> None:
     """
 
     def kept() -> int:
-        return sum(isinstance(item, Connection) for item in gc.get_objects())
+        return sum(isinstance(obj, Connection) for obj in gc.get_objects())
 
     async def main() -> None:
         times = {"firstToken": "200ms", "idle": "300ms", "total": "500ms"}
@@ -415,7 +415,7 @@ def test_random_backend_crashes_lose_no_response(soak_seconds: float) -> None:
         async with upstream(**settings) as a, upstream(**settings) as b, upstream(**settings) as c, upstream(**settings) as d:
             servers = [a, b, c, d]
             retries = {"attempts": 8, "retryRatio": 1.0, "minRetriesPerSecond": 100}
-            async with gateway(document(*(item.url for item in servers), health_check=health, retries=retries)) as gate:
+            async with gateway(document(*(server.url for server in servers), health_check=health, retries=retries)) as gate:
                 ending = asyncio.get_running_loop().time() + soak_seconds
                 killer = asyncio.ensure_future(_kill(servers, chance))
                 done = await asyncio.gather(*(_send_requests(gate, number, ending) for number in range(16)))

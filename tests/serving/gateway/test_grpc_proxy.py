@@ -78,16 +78,16 @@ async def gateway_for(*addresses: str, **more: Any) -> AsyncIterator[tuple[Runni
 async def _mark_healthy(gate: Running) -> None:
     """Mark the backends healthy: they have no HTTP endpoint for health checks."""
     servers = gate.program.router.state.upstreams
-    await until(lambda: all(item.checked for item in servers))
+    await until(lambda: all(server.checked for server in servers))
     await gate.program.health_checker.stop()
-    for item in servers:
-        item.healthy = True
+    for server in servers:
+        server.healthy = True
 
 
 async def echo_messages(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
     """Echo each message."""
-    async for item in messages:
-        yield item
+    async for message in messages:
+        yield message
     context.set_trailing_metadata((("one", "1"), ("two", "2")))
 
 
@@ -520,8 +520,8 @@ def test_backends_with_tls_and_credential(tmp_path: Path) -> None:
 
     async def seen(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         received.append(dict(context.invocation_metadata())["authorization"])
-        async for item in messages:
-            yield item
+        async for message in messages:
+            yield message
 
     class Told(echo_server.EchoServer):
         def authenticate(self, method: str, path: str, headers: Mapping[str, str], peer: object = None) -> object:

@@ -154,7 +154,7 @@ def test_client_disconnect_cancels_the_request() -> None:
                 await until(lambda: echo.engine.in_flight == 1)
             await until(lambda: echo.engine.in_flight == 0)
             assert gate.idle()
-            assert "sliceworks_gateway_clients_left_total" in await gate.numbers()
+            assert "sliceworks_gateway_client_disconnects_total" in await gate.numbers()
 
     clock.run(main())
 

@@ -28,7 +28,7 @@ def test_native_stream_passes_unchanged() -> None:
         async with upstream(token_time=0.002) as echo, gateway(document(echo.url, kind="jetstream")) as gate:
             for body in ({"text_content": {"text": "a b c"}}, {"model": "m", "text_content": {"text": "a b c"}, "max_tokens": 3}):
                 got = await gate.ask("POST", "/v1/generate", body)
-                assert [item["streamContent"]["samples"][0]["text"] for item in objects(got.body)] == ["a", " b", " c"]
+                assert [obj["streamContent"]["samples"][0]["text"] for obj in objects(got.body)] == ["a", " b", " c"]
                 assert len(got.chunks) == 3
             wrong = await gate.ask("POST", "/v1/generate", {"model": "other", "text_content": {"text": "x"}})
             assert (wrong.status, list(wrong.json)) == (404, ["detail"])

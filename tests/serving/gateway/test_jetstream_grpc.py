@@ -97,9 +97,9 @@ async def gateway_for(address: str, **model: Any) -> AsyncIterator[tuple[Running
     health = {"interval": "1h", "unhealthyThreshold": 1000}
     spec = document(models=models, keys=KEYS, listen={"port": 0, "grpcPort": 0}, timeouts=TIMES, health_check=health)
     async with gateway(spec) as gate, grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
-        for item in gate.program.router.state.upstreams:
-            await until(lambda item=item: item.checked)  # type: ignore[misc]
-            item.healthy = True  # its HTTP API does not exist
+        for upstream in gate.program.router.state.upstreams:
+            await until(lambda item=upstream: item.checked)  # type: ignore[misc]
+            upstream.healthy = True  # its HTTP API does not exist
         yield gate, channel
         await until(gate.idle)
 

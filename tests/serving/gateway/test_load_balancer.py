@@ -363,7 +363,7 @@ def test_cancelled_connect_is_not_pooled(tmp_path: Path) -> None:
 
     def kept(pool: ConnectionPool) -> int:
         gc.collect()
-        return sum(isinstance(item, UpstreamConnection) and item._pool is pool for item in gc.get_objects())
+        return sum(isinstance(obj, UpstreamConnection) and obj._pool is pool for obj in gc.get_objects())
 
     async def main() -> None:
         trusted, shown = ssl.create_default_context(cadata=renew(tmp_path).decode()), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -420,7 +420,7 @@ def test_failed_hedge_is_ignored() -> None:
                 health_check={"interval": "1h", "consecutiveFailures": 100},
             )
             async with gateway(spec) as gate:
-                await until(lambda: all(item.checked for item in gate.program.router.state.upstreams))
+                await until(lambda: all(upstream.checked for upstream in gate.program.router.state.upstreams))
                 for item in gate.program.router.state.upstreams:
                     item.healthy = True
                 got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(4)]

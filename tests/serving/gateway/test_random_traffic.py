@@ -171,14 +171,18 @@ def held(states: list[State]) -> list[str]:
             result += [f"{served.name} is waited for"] * served.balancer.waiting + [
                 f"{served.name}'s quota"
             ] * served.rate_limit.in_flight
-            result += [f"a request at {item.name}" for item in served.balancer.upstreams if item.outstanding or item._probe_request]
+            result += [
+                f"a request at {upstream.name}"
+                for upstream in served.balancer.upstreams
+                if upstream.outstanding or upstream._probe_request
+            ]
         result += [f"{name}'s quota" for name in "ab" if (caller := state.keys.get(name)) and caller.rate_limit.in_flight]
     return result
 
 
 def calls() -> int:
     """The number of existing Call objects."""
-    return sum(isinstance(item, Call) for item in gc.get_objects())
+    return sum(isinstance(obj, Call) for obj in gc.get_objects())
 
 
 @asynccontextmanager

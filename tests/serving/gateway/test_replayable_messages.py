@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 async def _all(messages: AsyncIterator[bytes]) -> list[bytes]:
-    return [item async for item in messages]
+    return [message async for message in messages]
 
 
 def test_abandoned_reader_takes_no_message() -> None:

@@ -31,7 +31,7 @@ def test_error_has_id_metric_and_log_line(caplog: pytest.LogCaptureFixture) -> N
                 got = await gate.ask(method, path, body, f"x-request-id: {code}", key=key)
                 assert got.status == status
                 assert got.headers["x-request-id"] == code
-                assert f'sliceworks_gateway_refused_total{{code="{code}"}} 1\n' in await gate.numbers()
+                assert f'sliceworks_gateway_rejected_requests_total{{code="{code}"}} 1\n' in await gate.numbers()
             async with await Client.open(gate.port) as client:
                 client.writer.write(b"GET /v1/models HTTP/1.1\r\n\r\n")
                 assert (await client.head()).headers["x-request-id"]

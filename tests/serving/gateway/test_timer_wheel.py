@@ -45,7 +45,7 @@ def test_failing_timer_does_not_block_others() -> None:
         wheel.call_at(now + 0.02, lambda: called.append("after it"))
         while "after it" not in called:
             await asyncio.sleep(0.005)
-        assert [str(item) for item in problems] == ["broken"]
+        assert [str(problem) for problem in problems] == ["broken"]
 
     asyncio.run(main())
     assert called == ["beside it", "after it"]

@@ -165,8 +165,8 @@ def test_triton_clients_work_on_triton(real: triton.Triton) -> None:
 
 @pytest.mark.real
 def test_triton_has_the_autoscaler_metric(real: triton.Triton) -> None:
-    with urllib.request.urlopen(f"http://127.0.0.1:{real.metrics}/metrics", timeout=90) as answer:
-        reported = answer.read().decode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{real.metrics}/metrics", timeout=90) as response:
+        reported = response.read().decode()
     assert f"# TYPE {METRIC} gauge" in reported
     for name in MODELS:
         assert f'{METRIC}{{model="{name}",version="1"}} 0' in reported

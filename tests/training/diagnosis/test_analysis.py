@@ -52,10 +52,10 @@ def test_forbidden_cluster_queue_reports_kueues_message() -> None:
         "unreadable": ("ClusterQueue cq: forbidden",),
     }
     result = Evidence(now=given.NOW, jobset=given.jobset(), workload=given.workload(), local_queue=given.local(), **seen)  # type: ignore[arg-type]
-    answer = diagnose(result)
-    assert [cause.kind.name for cause in answer.causes] == ["pending-in-queue"]
-    assert answer.causes[0].reported == "couldn't assign flavors"
-    assert "Could not be read:\n  ClusterQueue cq: forbidden" in train_description.describe_answer(answer)
+    diagnosis = diagnose(result)
+    assert [cause.kind.name for cause in diagnosis.causes] == ["pending-in-queue"]
+    assert diagnosis.causes[0].reported == "couldn't assign flavors"
+    assert "Could not be read:\n  ClusterQueue cq: forbidden" in train_description.describe_answer(diagnosis)
 
 
 def test_reasons_of_newer_kueue_without_cluster_queue() -> None:

@@ -93,8 +93,8 @@ def test_request_count_does_not_grow_with_the_queue() -> None:
                 await submit(client, "job")
             await clock.sleep(30)
             counting = CountingTransport(twin.transport())
-            answer = await diagnose(Client(counting), "job")
-            assert [item.kind.name for item in answer.causes] == ["quota-in-use", "jobs-ahead"]
+            diagnosis = await diagnose(Client(counting), "job")
+            assert [cause.kind.name for cause in diagnosis.causes] == ["quota-in-use", "jobs-ahead"]
             counts.append(sum(counting.requested.values()))
             assert not any(path.endswith(("/pods", "/nodes", "/jobs")) for path in counting.requested)
         assert counts[1] <= counts[0] <= 15
@@ -109,11 +109,11 @@ def test_forbidden_cluster_queue_is_optional() -> None:
         await submit(client, "job")
         await clock.sleep(30)
         hidden = ("clusterqueues", "resourceflavors", "namespaces/default/localqueues/q/pendingworkloads")
-        answer = await diagnose(Client(CountingTransport(twin.transport(), hidden)), "job")
-        assert [item.kind.name for item in answer.causes] == ["pending-in-queue"]
-        assert "insufficient unused quota" in answer.causes[0].reported
-        assert "ClusterQueue cq: forbidden" in answer.unreadable
-        assert "Its jobs: 2 pending, 2 with quota: w0 (4 TPU chips of v4), w1 (4 TPU chips of v4)." in answer.causes[0].message
+        diagnosis = await diagnose(Client(CountingTransport(twin.transport(), hidden)), "job")
+        assert [cause.kind.name for cause in diagnosis.causes] == ["pending-in-queue"]
+        assert "insufficient unused quota" in diagnosis.causes[0].reported
+        assert "ClusterQueue cq: forbidden" in diagnosis.unreadable
+        assert "Its jobs: 2 pending, 2 with quota: w0 (4 TPU chips of v4), w1 (4 TPU chips of v4)." in diagnosis.causes[0].message
 
     run_on_twin(scenario)
 
@@ -124,10 +124,10 @@ def test_position_from_local_queue() -> None:
         await add_workloads(client, 5)
         await submit(client, "job")
         await clock.sleep(30)
-        answer = await diagnose(Client(CountingTransport(twin.transport(), ("clusterqueues",))), "job")
-        assert answer.ahead is not None
-        assert answer.ahead.position == 4  # two of the five run
-        assert "jobs-ahead" in [item.kind.name for item in answer.causes]
+        diagnosis = await diagnose(Client(CountingTransport(twin.transport(), ("clusterqueues",))), "job")
+        assert diagnosis.ahead is not None
+        assert diagnosis.ahead.position == 4  # two of the five run
+        assert "jobs-ahead" in [cause.kind.name for cause in diagnosis.causes]
 
     run_on_twin(scenario)
 
@@ -139,12 +139,12 @@ def test_position_without_visibility_api() -> None:
         await clock.sleep(2)
         await submit(client, "job")
         await clock.sleep(30)
-        answer = await diagnose(
+        diagnosis = await diagnose(
             Client(CountingTransport(twin.transport(), ("clusterqueues/cq/pending", "localqueues/q/pending"))), "job"
         )
-        assert answer.ahead is not None
-        assert answer.ahead.position == 4
-        assert len([item for item in answer.unreadable if "visibility" in item]) == 1
+        assert diagnosis.ahead is not None
+        assert diagnosis.ahead.position == 4
+        assert len([item for item in diagnosis.unreadable if "visibility" in item]) == 1
 
     run_on_twin(scenario)
 
@@ -189,8 +189,8 @@ def test_forbidden_workloads_are_reported() -> None:
         await queue(client)
         await submit(client, "job")
         hidden = ("workloads", "clusterqueues")
-        answer = await diagnose(Client(CountingTransport(twin.transport(), hidden)), "job")
-        assert [item.kind.name for item in answer.causes] == ["pending-in-queue"]
-        assert "workloads in default: forbidden" in answer.unreadable
+        diagnosis = await diagnose(Client(CountingTransport(twin.transport(), hidden)), "job")
+        assert [cause.kind.name for cause in diagnosis.causes] == ["pending-in-queue"]
+        assert "workloads in default: forbidden" in diagnosis.unreadable
 
     run_on_twin(scenario)

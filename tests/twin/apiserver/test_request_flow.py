@@ -58,4 +58,4 @@ def test_one_write_crosses_few_modules() -> None:
 
 
 def test_every_builtin_kind_has_one_strategy() -> None:
-    assert set(STRATEGIES) == {f"{item.group}/{item.plural}" for item in builtin_scheme().resources}
+    assert set(STRATEGIES) == {f"{resource.group}/{resource.plural}" for resource in builtin_scheme().resources}

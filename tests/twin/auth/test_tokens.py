@@ -92,14 +92,14 @@ def test_unknown_tokens_are_rejected_without_repeating_them(cluster: Cluster, to
 
 
 def test_token_request_round_trip(cluster: Cluster) -> None:
-    answer = cluster.request()
-    assert answer["spec"] == {"audiences": ["https://kubernetes.default.svc"], "expirationSeconds": 3600, "boundObjectRef": None}
-    assert answer["metadata"]["uid"] == "sa-uid"
-    result = claims(answer["status"]["token"])
+    response = cluster.request()
+    assert response["spec"] == {"audiences": ["https://kubernetes.default.svc"], "expirationSeconds": 3600, "boundObjectRef": None}
+    assert response["metadata"]["uid"] == "sa-uid"
+    result = claims(response["status"]["token"])
     assert result["sub"] == "system:serviceaccount:g1:default"
     assert result["kubernetes.io"] == {"namespace": "g1", "serviceaccount": {"name": "default", "uid": "sa-uid"}}
     assert result["exp"] - result["iat"] == 3600
-    user = cluster.login(answer["status"]["token"])
+    user = cluster.login(response["status"]["token"])
     assert user.info() == {
         "username": "system:serviceaccount:g1:default",
         "uid": "sa-uid",
@@ -132,22 +132,22 @@ def test_token_is_invalid_without_its_account(cluster: Cluster) -> None:
 def test_pod_token_is_bound_to_the_pod_and_valid_for_a_year(cluster: Cluster) -> None:
     cluster.add("/pods", "g1", "p1", "pod-uid", spec={"serviceAccountName": "default", "nodeName": "n1"})
     cluster.add("/nodes", "", "n1", "node-uid")
-    answer = cluster.request(
+    response = cluster.request(
         expirationSeconds=3607, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p1", "uid": "pod-uid"}
     )
-    result = claims(answer["status"]["token"])
+    result = claims(response["status"]["token"])
     assert result["kubernetes.io"]["pod"] == {"name": "p1", "uid": "pod-uid"}
     assert result["kubernetes.io"]["node"] == {"name": "n1", "uid": "node-uid"}
     assert result["exp"] - result["iat"] == 365 * 24 * 3600
     assert result["kubernetes.io"]["warnafter"] - result["iat"] == 3607
-    extra = cluster.login(answer["status"]["token"]).extra
+    extra = cluster.login(response["status"]["token"]).extra
     assert extra["authentication.kubernetes.io/pod-name"] == ("p1",)
     assert extra["authentication.kubernetes.io/node-uid"] == ("node-uid",)
     del cluster.objects["/nodes", "", "n1"]
-    cluster.login(answer["status"]["token"])
+    cluster.login(response["status"]["token"])
     del cluster.objects["/pods", "g1", "p1"]
     assert (
-        cluster.review(answer["status"]["token"])["error"] == "[invalid bearer token, service account token has been invalidated]"
+        cluster.review(response["status"]["token"])["error"] == "[invalid bearer token, service account token has been invalidated]"
     )
 
 

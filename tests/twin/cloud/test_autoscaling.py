@@ -8,8 +8,10 @@ from tests.support.clouds import PLACE, POOLS, Cloud, run_on_cloud
 
 from sliceworks.base import clock
 from sliceworks.kube.resources import POD
+from sliceworks.twin.cloud.google.container import cluster_autoscaler
 from sliceworks.twin.cloud.google.container.cluster_autoscaler import ScalablePool, scale_up
 from sliceworks.twin.cloud.google.container.node_manager import NodeManager
+from sliceworks.twin.scheduler.node_plugins import check_resources
 
 if TYPE_CHECKING:
     import pytest
@@ -43,6 +45,20 @@ def test_scale_up_adds_the_nodes_that_pods_need() -> None:
     assert scale_up([scalable_pool(max_per_zone=0, max_total=1)], nine_pods).counts == {"one": {"a": 1}}
     assert scale_up([scalable_pool(upcoming=["a"])], [pod(f"p-{number}") for number in range(4)]).counts == {}
     assert scale_up([scalable_pool()], [pod("large", cpu="5")]).remaining == [pod("large", cpu="5")]
+
+
+def test_scale_up_does_not_try_equal_pods_on_full_nodes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = 0
+
+    def count_checks(*arguments: Any) -> Any:
+        nonlocal checks
+        checks += 1
+        return check_resources(*arguments)
+
+    monkeypatch.setattr(cluster_autoscaler, "check_resources", count_checks)
+    counts = scale_up([scalable_pool(max_per_zone=500)], [pod(f"p-{number}", cpu="4") for number in range(500)]).counts
+    assert counts == {"one": {"a": 500}}
+    assert checks <= 4 * 500
 
 
 def test_scale_up_uses_the_selected_node_pool() -> None:
@@ -212,6 +228,6 @@ def test_autopilot_cluster_creates_node_pools_for_pods() -> None:
         await clock.sleep(2000)
         assert await cloud.nodes() == []
         pools = (await cloud.do("GET", f"{place}/clusters/auto/nodePools"))["nodePools"]
-        assert [item["name"] for item in pools] == ["default-pool"]
+        assert [pool["name"] for pool in pools] == ["default-pool"]
 
     run_on_cloud(main)

@@ -10,6 +10,7 @@ from tests.support import discovery
 from tests.support.clouds import CLUSTER, PLACE, POOLS, Cloud, run_on_cloud
 
 from sliceworks.twin.cloud.core.exceptions import GoogleError
+from sliceworks.twin.cloud.core.iam_policy import is_same_etag
 from sliceworks.twin.cloud.core.routes import Call, Route, Routes
 from sliceworks.twin.cloud.core.schema import Schema
 
@@ -201,3 +202,9 @@ def test_unknown_location_is_rejected() -> None:
         assert (await cloud.refused("GET", f"{PLACE}/operations/none"))[0] == 404
 
     run_on_cloud(main, workloads=False)
+
+
+def test_etags_are_compared_as_bytes() -> None:
+    assert is_same_etag("wMrrZr_Ibz4=", "wMrrZr/Ibz4=")
+    assert not is_same_etag("wMrrZr_Ibz4=", "wMrrZr/Ibz8=")
+    assert not is_same_etag("not base64", "other")

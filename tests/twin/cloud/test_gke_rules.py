@@ -12,10 +12,10 @@ from tests.support.clouds import CLUSTER, PLACE, POOLS, Cloud, run_on_cloud
 
 from sliceworks import catalog
 from sliceworks.base import clock
+from sliceworks.base.names import project_number
 from sliceworks.catalog import gke_rules
 from sliceworks.twin.cloud.core.exceptions import CODES
 from sliceworks.twin.cloud.core.iam_policy import IamPolicies
-from sliceworks.twin.cloud.core.identifiers import project_number
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -533,7 +533,7 @@ def test_rule(name: str) -> None:
 
 def test_the_container_api_refuses_only_through_the_catalog() -> None:
     folder = Path(__file__).parents[3] / "src" / "sliceworks" / "twin" / "cloud" / "google" / "container"
-    allowed = {"is already done"}
+    allowed = {"is already done", "The twin supports"}  # the second is a limit of the twin, not of Google
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if (

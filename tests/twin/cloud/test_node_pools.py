@@ -9,6 +9,7 @@ from tests.support.clouds import CLUSTER, PLACE, POOLS, Cloud, is_ready, run_on_
 
 from sliceworks.base import clock
 from sliceworks.kube.resources import NODE, POD
+from sliceworks.twin.cloud.google.container import node_manager
 
 NAME = re.compile(r"gke-c-slice-[0-9a-f]{8}-[a-z0-9]{4}")
 
@@ -150,6 +151,19 @@ def test_set_size_scales_up_and_down_to_zero() -> None:
             assert len(names) == count
             assert (await cloud.pool("cpu"))["status"] == "RUNNING"
             assert first <= names or count in (0, 2)
+
+    run_on_cloud(main)
+
+
+def test_node_pools_that_exceed_the_nodes_of_the_twin_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_manager, "_END_NUMBER", node_manager._FIRST_NUMBER + 3)
+
+    async def main(cloud: Cloud) -> None:
+        await cloud.done(await cloud.create("cpu", 1))
+        code, status, message = await cloud.refused("POST", f"{POOLS}/cpu:setSize", {"nodeCount": 4})
+        assert (code, status, message) == (429, "RESOURCE_EXHAUSTED", "The twin supports 3 nodes of node pools.")
+        await cloud.done(await cloud.do("POST", f"{POOLS}/cpu:setSize", {"nodeCount": 3}))
+        assert len(await cloud.nodes("cpu")) == 3
 
     run_on_cloud(main)
 

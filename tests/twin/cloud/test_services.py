@@ -9,6 +9,9 @@ import pytest
 from tests.support import discovery
 from tests.support.clouds import Cloud, run_on_cloud
 
+from sliceworks.twin.cloud.core.authorization import ADMINISTRATOR
+from sliceworks.twin.cloud.core.cloud_server import IMPERSONATION
+
 PROJECT = "my-project"
 NETWORKS = f"/compute/v1/projects/{PROJECT}/global/networks"
 SUBNETS = f"/compute/v1/projects/{PROJECT}/regions/us-central2/subnetworks"
@@ -105,6 +108,22 @@ def test_service_account_is_found_by_email_and_id() -> None:
         assert result["displayName"] == "T"
         await succeed(cloud, "DELETE", f"{ACCOUNTS}/{created['email']}")
         assert (await ask(cloud, "GET", f"{ACCOUNTS}/{created['email']}"))[0] == 404
+
+    run_on_cloud(main, workloads=False)
+
+
+def test_tested_permissions_of_a_bucket_are_those_of_the_caller() -> None:
+    async def main(cloud: Cloud) -> None:
+        await succeed(cloud, "POST", f"/storage/v1/b?project={PROJECT}", {"name": "data"})
+        account = (await succeed(cloud, "POST", ACCOUNTS, {"accountId": "reader"}))["email"]
+        creator = {"role": "roles/iam.serviceAccountTokenCreator", "members": [f"user:{ADMINISTRATOR}"]}
+        await succeed(cloud, "POST", f"{ACCOUNTS}/{account}:setIamPolicy", {"policy": {"bindings": [creator]}})
+        test, token = "/storage/v1/b/data/iam/testPermissions?permissions=", f"{cloud.twin.token}{IMPERSONATION}{account}"
+        query = f"{test}storage.objects.get&permissions=storage.objects.create"
+        assert (await cloud.send("GET", query, token=token))[1].get("permissions") is None
+        binding = {"role": "roles/storage.objectViewer", "members": [f"serviceAccount:{account}"]}
+        await succeed(cloud, "PUT", "/storage/v1/b/data/iam", {"bindings": [binding]})
+        assert (await cloud.send("GET", query, token=token))[1]["permissions"] == ["storage.objects.get"]
 
     run_on_cloud(main, workloads=False)
 

@@ -24,7 +24,7 @@ def pod(name: str, *tolerations: dict[str, Any], **limits: str) -> dict[str, Any
 
 async def tolerations_of(client: Client, body: dict[str, Any]) -> list[dict[str, Any]]:
     created = await client.create(body, resource=POD)
-    return [item for item in created["spec"]["tolerations"] if item["effect"] == "NoSchedule"]
+    return [toleration for toleration in created["spec"]["tolerations"] if toleration["effect"] == "NoSchedule"]
 
 
 def test_pods_tolerate_the_taints_of_requested_devices() -> None:

@@ -79,7 +79,7 @@ def test_orphan_deletion_removes_owner_references() -> None:
         await delete(twin, "a", "Orphan")
         assert await list_names(twin) == ["b", "c", "o"]
         assert "ownerReferences" not in (await twin.do("GET", f"{_MAPS}/b"))["metadata"]
-        assert [item["name"] for item in (await twin.do("GET", f"{_MAPS}/c"))["metadata"]["ownerReferences"]] == ["o"]
+        assert [owner["name"] for owner in (await twin.do("GET", f"{_MAPS}/c"))["metadata"]["ownerReferences"]] == ["o"]
 
     run_on_twin(main)
 
@@ -90,7 +90,7 @@ def test_object_is_kept_while_one_owner_exists() -> None:
         await create(twin, "b", ref(parent), ref(other))
         await delete(twin, "a", "Background")
         result = await twin.do("GET", f"{_MAPS}/b")
-        assert [item["name"] for item in result["metadata"]["ownerReferences"]] == ["o"]
+        assert [owner["name"] for owner in result["metadata"]["ownerReferences"]] == ["o"]
         await delete(twin, "o", "Background")
         assert await list_names(twin) == []
 

@@ -44,6 +44,29 @@ def test_intervals_behave_like_sets(one: set[int], other: set[int]) -> None:
     assert all(indexed_job.contains_index(first, number) == (number in one) for number in range(42))
 
 
+class CountedIntervals(tuple[tuple[int, int], ...]):
+    """Intervals that count how many of them are read."""
+
+    reads = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        CountedIntervals.reads += 1
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Any:
+        for interval in super().__iter__():
+            CountedIntervals.reads += 1
+            yield interval
+
+
+def test_fragmented_indexes_are_not_compared_with_each_other() -> None:
+    even, third = (CountedIntervals(indexed_job.intervals_of(range(0, 60_000, step))) for step in (2, 3))
+    assert indexed_job.count_common_indexes(even, third) == 10_000
+    assert indexed_job.contains_index(even, 40_000)
+    assert not indexed_job.contains_index(even, 40_001)
+    assert CountedIntervals.reads < 4 * (len(even) + len(third))
+
+
 def pod(code: int = 0, *, container: str = "main", conditions: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
     status: dict[str, Any] = {"conditions": [{"type": kind, "status": status} for kind, status in conditions]}
     status["containerStatuses"] = [{"name": container, "state": {"terminated": {"exitCode": code}}}]

@@ -20,7 +20,10 @@ Obj = dict[str, Any]
 
 async def conditions(twin: EmbeddedTwin, name: str) -> dict[str, tuple[str, str, str]]:
     result = await twin.do("GET", f"{_NS}/{name}")
-    return {item["type"]: (item["status"], item["reason"], item["message"]) for item in result["status"].get("conditions", ())}
+    return {
+        condition["type"]: (condition["status"], condition["reason"], condition["message"])
+        for condition in result["status"].get("conditions", ())
+    }
 
 
 def test_default_account_and_root_ca_are_restored() -> None:

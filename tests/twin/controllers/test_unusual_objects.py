@@ -136,5 +136,5 @@ def test_controllers_do_not_fail_on_unusual_objects(seed: int, caplog: pytest.Lo
 
     caplog.set_level(logging.WARNING, "sliceworks.twin")
     clock.run(main(), virtual=True, seed=seed)
-    failed = [item for item in caplog.records if item.exc_info and item.name.startswith("sliceworks.twin")]
+    failed = [record for record in caplog.records if record.exc_info and record.name.startswith("sliceworks.twin")]
     assert not failed, failed[0].getMessage()

@@ -183,6 +183,6 @@ def test_rollout_without_progress_exceeds_its_deadline() -> None:
 
     async def progress(twin: EmbeddedTwin, path: str) -> dict[str, str]:
         status = (await twin.do("GET", f"{path}/web"))["status"]
-        return {item["type"]: item["reason"] for item in status["conditions"]}
+        return {condition["type"]: condition["reason"] for condition in status["conditions"]}
 
     with_workloads(main)

@@ -159,7 +159,7 @@ def test_probes_set_readiness_and_restart(tmp_path: Path) -> None:
         status = await until(client, "web", lambda found: "running" in state(found))
         assert not ready(status)
         status = await until(client, "web", ready)
-        assert [item["status"] for item in status["conditions"] if item["type"] == "Ready"] == ["True"]
+        assert [condition["status"] for condition in status["conditions"] if condition["type"] == "Ready"] == ["True"]
         sick = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
         await client.create(pod("sick", "sleep", "60", livenessProbe=sick))
         end = state(await until(client, "sick", ended))["terminated"]

@@ -104,8 +104,8 @@ def test_files_are_replaced_atomically(tmp_path: Path) -> None:
     pod_volumes.write_atomically(tmp_path, {"a": b"1", "in/b": b"2", "../c": b"3"}, 0o600)
     before = (tmp_path / "a").stat()
     pod_volumes.write_atomically(tmp_path, {"a": b"1", "d": b"4"}, 0o700)
-    assert sorted(item.name for item in tmp_path.iterdir() if not item.name.startswith("..")) == ["a", "d"]
+    assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("..")) == ["a", "d"]
     assert ((tmp_path / "a").stat().st_ino, (tmp_path / "a").stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (tmp_path / "d").read_bytes() == b"4"
     assert os.access(tmp_path / "d", os.X_OK)
-    assert len([item for item in tmp_path.iterdir() if item.is_dir() and not item.is_symlink()]) == 1
+    assert len([path for path in tmp_path.iterdir() if path.is_dir() and not path.is_symlink()]) == 1

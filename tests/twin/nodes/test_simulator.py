@@ -48,7 +48,7 @@ def on_nodes(main: Callable[[Client], Awaitable[None]], nodes: int = 2) -> None:
 
 async def condition(client: Client, node: str) -> Object:
     result = await client.get(NODE, node)
-    return next(item for item in result["status"]["conditions"] if item["type"] == "Ready")
+    return next(condition for condition in result["status"]["conditions"] if condition["type"] == "Ready")
 
 
 def test_node_boots_and_has_a_lease() -> None:

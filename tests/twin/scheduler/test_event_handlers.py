@@ -10,21 +10,15 @@ from tests.support.scheduler_snapshot import HOST, ZONE, pod_object
 
 from sliceworks.twin.scheduler.event_handlers import EventHandlers
 from sliceworks.twin.scheduler.schedule_one import ScheduleResult, schedule_pod
+from sliceworks.twin.store.watch_cache import Change, Entry
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 Obj = dict[str, Any]
 
 
-class FakeChange:
-    """A watch event."""
-
-    def __init__(self, kind: str, resource: str, obj: Obj) -> None:
-        self.type, self.resource, self.obj, self.entry = kind, resource, obj, FakeEntry()
-        self.namespace, self.name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
-
-
-class FakeEntry:
-    data = b""
+def new_change(kind: str, resource: str, obj: Obj) -> Change:
+    namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+    return Change(kind, Entry(resource, namespace, name, 1, b""), None, obj)
 
 
 class RandomCluster:
@@ -50,7 +44,7 @@ class RandomCluster:
         self._drain()
 
     def _notify(self, kind: str, resource: str, obj: Obj) -> None:
-        self.handlers.observe(FakeChange(kind, resource, obj))
+        self.handlers.observe(new_change(kind, resource, obj))
 
     def _change_node(self) -> None:
         rng, name = self.rng, f"n{self.rng.randrange(6)}"
@@ -127,19 +121,19 @@ def test_every_pod_is_scheduled_or_pending() -> None:
 
 def test_gated_pods_and_pods_of_other_schedulers_are_not_queued() -> None:
     handlers = EventHandlers()
-    handlers.observe(FakeChange("ADDED", "/pods", pod_object("gated", schedulingGates=[{"name": "x"}])))
-    handlers.observe(FakeChange("ADDED", "/pods", pod_object("theirs", schedulerName="other")))
+    handlers.observe(new_change("ADDED", "/pods", pod_object("gated", schedulingGates=[{"name": "x"}])))
+    handlers.observe(new_change("ADDED", "/pods", pod_object("theirs", schedulerName="other")))
     assert len(handlers.queue) == 0
-    handlers.observe(FakeChange("MODIFIED", "/pods", pod_object("gated")))
+    handlers.observe(new_change("MODIFIED", "/pods", pod_object("gated")))
     assert len(handlers.queue) == 1
 
 
 def test_recreated_pod_is_queued_again() -> None:
     handlers = EventHandlers()
     first = pod_object("a", nodeName="n")
-    handlers.observe(FakeChange("ADDED", "/pods", first))
+    handlers.observe(new_change("ADDED", "/pods", first))
     second = pod_object("a")
     second["metadata"]["uid"] = "another"
-    handlers.observe(FakeChange("MODIFIED", "/pods", second))
+    handlers.observe(new_change("MODIFIED", "/pods", second))
     assert ("ns", "a") in handlers.queue
     assert not handlers.snapshot.pods

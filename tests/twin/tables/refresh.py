@@ -33,8 +33,8 @@ class Server:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": accept}
         request = urllib.request.Request(self._address + path, data, headers, method=method)
         try:
-            with urllib.request.urlopen(request, context=self._tls) as answer:
-                return answer.status, json.load(answer)
+            with urllib.request.urlopen(request, context=self._tls) as response:
+                return response.status, json.load(response)
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 

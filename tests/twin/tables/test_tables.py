@@ -55,5 +55,5 @@ def test_rows_are_as_observed(case: dict[str, Any]) -> None:
 
 def test_every_served_kind_was_observed() -> None:
     observed = {case["resource"] for case in _OBSERVED}
-    listed = {f"{item.group}/{item.plural}" for item in builtin_scheme().resources if "list" in item.verbs}
+    listed = {f"{resource.group}/{resource.plural}" for resource in builtin_scheme().resources if "list" in resource.verbs}
     assert listed <= observed

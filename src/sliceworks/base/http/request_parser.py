@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _HEADER_BYTES = 32
 """Counted per header in addition to its name and value, so that many empty headers reach the limit too."""
-_READ_BYTES = 256 * 1024
+READ_BYTES = 256 * 1024
 """The largest read; part of it may belong to an earlier request."""
 _LARGE = 64 * 1024
 """Larger bodies are received into their final buffer, without copying and without passing through the parser."""
@@ -160,9 +160,9 @@ class RequestParser(asyncio.BufferedProtocol):
         """Limit what the parser buffers of incomplete elements, such as the value of a header."""
         self._raw_size += size
         if self._in_body:
-            if self._raw_size > 8 * self._limits.body + self._limits.head + _READ_BYTES:
+            if self._raw_size > 8 * self._limits.body + self._limits.head + READ_BYTES:
                 raise content_too_large(self._limits.body)
-        elif self._raw_size > self._limits.head + _READ_BYTES:
+        elif self._raw_size > self._limits.head + READ_BYTES:
             self._count_head(self._raw_size)
 
     def on_headers_complete(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from sliceworks.base import sockets
 from sliceworks.base.http.connection import Connection
+from sliceworks.base.http.request_parser import READ_BYTES
 
 if TYPE_CHECKING:
     import ssl
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from sliceworks.base.http.messages import HttpError, Request
     from sliceworks.base.http.response_writer import ResponseWriter
 
-_READ_BYTES = 256 * 1024
 _DURATIONS = ("handshake", "request", "upload", "idle", "stalled", "discard", "quiet", "grace", "sweep")
 
 
@@ -84,7 +84,7 @@ class Server:
         self.application = application
         self.limits = limits or Limits()
         self.connections: set[Connection] = set()
-        self.buffer = memoryview(bytearray(_READ_BYTES))
+        self.buffer = memoryview(bytearray(READ_BYTES))
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.Task[None] | None = None
 

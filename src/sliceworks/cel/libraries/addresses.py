@@ -5,7 +5,8 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 
-from sliceworks.cel.libraries.functions import Function, quoted, unwrap, wrap
+from sliceworks.cel.libraries.functions import Function, accepts, unwrap, wrap
+from sliceworks.schemas.field_errors import quoted
 
 IP, CIDR = "net.IP", "net.CIDR"
 _Address = IPv4Address | IPv6Address
@@ -68,14 +69,6 @@ def ip(text: str) -> dict[str, str]:
     return wrap(IP, str(_parse(text)))
 
 
-def is_ip(text: str) -> bool:
-    try:
-        _parse(text)
-    except ValueError:
-        return False
-    return True
-
-
 def is_canonical(text: str) -> bool:
     return str(_parse(text)) == text
 
@@ -86,14 +79,6 @@ def cidr(text: str) -> dict[str, str]:
     except ValueError as error:
         raise ValueError(f"network address parse error during conversion from string: {error}") from error
     return wrap(CIDR, f"{address}/{bits}")
-
-
-def is_cidr(text: str) -> bool:
-    try:
-        _parse_network(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _address(value: dict[str, Any]) -> _Address:
@@ -133,7 +118,7 @@ def to_string(value: dict[str, Any]) -> str:
 
 FUNCTIONS = [
     Function("ip", "ip(string)", IP, ip),
-    Function("isIP", "isIP(string)", "bool", is_ip),
+    Function("isIP", "isIP(string)", "bool", accepts(_parse)),
     Function("ip.isCanonical", "ip.isCanonical(string)", "bool", is_canonical),
     Function("family", f"{IP}.family()", "int", lambda value: _address(value).version),
     Function("isUnspecified", f"{IP}.isUnspecified()", "bool", lambda value: _address(value).is_unspecified),
@@ -142,7 +127,7 @@ FUNCTIONS = [
     Function("isLinkLocalMulticast", f"{IP}.isLinkLocalMulticast()", "bool", is_link_local_multicast),
     Function("isGlobalUnicast", f"{IP}.isGlobalUnicast()", "bool", is_global_unicast),
     Function("cidr", "cidr(string)", CIDR, cidr),
-    Function("isCIDR", "isCIDR(string)", "bool", is_cidr),
+    Function("isCIDR", "isCIDR(string)", "bool", accepts(_parse_network)),
     Function("containsIP", f"{CIDR}.containsIP(string)", "bool", contains_ip),
     Function("containsIP", f"{CIDR}.containsIP({IP})", "bool", contains_ip),
     Function("containsCIDR", f"{CIDR}.containsCIDR(string)", "bool", contains_cidr),

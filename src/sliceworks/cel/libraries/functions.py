@@ -52,6 +52,19 @@ def unwrap(kind: str, value: dict[str, Any]) -> str:
     return str(value[kind])
 
 
+def accepts(parse: Callable[..., object]) -> Callable[..., bool]:
+    """Whether `parse` accepts its arguments: the implementation of functions such as isIP."""
+
+    def check(*arguments: Any) -> bool:
+        try:
+            parse(*arguments)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
 class NoSuchOverload(TypeError):
     """The arguments are not of the declared types."""
 
@@ -76,8 +89,3 @@ def split_types(types: str) -> Iterator[str]:
             yield types[start:position].strip()
             start = position + 1
     yield types[start:].strip()
-
-
-def quoted(value: str) -> str:
-    """A string in Go's %q format."""
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

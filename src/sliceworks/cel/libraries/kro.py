@@ -10,6 +10,7 @@ import orjson
 from sliceworks.cel.libraries.functions import Function, wrap
 from sliceworks.cel.types import PACKAGE
 from sliceworks.cel.values import to_document
+from sliceworks.schemas.golang import encode_json
 
 RUNTIME = "kro.run.Runtime"
 CONDITION = f"{PACKAGE}.Condition"
@@ -45,8 +46,6 @@ CONDITION_FUNCTIONS = [
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 _HASH_OFFSET, _HASH_PRIME, _HASH_SIZE = 0xCBF29CE484222325, 0x100000001B3, 2**64
 
-# Go's JSON encoder escapes HTML characters.
-_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 OMIT = "kro.omit"
 """The run-time result of `omit()`: a map with this key."""
 
@@ -87,12 +86,9 @@ def md5(text: str) -> bytes:
 
 def to_json(value: Any) -> str:
     try:
-        encoded = orjson.dumps(to_document(value), option=orjson.OPT_SORT_KEYS).decode()
+        return encode_json(to_document(value))
     except TypeError as error:
         raise ValueError(f"json.marshal failed to encode value: {error}") from error
-    for character, escape in _ESCAPED.items():
-        encoded = encoded.replace(character, escape)
-    return encoded
 
 
 def from_json(text: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sliceworks.base import quantity as quantities
-from sliceworks.cel.libraries.functions import Function, unwrap, wrap
+from sliceworks.cel.libraries.functions import Function, accepts, unwrap, wrap
 
 KIND = "kubernetes.Quantity"
 _NANO = 10**9
@@ -14,14 +14,6 @@ _INT_LIMIT = 2**63
 
 def quantity(text: str) -> dict[str, str]:
     return _quantity(quantities.nanos(text))
-
-
-def is_quantity(text: str) -> bool:
-    try:
-        quantities.nanos(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _quantity(nanos: int) -> dict[str, str]:
@@ -67,7 +59,7 @@ def compare(value: dict[str, Any], other: dict[str, Any]) -> int:
 
 FUNCTIONS = [
     Function("quantity", "quantity(string)", KIND, quantity),
-    Function("isQuantity", "isQuantity(string)", "bool", is_quantity),
+    Function("isQuantity", "isQuantity(string)", "bool", accepts(quantities.nanos)),
     Function("sign", f"sign({KIND})", "int", sign),
     Function("isInteger", f"{KIND}.isInteger()", "bool", is_integer),
     Function("asInteger", f"{KIND}.asInteger()", "int", as_integer),

@@ -6,7 +6,8 @@ import re
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from sliceworks.cel.libraries.functions import Function, quoted, unwrap, wrap
+from sliceworks.cel.libraries.functions import Function, accepts, unwrap, wrap
+from sliceworks.schemas.field_errors import quoted
 
 KIND = "kubernetes.Semver"
 _PART = re.compile(r"[0-9A-Za-z-]+\Z")
@@ -92,14 +93,6 @@ def semver(text: str, normalize: bool = False) -> dict[str, str]:
     return wrap(KIND, version.partition("+")[0])
 
 
-def is_semver(text: str, normalize: bool = False) -> bool:
-    try:
-        semver(text, normalize)
-    except ValueError:
-        return False
-    return True
-
-
 def compare(value: dict[str, Any], other: dict[str, Any]) -> int:
     left, right = parse(unwrap(KIND, value)), parse(unwrap(KIND, other))
     return (left > right) - (left < right)
@@ -112,7 +105,7 @@ def part(index: int) -> Any:
 FUNCTIONS = [
     Function("semver", "semver(string)", KIND, semver),
     Function("semver", "semver(string, bool)", KIND, semver),
-    Function("isSemver", "isSemver(string)", "bool", is_semver),
-    Function("isSemver", "isSemver(string, bool)", "bool", is_semver),
+    Function("isSemver", "isSemver(string)", "bool", accepts(semver)),
+    Function("isSemver", "isSemver(string, bool)", "bool", accepts(semver)),
     *(Function(name, f"{KIND}.{name}()", "int", part(index)) for index, name in enumerate(("major", "minor", "patch"))),
 ]

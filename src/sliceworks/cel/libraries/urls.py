@@ -7,7 +7,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from sliceworks.cel.libraries.functions import Function, quoted, unwrap, wrap
+from sliceworks.cel.libraries.functions import Function, accepts, unwrap, wrap
+from sliceworks.schemas.field_errors import quoted
 
 KIND = "kubernetes.URL"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
@@ -102,14 +103,6 @@ def url(text: str) -> dict[str, str]:
     return wrap(KIND, text)
 
 
-def is_url(text: str) -> bool:
-    try:
-        parse(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _url(value: dict[str, Any]) -> Url:
     return parse(unwrap(KIND, value))
 
@@ -150,7 +143,7 @@ def _unescape(text: str) -> str:
 
 FUNCTIONS = [
     Function("url", "url(string)", KIND, url),
-    Function("isURL", "isURL(string)", "bool", is_url),
+    Function("isURL", "isURL(string)", "bool", accepts(parse)),
     Function("getScheme", f"{KIND}.getScheme()", "string", lambda value: _url(value).scheme),
     Function("getHost", f"{KIND}.getHost()", "string", lambda value: _url(value).host),
     Function("getHostname", f"{KIND}.getHostname()", "string", hostname),

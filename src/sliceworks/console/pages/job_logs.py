@@ -10,6 +10,7 @@ from nicegui import background_tasks, ui
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, NotFound, SliceworksError
+from sliceworks.base.stream_decoder import read_lines
 from sliceworks.console.components import choice, el
 from sliceworks.console.kinds import PODS
 from sliceworks.console.page import Tree
@@ -27,14 +28,9 @@ _RETRY_INTERVAL = 2.0  # seconds before an interrupted log is requested again
 
 async def follow_lines(client: Client, namespace: str, pod: str, container: str) -> AsyncGenerator[list[str], None]:
     """The last lines of a container's log and then new ones, in the batches in which they arrive."""
-    rest = b""
-    async with aclosing(client.follow_logs(pod, namespace, container=container, tail_lines=LAST_LINES)) as pieces:
-        async for piece in pieces:
-            *lines, rest = (rest + piece).split(b"\n")
-            if lines:
-                yield [line.decode(errors="replace") for line in lines]
-    if rest:
-        yield [rest.decode(errors="replace")]
+    async with aclosing(client.follow_logs(pod, namespace, container=container, tail_lines=LAST_LINES)) as chunks:
+        async for lines in read_lines(chunks):
+            yield [line.decode(errors="replace") for line in lines]
 
 
 async def follow_when_started(client: Client, namespace: str, pod: str, container: str) -> AsyncGenerator[list[str], None]:

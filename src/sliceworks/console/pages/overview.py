@@ -57,12 +57,12 @@ def overview_page(context: PageContext) -> None:
 
 def overview_panels(overview: Overview, now: datetime, knows: Callable[..., bool]) -> list[Node]:
     """The page below its heading. Kinds that `knows` denies are shown as unknown, not as zero."""
-    colours = legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))
+    colors = legend(("", "own"), ("borrowed", "borrowed"), ("free", "free"))
     return [
         _stats(overview, knows),
         columns(
             [
-                panel("Chips by team", _usage(overview.teams, "team", knows(JOBSETS)), colours if overview.teams else None),
+                panel("Chips by team", _usage(overview.teams, "team", knows(JOBSETS)), colors if overview.teams else None),
                 panel("Queues", _queues(overview, now, knows(CLUSTER_QUEUES)), note=link("All queues", "/queues")),
             ],
             [

@@ -84,8 +84,8 @@ def _press(words: str, act: str, icon_name: str = "", kind: str = "", *, off: bo
 def timeline_panel(recorded: Timeline, now: datetime, chosen: str) -> Node:
     """The timeline."""
     shown = timeline.time_window(recorded, now, float(chosen))
-    colours = (("busy", "chips in use"), ("all", "all chips"), ("bad", "incident"))
-    keys = [el("span", el("i", cls=f"swatch {cls}"), words) for cls, words in colours]
+    colors = (("busy", "chips in use"), ("all", "all chips"), ("bad", "incident"))
+    keys = [el("span", el("i", cls=f"swatch {cls}"), words) for cls, words in colors]
     return panel(
         "Timeline",
         drawing(timeline.timeline_svg(recorded, shown), cls="strip"),

@@ -31,7 +31,7 @@ _SIGNS = {
     diagram.EXCLUDED: "M-3.4 3.4L3.4 -3.4",
 }
 TONES = {"Active": "good", "ACTIVE": "good", "Inactive": "bad", "ERROR": "bad", "IN_PROGRESS": "wait", "DELETING": "wait"}
-"""The colour of each state in kro's status."""
+"""The color of each state in kro's status."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from sliceworks.console.kinds import (
     NAMESPACES,
     WORKLOADS,
 )
-from sliceworks.training.diagnosis import flavor_fit, workload_causes
+from sliceworks.training.diagnosis import workload_causes
 from sliceworks.training.diagnosis.analysis import find_causes
 from sliceworks.training.diagnosis.model import Evidence
+from sliceworks.training.quota import cohort_of, cohort_tree
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,10 +111,10 @@ def _evidence(cache: ClusterCache, jobset: Object, workload: Object, place: int,
 
 def _cohort(cache: ClusterCache, queue: Object | None) -> tuple[tuple[Object, ...], tuple[Object, ...]]:
     """The ClusterQueues that share quota with this one, and their Cohorts."""
-    name = flavor_fit.cohort_of(queue) if queue else ""
+    name = cohort_of(queue) if queue else ""
     if queue is None or not name:
         return ((queue,) if queue else ()), ()
     cohorts = list(cache.table(COHORTS).all())
-    tree = flavor_fit.cohort_tree(name, cohorts)
-    queues = tuple(item for item in cache.table(CLUSTER_QUEUES).all() if flavor_fit.cohort_of(item) in tree)
+    tree = cohort_tree(name, cohorts)
+    queues = tuple(item for item in cache.table(CLUSTER_QUEUES).all() if cohort_of(item) in tree)
     return queues or (queue,), tuple(cohort for cohort in cohorts if cohort["metadata"]["name"] in tree)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import find_condition
+from sliceworks.base.names import join_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -225,7 +226,7 @@ def _steps(places: list[float], shares: list[float]) -> str:
 
 
 def _lane(timeline: Timeline, shown: TimeWindow, lane: str, top: float) -> str:
-    """A histogram of a lane; bins with incidents are full bars in another colour."""
+    """A histogram of a lane; bins with incidents are full bars in another color."""
     counts = list(shown.bins(timeline.lanes.get(lane, []), _BINS))
     most = max((len(events) for _, events in counts), default=1)
     wide = (_WIDTH - _LEFT) / _BINS
@@ -242,5 +243,4 @@ def _lane(timeline: Timeline, shown: TimeWindow, lane: str, top: float) -> str:
 
 
 def _label(events: list[TimelineEvent]) -> str:
-    parts = [f"{event.at[11:16]} {event.subject} {event.what}" for event in events[:4]]
-    return "; ".join(parts) + (f"; and {len(events) - 4} more" if len(events) > 4 else "")
+    return join_first([f"{event.at[11:16]} {event.subject} {event.what}" for event in events], 4, "; ")

@@ -42,8 +42,7 @@ def without_completion_finalizer(desired: Object) -> Object:
 
 async def remove_completion_finalizer(client: Client, cache: ObjectCache, record: CachedObject) -> None:
     """Remove the completion finalizer, if present. Raises Conflict if the object has changed."""
-    metadata, finalizer = record.object["metadata"], well_known.COMPLETION_FINALIZER
-    response = await client.remove_finalizer(cache.resource, metadata, finalizer, field_manager=well_known.WRITER)
+    response = await client.remove_finalizer(cache.resource, record.object["metadata"], well_known.COMPLETION_FINALIZER)
     if response is not None and (response["metadata"].get("finalizers") or not record.deleting):
         cache.record_write(response)  # otherwise it is deleted now, which the watch reports
 
@@ -57,7 +56,7 @@ class CompletedObjects:
         self.changed = False
 
     def annotations(self) -> dict[str, str]:
-        """How the instance keeps them; nothing where there are none."""
+        """The annotation of the instance with the records; empty without records."""
         return {well_known.COMPLETED: orjson.dumps(self._records, option=orjson.OPT_SORT_KEYS).decode()} if self._records else {}
 
     def find(self, desired: Object) -> Object | None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sliceworks.base import clock
-from sliceworks.base.conditions import is_condition_true
-from sliceworks.base.errors import TimedOut
 from sliceworks.base.metrics import Registry
 from sliceworks.controllers.graphs import manifests, object_cache, well_known
 from sliceworks.controllers.graphs.compiler import Compiler
 from sliceworks.controllers.graphs.context import Context, Metrics
-from sliceworks.controllers.graphs.crds import CRDWatcher
+from sliceworks.controllers.graphs.crds import CRDWatcher, wait_established
 from sliceworks.controllers.graphs.definition_controller import DefinitionReconciler
 from sliceworks.controllers.graphs.dynamic_controller import DynamicController
 from sliceworks.controllers.graphs.object_cache import ObjectCache, ObjectCaches, cached_in
@@ -30,8 +27,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.informers import Delta
     from sliceworks.kube.resources import Resource
     from sliceworks.kube.workqueue import QueueStatus
-
-_ESTABLISH_TIMEOUT, _POLL_INTERVAL = 60.0, 0.1
 
 
 class GraphController:
@@ -121,12 +116,8 @@ async def install(client: Client) -> None:
     desired = manifests.build_crds()
     for crd in desired:
         await client.apply(crd, resource=CUSTOM_RESOURCE_DEFINITION, field_manager="sliceworks", force=True)
-    deadline = clock.loop_time() + _ESTABLISH_TIMEOUT
     for crd in desired:
-        while not is_condition_true(await client.get(CUSTOM_RESOURCE_DEFINITION, crd["metadata"]["name"]), "Established"):
-            if clock.loop_time() > deadline:
-                raise TimedOut(f"CRD {crd['metadata']['name']} was not established within {_ESTABLISH_TIMEOUT:g} s")
-            await clock.sleep(_POLL_INTERVAL)
+        await wait_established(client, crd["metadata"]["name"])
 
 
 def _records(delta: Delta) -> list[object_cache.CachedObject]:

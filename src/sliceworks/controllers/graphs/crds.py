@@ -9,7 +9,7 @@ from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import AlreadyExists, NotFound, SliceworksError, TimedOut
 from sliceworks.controllers.graphs import crd_compatibility, well_known
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, Resource
+from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, resource_of_crd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from sliceworks.controllers.graphs.compiler import KindName
     from sliceworks.kube.client import Client
     from sliceworks.kube.informers import Delta
-    from sliceworks.kube.resources import Object
+    from sliceworks.kube.resources import Object, Resource
 
 
 _ESTABLISH_TIMEOUT, _POLL_INTERVAL = 120.0, 0.15
-
+_KINDS, _RESOURCE, _ESTABLISHED, _DEFINITION = "kinds", "resource", "established", "definition"
 _NAMES = ("plural", "singular", "kind", "listKind", "shortNames", "categories")
 
 
@@ -41,7 +41,7 @@ async def ensure(client: Client, desired: Object, *, allow_breaking: bool) -> Ob
         _check_owner(existing, desired)
         if _needs_update(existing, desired, allow_breaking=allow_breaking):
             await client.patch(CUSTOM_RESOURCE_DEFINITION, desired["metadata"]["name"], _patch(desired))
-    return await _wait_established(client, desired["metadata"]["name"])
+    return await wait_established(client, desired["metadata"]["name"])
 
 
 async def delete(client: Client, name: str, definition: str) -> None:
@@ -88,7 +88,8 @@ def _patch(desired: Object) -> Object:
     }
 
 
-async def _wait_established(client: Client, name: str) -> Object:
+async def wait_established(client: Client, name: str) -> Object:
+    """The CRD, once the API server serves its kind."""
     deadline = clock.loop_time() + _ESTABLISH_TIMEOUT
     while clock.loop_time() < deadline:
         crd = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
@@ -101,9 +102,6 @@ async def _wait_established(client: Client, name: str) -> Object:
 def _labels(obj: Object) -> dict[str, str]:
     labels: dict[str, str] = obj["metadata"].get("labels") or {}
     return labels
-
-
-_KINDS, _RESOURCE, _ESTABLISHED, _DEFINITION = "kinds", "resource", "established", "definition"
 
 
 class CRDWatcher:
@@ -160,12 +158,11 @@ def _transform(crd: Object) -> Object:
     metadata, spec = crd["metadata"], crd["spec"]
     names = spec["names"]
     versions = [item["name"] for item in spec.get("versions") or () if item.get("served", True)]
-    storage = next((item["name"] for item in spec.get("versions") or () if item.get("storage")), "")
     labels = metadata.get("labels") or {}
     return {
         "metadata": {name: metadata.get(name, "") for name in ("name", "uid", "resourceVersion", "generation")},
         _KINDS: frozenset((f"{spec['group']}/{version}", names["kind"]) for version in versions),
-        _RESOURCE: Resource(spec["group"], storage, names["kind"], names["plural"], spec.get("scope") != "Cluster", ("status",)),
+        _RESOURCE: resource_of_crd(crd),
         _ESTABLISHED: is_condition_true(crd, "Established"),
         _DEFINITION: labels.get(well_known.DEFINITION_NAME, "") if labels.get(well_known.OWNED) == "true" else "",
     }

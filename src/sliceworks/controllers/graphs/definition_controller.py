@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from sliceworks.kube.controller import Outcome
     from sliceworks.kube.resources import Key, Object, Resource
 
-
+log = logging.getLogger(__name__)
+RESOLVED, ACCEPTED, KIND, RUNNING = "GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady"
 _DELETION_POLL = 1.0
+_DISCOVERY_DELAY = 1.0
+"""Seconds until a kind whose CRD is established is looked up again."""
 
 
 class DefinitionCleanup:
@@ -104,24 +107,15 @@ class DefinitionCleanup:
 
     async def _orphan(self, resource: Resource, instance: Object) -> None:
         """Remove the finalizer. Inventory and labels stay, so that a new definition of this name adopts the instance."""
-        client, finalizer = self._context.client, well_known.FINALIZER
-        await client.remove_finalizer(resource, instance["metadata"], finalizer, field_manager=well_known.WRITER)
+        await self._context.client.remove_finalizer(resource, instance["metadata"], well_known.FINALIZER)
 
     async def _remove_finalizer(self) -> None:
         response = await self._context.client.remove_finalizer(
-            well_known.GRAPH_DEFINITION, self._definition["metadata"], well_known.FINALIZER, field_manager=well_known.WRITER
+            well_known.GRAPH_DEFINITION, self._definition["metadata"], well_known.FINALIZER
         )
         if response is not None:
             # The deletion of the CRD requeues the definition, possibly before the watch reports its deletion.
             self._cache.record_write(response)
-
-
-log = logging.getLogger(__name__)
-
-_DISCOVERY_DELAY = 1.0
-"""Seconds until a kind whose CRD is established is looked up again."""
-
-RESOLVED, ACCEPTED, KIND, RUNNING = "GraphRevisionsResolved", "GraphAccepted", "KindReady", "ControllerReady"
 
 
 class DefinitionReconciler:
@@ -239,13 +233,11 @@ class DefinitionReconciler:
 
     async def _add_finalizer(self, definition: Object) -> Object:
         metadata = definition["metadata"]
-        finalizers = metadata.get("finalizers") or []
-        if well_known.FINALIZER in finalizers:
+        if well_known.FINALIZER in (metadata.get("finalizers") or ()):
             return definition
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": [*finalizers, well_known.FINALIZER]}}
-        response = await self._context.client.patch(
-            well_known.GRAPH_DEFINITION, metadata["name"], patch, field_manager=well_known.WRITER
-        )
+        finalizers = [*(metadata.get("finalizers") or ()), well_known.FINALIZER]
+        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": finalizers}}
+        response = await self._context.client.patch(well_known.GRAPH_DEFINITION, metadata["name"], patch)
         return self._cache.record_write(response).object
 
     async def _delete(self, definition: Object) -> Outcome:
@@ -273,9 +265,7 @@ class DefinitionReconciler:
             return
         updated = {**definition, "status": status}
         try:
-            response = await self._context.client.replace(
-                updated, resource=well_known.GRAPH_DEFINITION, subresource="status", field_manager=well_known.WRITER
-            )
+            response = await self._context.client.replace(updated, resource=well_known.GRAPH_DEFINITION, subresource="status")
         except NotFound:
             return
         self._cache.record_write(response)

@@ -14,19 +14,20 @@ from sliceworks.controllers.graphs.instance_controller import InstanceReconciler
 from sliceworks.controllers.graphs.object_cache import ObjectCache
 from sliceworks.kube.controller import Controller
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import Key, Resource, key_of
+from sliceworks.kube.resources import Key, key_of, resource_of_crd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.controllers.graphs.context import Context
     from sliceworks.controllers.graphs.object_cache import ObjectCaches, Owner
-    from sliceworks.graph.kinds import Kind
     from sliceworks.graph.model import Graph
     from sliceworks.kube.controller import Mapper, Outcome, Reconcile
     from sliceworks.kube.informers import Delta
-    from sliceworks.kube.resources import Object
+    from sliceworks.kube.resources import Object, Resource
     from sliceworks.kube.workqueue import QueueStatus
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,27 +48,11 @@ class ServedGraph:
 
 async def serve(graph: Graph, definition: Object, caches: ObjectCaches, held: set[ObjectCache]) -> ServedGraph:
     """Open the caches that a graph needs, add them to `held`, and wait until they are synced."""
-    opened = {node.id: caches.open(resource_of(node.kind), children=not node.type.is_external) for node in graph.nodes}
+    opened = {node.id: caches.open(node.kind.resource, children=not node.type.is_external) for node in graph.nodes}
     held.update(opened.values())
     for cache in opened.values():
         await cache.wait_synced()
-    return ServedGraph(graph, instance_resource(graph.crd), well_known.instance_labels(definition), opened)
-
-
-def resource_of(kind: Kind) -> Resource:
-    """The resource of a kind."""
-    return Resource(kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
-
-
-def instance_resource(crd: Object) -> Resource:
-    """The resource of a generated CRD's instances."""
-    spec = crd["spec"]
-    names = spec["names"]
-    namespaced = spec["scope"] != "Cluster"
-    return Resource(spec["group"], spec["versions"][0]["name"], names["kind"], names["plural"], namespaced, ("status",))
-
-
-log = logging.getLogger(__name__)
+    return ServedGraph(graph, resource_of_crd(graph.crd), well_known.instance_labels(definition), opened)
 
 
 @dataclass(slots=True)

@@ -10,19 +10,18 @@ from sliceworks.controllers.graphs.completion import CompletedObjects
 from sliceworks.graph.diagram import EXCLUDED, FAILED, MISSING, PENDING, READY
 from sliceworks.graph.evaluation import Evaluation
 from sliceworks.graph.model import Desired, EvaluationFailed, Excluded, Lookup
-from sliceworks.kube.resources import Resource
+from sliceworks.kube.resources import resource_of_crd
 from sliceworks.kube.selectors import from_label_selector
 
 if TYPE_CHECKING:
     from sliceworks.graph.model import Graph, Node, Object, Outcome
     from sliceworks.kube.client import Client
+    from sliceworks.kube.resources import Resource
 
 
 async def find_instance(client: Client, graph: Graph, name: str, namespace: str) -> Object:
     """An instance by name; raises NotFound."""
-    block, spec = graph.definition.schema, graph.crd["spec"]
-    resource = Resource(block.group, block.version, block.kind, spec["names"]["plural"], namespaced=block.namespaced)
-    return await client.get(resource, name, (namespace or client.namespace) if block.namespaced else None)
+    return await client.get(resource_of_crd(graph.crd), name, namespace)
 
 
 async def list_children(client: Client, instance: Object) -> dict[str, list[Object]]:
@@ -34,8 +33,6 @@ async def list_children(client: Client, instance: Object) -> dict[str, list[Obje
         if resource is not None:
             listed = await client.list(resource, labels=f"{well_known.INSTANCE_ID}={instance['metadata']['uid']}")
             for obj in listed.items:
-                obj.setdefault("apiVersion", resource.api_version)
-                obj.setdefault("kind", resource.kind)
                 children.setdefault((obj["metadata"].get("labels") or {}).get(well_known.NODE_ID, ""), []).append(obj)
     return children
 
@@ -95,8 +92,7 @@ def _completed_objects(node: Node, outcome: Outcome, instance: Object) -> list[O
 
 
 async def _read_objects(client: Client, node: Node, outcome: Outcome, children: dict[str, list[Object]]) -> list[Object]:
-    kind = node.kind
-    resource = Resource(kind.group, kind.version, kind.kind, kind.plural, namespaced=kind.namespaced)
+    resource = node.kind.resource
     if isinstance(outcome, Lookup) and outcome.selector is not None:
         listed = await client.list(resource, outcome.namespace or None, labels=from_label_selector(outcome.selector))
         return list(listed.items)

@@ -210,7 +210,6 @@ class InstanceReconciler:
             {**instance, "status": status},
             resource=self.served.resource,
             subresource="status",
-            field_manager=well_known.WRITER,
         )
         self._cache.record_write(response)
         self._context.report_status(instance, before, status)

@@ -72,14 +72,14 @@ async def _release(client: Client, resource: Resource, record: CachedObject) -> 
     labels = dict.fromkeys(well_known.OWN_LABELS & (metadata.get("labels") or {}).keys())
     annotations = dict.fromkeys(well_known.OWN_ANNOTATIONS & (metadata.get("annotations") or {}).keys())
     patch: Object = {"metadata": {"uid": record.uid, "labels": labels, "annotations": annotations}}
-    await client.patch(resource, record.name, patch, record.namespace, field_manager=well_known.WRITER)
+    await client.patch(resource, record.name, patch, record.namespace)
 
 
 async def _restore(client: Client, resource: Resource, record: CachedObject, before: Object) -> None:
     """Restore the previous values; then apply an empty object, which removes the fields that did not exist before."""
     if before:
         patch = {**before, "metadata": {**(before.get("metadata") or {}), "uid": record.uid}}
-        await client.patch(resource, record.name, patch, record.namespace, field_manager=well_known.WRITER)
+        await client.patch(resource, record.name, patch, record.namespace)
     metadata = {"name": record.name, "uid": record.uid}
     if record.namespace:
         metadata["namespace"] = record.namespace
@@ -161,6 +161,4 @@ class InstanceDeletion:
 
     async def _release(self) -> None:
         with suppress(Conflict):  # another client changed the instance, which requeues it
-            await self._context.client.remove_finalizer(
-                self._resource, self._instance["metadata"], well_known.FINALIZER, field_manager=well_known.WRITER
-            )
+            await self._context.client.remove_finalizer(self._resource, self._instance["metadata"], well_known.FINALIZER)

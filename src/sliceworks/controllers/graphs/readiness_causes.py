@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import ApiError, Forbidden, Unreachable
+from sliceworks.catalog.labels import JOBSET_NAME
 from sliceworks.graph.rbac import WORKLOADS
 from sliceworks.kube import pod_diagnosis
 from sliceworks.kube.resources import CORE_EVENT, POD
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 POLL = 15.0
 """Seconds until the causes are read again."""
-_PODS_OF = {"JobSet": "jobset.sigs.k8s.io/jobset-name", "LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/name"}
+_PODS_OF = {"JobSet": JOBSET_NAME, "LeaderWorkerSet": "leaderworkerset.sigs.k8s.io/name"}
 _FAILURES = (("Ready", "False"), ("Failed", "True"), ("ReplicaFailure", "True"), ("Progressing", "False"), ("Available", "False"))
 _MAX_PODS = 50
 

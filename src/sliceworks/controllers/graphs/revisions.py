@@ -10,6 +10,7 @@ import orjson
 from sliceworks.base.errors import AlreadyExists, NotFound
 from sliceworks.controllers.graphs import well_known
 from sliceworks.controllers.graphs.conditions import ConditionSet
+from sliceworks.kube.controller import Done
 from sliceworks.kube.resources import owner_reference
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _MAX_NAME_LENGTH = 253
-
 _VERIFIED = "GraphVerified"
 
 
@@ -57,18 +57,13 @@ def build_revision(definition: Object, revision: int, spec_hash: str) -> Object:
                 well_known.DEFINITION_NAME: metadata["name"],
                 well_known.REVISION_HASH: spec_hash,
             },
-            "ownerReferences": [owner(definition)],
+            "ownerReferences": [owner_reference(definition, block=False)],
         },
         "spec": {
             "revision": revision,
             "snapshot": {"name": metadata["name"], "generation": metadata.get("generation", 1), "spec": definition["spec"]},
         },
     }
-
-
-def owner(definition: Object) -> Object:
-    """The owner reference of a revision."""
-    return owner_reference(definition, controller=True, block=False)
 
 
 def status(revision: Object, graph: Graph) -> Object:
@@ -144,20 +139,15 @@ class RevisionManager:
 
     async def remove_finalizer(self, key: Key) -> Outcome:
         """Reconcile a revision: remove the finalizer of one that is being deleted."""
-        from sliceworks.kube.controller import Done
-
         record = self._cache.get(key.name)
         if record is not None and record.deleting:
-            client, metadata = self._context.client, record.object["metadata"]
-            finalizer = well_known.FINALIZER
-            await client.remove_finalizer(well_known.GRAPH_REVISION, metadata, finalizer, field_manager=well_known.WRITER)
+            metadata = record.object["metadata"]
+            await self._context.client.remove_finalizer(well_known.GRAPH_REVISION, metadata, well_known.FINALIZER)
         return Done()
 
     async def _create(self, revision: Object) -> Object:
         try:
-            response = await self._context.client.create(
-                revision, resource=well_known.GRAPH_REVISION, field_manager=well_known.WRITER
-            )
+            response = await self._context.client.create(revision, resource=well_known.GRAPH_REVISION)
         except AlreadyExists:
             # Created just before a restart, and not in the cache yet.
             response = await self._context.client.get(well_known.GRAPH_REVISION, revision["metadata"]["name"])
@@ -171,20 +161,17 @@ class RevisionManager:
             {**revision, "status": new_status},
             resource=well_known.GRAPH_REVISION,
             subresource="status",
-            field_manager=well_known.WRITER,
         )
         self._cache.record_write(response)
 
     async def _adopt(self, revision: Object, definition: Object) -> Object:
         """The revision with this definition as its owner; the definition may have been deleted and recreated."""
-        desired = owner(definition)
+        desired = owner_reference(definition, block=False)
         owners = revision["metadata"].get("ownerReferences") or []
         if any(owner["uid"] == desired["uid"] and owner.get("controller") for owner in owners):
             return revision
         others = [owner for owner in owners if owner["kind"] != desired["kind"] or owner["apiVersion"] != desired["apiVersion"]]
         metadata = revision["metadata"]
         patch = {"metadata": {"resourceVersion": metadata["resourceVersion"], "ownerReferences": [*others, desired]}}
-        response = await self._context.client.patch(
-            well_known.GRAPH_REVISION, metadata["name"], patch, field_manager=well_known.WRITER
-        )
+        response = await self._context.client.patch(well_known.GRAPH_REVISION, metadata["name"], patch)
         return self._cache.record_write(response).object

@@ -29,70 +29,42 @@ FINALIZER: Final = "kro.run/finalizer"
 
 # Field managers.
 LABELER: Final = "kro.run/labeller"
-
 PARENT: Final = "kro.run/applyset-parent"
-
 APPLYSET: Final = "kro.run/applyset"
-
 WRITER: Final = "kro"
 
 # Labels.
 OWNED: Final = "kro.run/owned"
-
 VERSION: Final = "kro.run/kro-version"
-
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
-
 PART_OF: Final = "applyset.kubernetes.io/part-of"
-
 SET_ID: Final = "applyset.kubernetes.io/id"
-
 NODE_ID: Final = "kro.run/node-id"
-
 COLLECTION_INDEX: Final = "kro.run/collection-index"
-
 COLLECTION_SIZE: Final = "kro.run/collection-size"
-
 INSTANCE_ID: Final = "kro.run/instance-id"
-
 INSTANCE_NAME: Final = "kro.run/instance-name"
-
 INSTANCE_NAMESPACE: Final = "kro.run/instance-namespace"
-
 INSTANCE_GROUP: Final = "kro.run/instance-group"
-
 INSTANCE_VERSION: Final = "kro.run/instance-version"
-
 INSTANCE_KIND: Final = "kro.run/instance-kind"
-
 DEFINITION_ID: Final = "kro.run/resource-graph-definition-id"
-
 DEFINITION_NAME: Final = "kro.run/resource-graph-definition-name"
-
 REVISION_HASH: Final = "kro.run/graph-revision-hash"
 
 # Annotations.
 TOOLING: Final = "applyset.kubernetes.io/tooling"
-
 GROUP_KINDS: Final = "applyset.kubernetes.io/contains-group-kinds"
-
 NAMESPACES: Final = "applyset.kubernetes.io/additional-namespaces"
-
 INVENTORY_HASH: Final = "internal.kro.run/applyset-inventory-hash"
-
 APPLY_ORDER: Final = "internal.kro.run/apply-order"
-
 RECONCILE: Final = "kro.run/reconcile"
-
 ALLOW_BREAKING: Final = "kro.run/allow-breaking-changes"
 
 # Annotations that kro does not have: the deletion policy of an object, its previous state, and completed objects.
 ON_DELETE: Final = diff.ON_DELETE
-
 BEFORE: Final = "internal.kro.run/before"
-
 COMPLETED: Final = "internal.kro.run/completed"
-
 ADOPT: Final = "kro.run/adopt"
 
 # A finalizer that kro does not have: it is removed after the completion of the object was recorded.

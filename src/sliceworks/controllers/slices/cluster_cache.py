@@ -14,11 +14,11 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.controllers.slices import well_known
-from sliceworks.controllers.slices.model import JobSetView, Leader, NamespacedName, ObjectReference, WorkloadView
+from sliceworks.controllers.slices.model import JobSetView, Leader, ObjectReference, WorkloadView
 from sliceworks.controllers.slices.object_views import is_drained, object_reference, read_jobset, read_leader, read_workload
 from sliceworks.controllers.slices.placements import LEADER_SELECTOR, Placements
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import GVK, JOBSET, NAMESPACE, POD, Resource
+from sliceworks.kube.resources import GVK, JOBSET, NAMESPACE, POD, Key, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,11 +41,11 @@ class ViewCache(Generic[V]):
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
-        self._written: dict[NamespacedName, V] = {}
+        self._written: dict[Key, V] = {}
 
     def record_write(self, view: V) -> None:
         """Record the response to a write."""
-        self._written[NamespacedName(view.subject.namespace, view.subject.name)] = view
+        self._written[Key(view.subject.namespace, view.subject.name)] = view
 
     def __call__(self) -> list[V]:
         """The newest version of every view."""
@@ -53,7 +53,7 @@ class ViewCache(Generic[V]):
         return [self._newest(view) for view in views] if self._written else views
 
     def _newest(self, view: V) -> V:
-        key = NamespacedName(view.subject.namespace, view.subject.name)
+        key = Key(view.subject.namespace, view.subject.name)
         written = self._written.get(key)
         if written is None:
             return view
@@ -114,11 +114,11 @@ class ClusterCache:
             await informers.close()
         await self.placements.close()
 
-    def leaders(self) -> dict[NamespacedName, Leader]:
+    def leaders(self) -> dict[Key, Leader]:
         """The unschedulable leaders, by Job."""
         return {leader.job: leader for leader in self._leaders()} if self._leaders is not None else {}
 
-    def jobsets(self) -> dict[NamespacedName, JobSetView]:
+    def jobsets(self) -> dict[Key, JobSetView]:
         """All JobSets; the drain annotation of a Namespace or of the cluster applies to its JobSets."""
         jobsets = self._jobsets() if self._jobsets is not None else []
         if drained := self._drained():

@@ -22,19 +22,15 @@ from sliceworks.kube.workqueue import QueueStatus
 
 if TYPE_CHECKING:
     from sliceworks.cloud.container import Container
-    from sliceworks.controllers.slices.model import NamespacedName
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.kube.client import Client
+    from sliceworks.kube.resources import Key
 
 
 log = logging.getLogger(__name__)
-
 _DEBOUNCE = 0.005  # seconds in which several changes are combined into one reconcile
-
 _BUG_DELAY = 10.0
-
 _MAX_EVENTS = 10_000  # limit of queued events: a thousand slices at once record several thousand
-
 _RESYNC = 60.0  # seconds between reconciles without a change
 
 
@@ -108,7 +104,7 @@ class _Session:
     def __init__(self, controller: SlicesController) -> None:
         client, metrics, changed = controller._client, controller.metrics, controller.changed
         self._controller, self._client = controller, client
-        self._known_jobs: dict[NamespacedName, NamespacedName] = {}
+        self._known_jobs: dict[Key, Key] = {}
         self.cache = ClusterCache(client, controller.settings, changed)
         self.events = EventRecorder(client, well_known.COMPONENT, max_pending=_MAX_EVENTS)
         start = controller.settings.concurrency
@@ -211,7 +207,7 @@ async def resolve_cluster(settings: Settings) -> Settings:
     """Complete project, location and cluster from the metadata server. Raises UsageError if one is still missing."""
     missing = not (settings.project and settings.location and settings.cluster)
     if (missing or not settings.zones) and not settings.endpoint:
-        from sliceworks.cloud.http import read_metadata
+        from sliceworks.cloud.metadata_server import read_metadata
 
         metadata = await read_metadata()
         settings = replace(

@@ -14,9 +14,10 @@ from sliceworks.controllers.slices.provisioner import Provisioner, SliceState
 from sliceworks.controllers.slices.slice_requests import list_requests
 
 if TYPE_CHECKING:
-    from sliceworks.controllers.slices.model import Action, NamespacedName, Snapshot
+    from sliceworks.controllers.slices.model import Action, Snapshot
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.controllers.slices.slice_requests import SliceRequest
+    from sliceworks.kube.resources import Key
 
 
 def decide(snapshot: Snapshot, settings: Settings) -> Decision:
@@ -30,7 +31,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
     deleting = delete_unused(snapshot, settings, decision)
     provisioner = Provisioner(snapshot, settings, decision, deleting)
     # 2. Suspend JobSets that did not get all their slices in time.
-    pending: dict[NamespacedName, list[SliceRequest]] = {}
+    pending: dict[Key, list[SliceRequest]] = {}
     for request in requests:
         pool = provisioner.pool_of(request)
         if request.workload is None and (pool is None or not pool.is_running):
@@ -38,7 +39,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
     suspended = jobset_progress.suspend_late(pending, snapshot, settings, decision)
     jobset_progress.resume_due(snapshot, decision)
     # 3. Take the next step for every slice request.
-    slice_states: dict[NamespacedName, list[SliceState]] = {}
+    slice_states: dict[Key, list[SliceState]] = {}
     for request in requests:
         if request.jobset.ref not in suspended:
             slice_states.setdefault(request.jobset.ref, []).append(provisioner.step(request))
@@ -60,7 +61,7 @@ def _urgency(action: Action) -> int:
 
 
 def _report_progress(
-    requests: list[SliceRequest], slice_states: dict[NamespacedName, list[SliceState]], snapshot: Snapshot, decision: Decision
+    requests: list[SliceRequest], slice_states: dict[Key, list[SliceState]], snapshot: Snapshot, decision: Decision
 ) -> None:
     counts = jobset_progress.count_slices(requests, snapshot)
     for view in snapshot.jobsets.values():

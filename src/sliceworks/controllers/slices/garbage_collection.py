@@ -11,8 +11,9 @@ from sliceworks.controllers.slices.model import Decision, DeleteNodePool, Object
 from sliceworks.controllers.slices.slice_requests import has_pending_check
 
 if TYPE_CHECKING:
-    from sliceworks.controllers.slices.model import JobSetView, NamespacedName, NodePool, Snapshot
+    from sliceworks.controllers.slices.model import JobSetView, NodePool, Snapshot
     from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.kube.resources import Key
 
 
 class DeletionReason(NamedTuple):
@@ -81,14 +82,14 @@ def _is_active(jobset: JobSetView) -> bool:
     return not (jobset.deleting or jobset.ended or jobset.drained or jobset.suspended)
 
 
-def _user_of(pool: NodePool, snapshot: Snapshot) -> tuple[NamespacedName, str]:
+def _user_of(pool: NodePool, snapshot: Snapshot) -> tuple[Key, str]:
     """The JobSet that uses a pool (its occupant, or else its owner), and the name of the Job."""
     occupant = snapshot.occupant(pool)
     return (pool.jobset, pool.job.name) if occupant is None else (snapshot.placements[occupant].jobset, occupant.name)
 
 
 def _deletion_reason(
-    pool: NodePool, job: str, user: NamespacedName, jobset: JobSetView | None, settings: Settings, *, reserved: bool
+    pool: NodePool, job: str, user: Key, jobset: JobSetView | None, settings: Settings, *, reserved: bool
 ) -> DeletionReason | None:
     name = user.name
     if jobset is None or jobset.deleting:
@@ -108,6 +109,6 @@ def _deletion_reason(
     return None
 
 
-def deleted_jobset(ref: NamespacedName) -> ObjectReference:
+def deleted_jobset(ref: Key) -> ObjectReference:
     """A reference to a deleted JobSet, for the events of its pools."""
     return ObjectReference("jobset.x-k8s.io/v1alpha2", "JobSet", ref.namespace, ref.name)

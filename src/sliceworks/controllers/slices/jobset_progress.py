@@ -14,10 +14,11 @@ from sliceworks.controllers.slices.slice_requests import has_pending_check
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from sliceworks.controllers.slices.model import CheckState, JobSetView, NamespacedName, Problem, Snapshot, WorkloadView
+    from sliceworks.controllers.slices.model import CheckState, JobSetView, Problem, Snapshot, WorkloadView
     from sliceworks.controllers.slices.provisioner import SliceState
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.controllers.slices.slice_requests import SliceRequest
+    from sliceworks.kube.resources import Key
 
 
 @dataclass(slots=True)
@@ -25,7 +26,7 @@ class SliceCount:
     """The ready slices of one JobSet, and its Jobs that have or need a slice."""
 
     ready: int = 0
-    jobs: set[NamespacedName] = field(default_factory=set)
+    jobs: set[Key] = field(default_factory=set)
 
 
 def provisioning_timeout(jobset: JobSetView, settings: Settings) -> float:
@@ -33,12 +34,10 @@ def provisioning_timeout(jobset: JobSetView, settings: Settings) -> float:
     return jobset.time_limit if isinstance(jobset.time_limit, float) else settings.time_limit
 
 
-def suspend_late(
-    pending: Mapping[NamespacedName, list[SliceRequest]], snapshot: Snapshot, settings: Settings, decision: Decision
-) -> set[NamespacedName]:
+def suspend_late(pending: Mapping[Key, list[SliceRequest]], snapshot: Snapshot, settings: Settings, decision: Decision) -> set[Key]:
     """Suspend JobSets with some but not all slices after the timeout (all or nothing); returns their names."""
     held_since = _held_since(snapshot) if pending else {}
-    suspended: set[NamespacedName] = set()
+    suspended: set[Key] = set()
     for ref, requests in pending.items():
         jobset = requests[0].jobset
         timeout = provisioning_timeout(jobset, settings)
@@ -57,9 +56,9 @@ def suspend_late(
     return suspended
 
 
-def _held_since(snapshot: Snapshot) -> dict[NamespacedName, float]:
+def _held_since(snapshot: Snapshot) -> dict[Key, float]:
     """When the first of the slices that each JobSet holds became ready."""
-    held: dict[NamespacedName, float] = {}
+    held: dict[Key, float] = {}
     for pool in snapshot.pools.values():
         if pool.is_managed and pool.is_running:
             since = snapshot.running_since.get(pool.name, pool.created)
@@ -111,9 +110,9 @@ def jobset_condition(jobset: JobSetView, states: list[SliceState], slices: Slice
     )
 
 
-def count_slices(requests: Iterable[SliceRequest], snapshot: Snapshot) -> dict[NamespacedName, SliceCount]:
+def count_slices(requests: Iterable[SliceRequest], snapshot: Snapshot) -> dict[Key, SliceCount]:
     """The slices of each JobSet: its own unoccupied pools, and the pools of others that its Jobs occupy."""
-    counts: dict[NamespacedName, SliceCount] = {}
+    counts: dict[Key, SliceCount] = {}
     for request in requests:
         counts.setdefault(request.jobset.ref, SliceCount()).jobs.add(request.job)
     for pool in snapshot.pools.values():
@@ -142,7 +141,7 @@ def released_condition(jobset: JobSetView, slices: SliceCount | None) -> SetCond
 
 def update_checks(
     requests: Iterable[SliceRequest],
-    slice_states: Mapping[NamespacedName, list[SliceState]],
+    slice_states: Mapping[Key, list[SliceState]],
     snapshot: Snapshot,
     settings: Settings,
     decision: Decision,
@@ -151,7 +150,7 @@ def update_checks(
 
     A ready Workload's pods get a node selector for its own pools, so that no other Workload can occupy them.
     """
-    podsets: dict[NamespacedName, dict[str, None]] = {}
+    podsets: dict[Key, dict[str, None]] = {}
     for request in requests:
         if request.workload is not None:
             podsets.setdefault(request.jobset.ref, {})[request.podset] = None
@@ -183,7 +182,7 @@ def report_cloud_error(cloud_error: Problem, snapshot: Snapshot, decision: Decis
                     decision.actions.append(SetAdmissionCheck(workload.subject, name, "Pending", cloud_error.message, event=True))
 
 
-def _pool_selector(jobset: NamespacedName) -> dict[str, str]:
+def _pool_selector(jobset: Key) -> dict[str, str]:
     """The node labels of a JobSet's node pools."""
     return {well_known.POOL_JOBSET_NAME: jobset.name, well_known.POOL_JOBSET_NAMESPACE: jobset.namespace}
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from sliceworks.kube.resources import Key
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -14,17 +16,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.node_pool_requirements import NodePoolRequirements
 
 
-class NamespacedName(NamedTuple):
-    """Namespace and name of an object."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
-
-
-NO_NAME = NamespacedName("", "")
+NO_NAME = Key("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +65,10 @@ class Leader:
     """The unschedulable first pod of a Job. `requirements` are those of its node pool, or why they are invalid."""
 
     subject: ObjectReference
-    job: NamespacedName
+    job: Key
     job_kind: str
     job_key: str
-    jobset: NamespacedName
+    jobset: Key
     template: str  # the name of its replicated Job
     requirements: NodePoolRequirements | Problem
     since: datetime
@@ -87,7 +79,7 @@ class Leader:
 class Placement(NamedTuple):
     """The JobSet of a scheduled leader, and the node pool it runs on."""
 
-    jobset: NamespacedName
+    jobset: Key
     pool: str
 
 
@@ -114,7 +106,7 @@ class JobSetView:
     """One JobSet. `queued`: Kueue manages it; `suspended_until`: this controller has suspended it."""
 
     subject: ObjectReference
-    ref: NamespacedName
+    ref: Key
     ended: str = ""  # completed or failed
     ended_at: datetime | None = None
     deleting: bool = False
@@ -138,8 +130,8 @@ class NodePool:
     name: str
     status: str
     is_managed: bool = False
-    jobset: NamespacedName = NO_NAME
-    job: NamespacedName = NO_NAME
+    jobset: Key = NO_NAME
+    job: Key = NO_NAME
     digest: str = ""
     attempt: int = 0
     created: float = 0.0
@@ -181,7 +173,7 @@ class WorkloadView:
     """A Kueue Workload with admission checks. `flavors` are the flavors assigned to each pod set."""
 
     subject: ObjectReference
-    jobset: NamespacedName
+    jobset: Key
     checks: Mapping[str, tuple[CheckState, str]]
     reserved_since: datetime | None = None
     active: bool = False  # has reserved quota, and is neither finished nor evicted
@@ -205,16 +197,16 @@ class Snapshot:
     """The state of cluster and cloud. `now` is Unix time; `pending_operations` are requests that no LIST has shown yet."""
 
     now: float
-    leaders: Mapping[NamespacedName, Leader] = field(default_factory=dict)
-    jobsets: Mapping[NamespacedName, JobSetView] = field(default_factory=dict)
+    leaders: Mapping[Key, Leader] = field(default_factory=dict)
+    jobsets: Mapping[Key, JobSetView] = field(default_factory=dict)
     pools: Mapping[str, NodePool] = field(default_factory=dict)
     pending_operations: Mapping[str, Literal["create", "delete"]] = field(default_factory=dict)
     running_since: Mapping[str, float] = field(default_factory=dict)  # when each running pool was first seen running
-    known_jobs: Mapping[NamespacedName, NamespacedName] = field(
+    known_jobs: Mapping[Key, Key] = field(
         default_factory=dict
     )  # Jobs whose leaders were unschedulable at some time, with their JobSets
-    placements: Mapping[NamespacedName, Placement] = field(default_factory=dict)  # of scheduled leaders, by Job
-    failures: Mapping[NamespacedName, FailedAttempt] = field(default_factory=dict)
+    placements: Mapping[Key, Placement] = field(default_factory=dict)  # of scheduled leaders, by Job
+    failures: Mapping[Key, FailedAttempt] = field(default_factory=dict)
     workloads: tuple[WorkloadView, ...] = ()
     checks: frozenset[str] = frozenset()  # this controller's AdmissionChecks
     inactive_checks: tuple[ObjectReference, ...] = ()  # those without the condition Active
@@ -223,13 +215,13 @@ class Snapshot:
     cluster: ClusterView = ANY_CLUSTER
     cloud_error: Problem | None = None  # why node pools could not be listed; `pools` is not valid then
 
-    def occupant(self, pool: NodePool) -> NamespacedName | None:
+    def occupant(self, pool: NodePool) -> Key | None:
         """The Job of another JobSet that runs on the pool, if any."""
         return self._occupant_by_pool.get(pool.name)
 
     @cached_property
-    def _occupant_by_pool(self) -> dict[str, NamespacedName]:
-        occupant_by_pool: dict[str, NamespacedName] = {}
+    def _occupant_by_pool(self) -> dict[str, Key]:
+        occupant_by_pool: dict[str, Key] = {}
         for job, placement in self.placements.items():
             pool = self.pools.get(placement.pool)
             if pool is not None and pool.jobset != placement.jobset:
@@ -237,14 +229,14 @@ class Snapshot:
         return occupant_by_pool
 
     @cached_property
-    def waiting_jobsets(self) -> frozenset[NamespacedName]:
+    def waiting_jobsets(self) -> frozenset[Key]:
         """The JobSets with an unschedulable leader."""
         return frozenset(leader.jobset for leader in self.leaders.values())
 
     @cached_property
-    def occupants(self) -> dict[str, list[NamespacedName]]:
+    def occupants(self) -> dict[str, list[Key]]:
         """The Jobs that run on each pool."""
-        occupants: dict[str, list[NamespacedName]] = {}
+        occupants: dict[str, list[Key]] = {}
         for job, placement in self.placements.items():
             occupants.setdefault(placement.pool, []).append(job)
         return occupants
@@ -256,8 +248,8 @@ class CreateNodePool:
 
     name: str
     body: Mapping[str, Any]
-    job: NamespacedName
-    jobset: NamespacedName
+    job: Key
+    jobset: Key
     attempt: int
     regarding: ObjectReference  # the pod, or the Workload if there is no pod yet
     owner: ObjectReference  # the JobSet

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from sliceworks import catalog
 from sliceworks.base import quantity
 from sliceworks.base.errors import InvalidShape, SliceworksError, UnknownAccelerator
+from sliceworks.base.names import join_words
 from sliceworks.catalog import gpus, tpus
 from sliceworks.cloud.container import fault_from_conditions
 from sliceworks.controllers.slices import well_known
-from sliceworks.controllers.slices.model import ANY_CLUSTER, ClusterView, NamespacedName, NodePool
+from sliceworks.controllers.slices.model import ANY_CLUSTER, ClusterView, NodePool
 from sliceworks.controllers.slices.node_pool_requirements import parse_networks
+from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.capacity import Candidate
     from sliceworks.controllers.slices.node_pool_requirements import NodePoolRequirements
     from sliceworks.controllers.slices.settings import Settings
+
+Object = dict[str, Any]
+_MAX_NAME_LENGTH = 40
+_KEY_BYTES = 10  # 80 bits: no collision is expected below a billion slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ def _gpu(requirements: NodePoolRequirements) -> NodeShape:
         if shape is None:
             available = sorted({known.chips for known in gpus.shapes() if known.gpu is gpu})
             raise InvalidShape(
-                f"no machine type has {count} × {requirements.accelerator}", hint=f"available: {_format_numbers(available)}"
+                f"no machine type has {count} × {requirements.accelerator}", hint=f"available: {join_words(available, 'or')}"
             )
         accelerator = shape
     pods_per_node = accelerator.chips // requirements.chips if requirements.chips else 0
@@ -114,7 +120,7 @@ def shape_of_pool(raw: Mapping[str, Any], pool: NodePool) -> catalog.Accelerator
         generation = next((known for known in tpus.GENERATIONS if machine in known.machines), None)
         if generation is not None:
             name = f"{generation.prefix}-{machine.chips * max(pool.nodes, 1) * generation.cores}"
-            return catalog.find(name, pool.topology or None, machine.chips)
+            return catalog.find(name, pool.topology, machine.chips)
         attached: Mapping[str, Any] = next(iter((raw.get("config") or {}).get("accelerators") or ()), {})
         if attached or machine.chips:
             return catalog.find_gpu(machine.name, attached.get("acceleratorType", ""), int(attached.get("acceleratorCount") or 0))
@@ -123,20 +129,8 @@ def shape_of_pool(raw: Mapping[str, Any], pool: NodePool) -> catalog.Accelerator
     return machine
 
 
-def _format_numbers(numbers: list[int]) -> str:
-    *others, last = map(str, numbers)
-    return f"{', '.join(others)} or {last}" if others else last
-
-
-Object = dict[str, Any]
-
-_MAX_NAME_LENGTH = 40
-
-_KEY_BYTES = 10  # 80 bits: no collision is expected below a billion slices
-
-
 @lru_cache(maxsize=32_768)
-def job_key(job: NamespacedName) -> str:
+def job_key(job: Key) -> str:
     """The value of JobSet's job-key label."""
     return sha1(f"{job.namespace}/{job.name}".encode()).hexdigest()
 
@@ -155,7 +149,7 @@ def alternative_pool_name(jobset: str, key: str, number: int) -> str:
     return pool_name(jobset, sha1(f"{key} {number}".encode()).hexdigest())
 
 
-def pool_labels(job: NamespacedName, kind: str, jobset: NamespacedName) -> dict[str, str]:
+def pool_labels(job: Key, kind: str, jobset: Key) -> dict[str, str]:
     """The labels that identify the owner of a node pool."""
     return {
         well_known.MANAGER: well_known.MANAGER_VALUE,
@@ -260,8 +254,8 @@ def read_pool(raw: Mapping[str, Any]) -> NodePool:
         name=str(raw.get("name") or ""),
         status=status,
         is_managed=labels.get(well_known.MANAGER) == well_known.MANAGER_VALUE,
-        jobset=NamespacedName(labels.get(well_known.POOL_JOBSET_NAMESPACE, "default"), jobset),
-        job=NamespacedName(labels.get(well_known.PARENT_NAMESPACE, ""), labels.get(well_known.PARENT_NAME, "")),
+        jobset=Key(labels.get(well_known.POOL_JOBSET_NAMESPACE, "default"), jobset),
+        job=Key(labels.get(well_known.PARENT_NAMESPACE, ""), labels.get(well_known.PARENT_NAME, "")),
         digest=labels.get(well_known.POOL_HASH, ""),
         attempt=_int(labels.get(well_known.ATTEMPT)),
         created=float(_int(labels.get(well_known.CREATED))),

@@ -19,6 +19,7 @@ from sliceworks.base.errors import (
     Unauthenticated,
     Unreachable,
 )
+from sliceworks.base.retry import Backoff
 from sliceworks.controllers.slices.model import ANY_CLUSTER, CreateNodePool, DeleteNodePool, FailedAttempt, Problem
 from sliceworks.controllers.slices.node_pool import read_cluster, read_pool
 from sliceworks.controllers.slices.object_views import problem_from
@@ -30,9 +31,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from sliceworks.cloud.container import Container, Fault, Operation
-    from sliceworks.controllers.slices.model import NamespacedName, NodePool
+    from sliceworks.controllers.slices.model import NodePool
     from sliceworks.controllers.slices.telemetry import Metrics
     from sliceworks.kube.events import EventRecorder
+    from sliceworks.kube.resources import Key
+
+log = logging.getLogger(__name__)
+_FAST_POLL, _SLOW_POLL, _MAX_POLL, _IDLE_POLL = 0.2, 1.0, 10.0, 60.0
+_CLUSTER_INTERVAL = 600.0  # seconds between reads of the cluster
+_LIMIT_BACKOFF = Backoff(first=0.5, cap=30.0, jitter=0.0)
+_RETRY_BACKOFF = Backoff(first=2.0, cap=300.0, jitter=0.0)
 
 
 @dataclass(slots=True)
@@ -59,13 +67,6 @@ def poll_interval(pending_operations: list[PendingOperation], now: float, *, wai
         return _IDLE_POLL
     age = now - max(pending.started for pending in pending_operations)
     return min(max(age / 10, _FAST_POLL if waiting else _SLOW_POLL), _MAX_POLL)
-
-
-_FAST_POLL, _SLOW_POLL, _MAX_POLL = 0.2, 1.0, 10.0
-
-_IDLE_POLL = 60.0
-
-_FIRST_LIMIT_PAUSE, _MAX_LIMIT_PAUSE = 0.5, 30.0
 
 
 class OperationLimit:
@@ -103,20 +104,13 @@ class OperationLimit:
         if full:
             self._proven = self.limit
         self._rejections += 1
-        pause = min(_MAX_LIMIT_PAUSE, _FIRST_LIMIT_PAUSE * 2.0 ** min(self._rejections - 1, 10))
-        self._pause_until = now + max(pause, at_least)
+        self._pause_until = now + max(_LIMIT_BACKOFF.delay(self._rejections), at_least)
 
     def record_finished(self) -> None:
         """An operation has ended."""
         self._pause_until = 0.0
         if self._was_rejected:
             self.limit += 1.0 if self.limit < self._proven else 1.0 / self.limit
-
-
-log = logging.getLogger(__name__)
-
-_FIRST_PAUSE, _MAX_PAUSE = 2.0, 300.0
-_CLUSTER_INTERVAL = 600.0  # seconds between reads of the cluster
 
 
 class NodePoolManager:
@@ -129,7 +123,7 @@ class NodePoolManager:
         self.has_listed = False  # whether a LIST has completed, successfully or not
         self.listing_since: float | None = None  # when the running LIST started
         self.cloud_error: Problem | None = None
-        self.failures: dict[NamespacedName, FailedAttempt] = {}
+        self.failures: dict[Key, FailedAttempt] = {}
         self.running_since: dict[str, float] = {}
         self.cluster = ANY_CLUSTER
         self._cluster_read_at: float | None = None
@@ -237,7 +231,7 @@ class NodePoolManager:
 
     def _poll_delay(self) -> float:
         if self.cloud_error is not None:
-            return min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** min(self._failed_lists - 1, 10))
+            return _RETRY_BACKOFF.delay(self._failed_lists)
         pending_operations = list(self._pending.values())
         return poll_interval(
             pending_operations,
@@ -322,7 +316,7 @@ class NodePoolManager:
 
     def _back_off(self, name: str, now: float) -> None:
         times = self._backoffs.get(name, (0, 0.0))[0] + 1
-        self._backoffs[name] = (times, now + min(_MAX_PAUSE, _FIRST_PAUSE * 2.0 ** min(times - 1, 10)))
+        self._backoffs[name] = (times, now + _RETRY_BACKOFF.delay(times))
 
     async def _update_operation(self, pending: PendingOperation) -> None:
         """Update an operation from the last LIST: succeeded, failed or still running."""

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from sliceworks.base import quantity
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.catalog import labels as gke
 from sliceworks.controllers.slices import capacity, well_known
+from sliceworks.kube.node_affinity import Tolerations
+from sliceworks.kube.pod_requests import exact_requests
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from fractions import Fraction
 
     from sliceworks.controllers.slices.capacity import Capacity
 
@@ -59,9 +61,9 @@ def accelerator_type(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> Ac
     if any((metadata.get(part) or {}).get(well_known.DISABLED) == "true" for part in ("labels", "annotations")):
         return None
     selector = spec.get("nodeSelector") or {}
-    if gke.NODE_POOL not in selector and _requested_count(spec, gke.TPU) is not None:
+    if gke.NODE_POOL not in selector and _requested(spec, gke.TPU) is not None:
         return "tpu"
-    if gke.GPU_ACCELERATOR in selector and _requested_count(spec, gke.GPU) is not None:
+    if gke.GPU_ACCELERATOR in selector and _requested(spec, gke.GPU) is not None:
         return "gpu"
     if well_known.MACHINE_TYPE in selector:
         return "cpu"
@@ -91,10 +93,10 @@ def read(
         accelerator=selector.get(gke.TPU_ACCELERATOR if kind == "tpu" else gke.GPU_ACCELERATOR, "") if resource else "",
         topology=selector.get(gke.TPU_TOPOLOGY, "") if kind == "tpu" else "",
         machine=selector.get(well_known.MACHINE_TYPE) or selector.get(well_known.INSTANCE_TYPE, ""),
-        chips=(_requested_count(spec, resource) or 0) if resource else 0,
+        chips=int(_requested(spec, resource) or 0) if resource else 0,
         per_node=_number(selector.get(gke.ACCELERATOR_COUNT, "")),
-        cpu=_requested_amount(spec, "cpu") if kind == "cpu" else 0.0,
-        memory=_requested_amount(spec, "memory") if kind == "cpu" else 0.0,
+        cpu=float(_requested(spec, "cpu") or 0) if kind == "cpu" else 0.0,
+        memory=float(_requested(spec, "memory") or 0) if kind == "cpu" else 0.0,
         labels=_labels(metadata, selector, copied),
         reservation=_reservation(selector),
         spot=selector.get(well_known.SPOT) == "true",
@@ -119,32 +121,12 @@ def _with_digest(requirements: NodePoolRequirements) -> NodePoolRequirements:
     return replace(requirements, digest=HASH_PREFIX + sha256(text).hexdigest()[:20])
 
 
-def _requested_count(spec: Mapping[str, Any], resource: str) -> int | None:
-    """The total request of all containers; None if no container has one."""
-    total: int | None = None
-    for container in spec.get("containers") or ():
-        resources = container.get("resources") or {}
-        amount = (resources.get("requests") or {}).get(resource, (resources.get("limits") or {}).get(resource))
-        if amount is not None:
-            total = (total or 0) + int(_quantity(amount, resource))
-    return total
-
-
-def _requested_amount(spec: Mapping[str, Any], resource: str) -> float:
-    total = 0.0
-    for container in spec.get("containers") or ():
-        resources = container.get("resources") or {}
-        amount = (resources.get("requests") or {}).get(resource, (resources.get("limits") or {}).get(resource))
-        if amount is not None:
-            total += float(_quantity(amount, resource))
-    return total
-
-
-def _quantity(amount: Any, resource: str) -> Any:
+def _requested(spec: Mapping[str, Any], resource: str) -> Fraction | None:
+    """The request of the pod; None if no container has one."""
     try:
-        return quantity.parse(str(amount))
+        return exact_requests(spec).get(resource)
     except ValueError as error:
-        raise SliceworksError(f"invalid request of {resource}: {amount!r} is not a quantity") from error
+        raise SliceworksError(f"invalid resource request: {error}") from error
 
 
 def _labels(metadata: Mapping[str, Any], selector: Mapping[str, str], copied: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -166,14 +148,7 @@ def _reservation(selector: Mapping[str, str]) -> str:
 
 
 def _tolerates_spot(spec: Mapping[str, Any]) -> bool:
-    for toleration in spec.get("tolerations") or ():
-        if toleration.get("effect") not in (None, "", "NoSchedule"):
-            continue
-        if toleration.get("operator") == "Exists" and toleration.get("key") in (None, "", well_known.SPOT):
-            return True
-        if toleration.get("key") == well_known.SPOT and toleration.get("value") == "true":
-            return True
-    return False
+    return Tolerations(spec.get("tolerations") or ()).tolerates((well_known.SPOT, "true", "NoSchedule"))
 
 
 def parse_networks(text: str) -> tuple[tuple[str, str], ...]:

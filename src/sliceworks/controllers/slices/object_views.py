@@ -16,13 +16,12 @@ from sliceworks.controllers.slices.model import (
     ConditionView,
     JobSetView,
     Leader,
-    NamespacedName,
     ObjectReference,
     Problem,
     ReplicatedJobView,
     WorkloadView,
 )
-from sliceworks.kube.resources import controller_of
+from sliceworks.kube.resources import Key, controller_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,13 +49,13 @@ def read_leader(pod: Mapping[str, Any], settings: Settings) -> Leader | None:
     if kind is None or owner is None:
         return None
     namespace = metadata["namespace"]
-    job = NamespacedName(namespace, owner["name"])
+    job = Key(namespace, owner["name"])
     return Leader(
         subject=object_reference("v1", "Pod", metadata),
         job=job,
         job_kind=owner["kind"],
         job_key=labels.get(well_known.JOB_KEY, ""),
-        jobset=NamespacedName(namespace, jobset),
+        jobset=Key(namespace, jobset),
         template=labels.get(well_known.REPLICATED_JOB, ""),
         requirements=_requirements(kind, metadata, spec, settings),
         since=clock.parse(metadata.get("creationTimestamp")) or _EPOCH,
@@ -76,7 +75,7 @@ def read_jobset(obj: Mapping[str, Any]) -> JobSetView:
     templates = {entry["name"]: _template(entry, queued) for entry in spec.get("replicatedJobs") or ()}
     return JobSetView(
         subject=object_reference(obj.get("apiVersion", "jobset.x-k8s.io/v1alpha2"), "JobSet", metadata),
-        ref=NamespacedName(metadata.get("namespace", ""), metadata["name"]),
+        ref=key_of(obj),
         ended=ended.lower(),
         ended_at=clock.parse(find_condition(obj, ended).get("lastTransitionTime")) if ended else None,
         deleting="deletionTimestamp" in metadata,
@@ -110,7 +109,7 @@ def read_workload(obj: Mapping[str, Any]) -> WorkloadView | None:
     assigned = (status.get("admission") or {}).get("podSetAssignments") or ()
     return WorkloadView(
         subject=object_reference(obj.get("apiVersion", "kueue.x-k8s.io/v1beta2"), "Workload", metadata),
-        jobset=NamespacedName(metadata.get("namespace", ""), owner["name"] if owner else ""),
+        jobset=Key(metadata.get("namespace", ""), owner["name"] if owner else ""),
         checks=checks,
         reserved_since=clock.parse(reserved.get("lastTransitionTime")),
         active=reserved.get("status") == "True" and not is_over and (obj.get("spec") or {}).get("active") is not False,

@@ -15,8 +15,8 @@ from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.retry import Backoff
 from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.controllers.slices import well_known
-from sliceworks.controllers.slices.model import NamespacedName, Placement
-from sliceworks.kube.resources import NODE, POD, controller_of
+from sliceworks.controllers.slices.model import Placement
+from sliceworks.kube.resources import NODE, POD, Key, controller_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,8 +35,8 @@ _MAX_NODES = 20_000
 
 
 class _LeaderNode(NamedTuple):
-    job: NamespacedName
-    jobset: NamespacedName
+    job: Key
+    jobset: Key
     node: str
 
 
@@ -45,7 +45,7 @@ class Placements:
 
     def __init__(self, client: Client, changed: Callable[[], None]) -> None:
         self._client, self._changed = client, changed
-        self._placements: dict[NamespacedName, tuple[Placement, float]] = {}
+        self._placements: dict[Key, tuple[Placement, float]] = {}
         self._pools: dict[str, str] = {}
         self._semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,11 +81,9 @@ class Placements:
             failures += 1
             await clock.sleep(_BACKOFF.delay(failures))
 
-    def current(
-        self, jobsets: Mapping[NamespacedName, JobSetView], unschedulable: Mapping[NamespacedName, object]
-    ) -> dict[NamespacedName, Placement]:
+    def current(self, jobsets: Mapping[Key, JobSetView], unschedulable: Mapping[Key, object]) -> dict[Key, Placement]:
         """The placements of active JobSets, without Jobs whose leader is unschedulable again."""
-        current: dict[NamespacedName, Placement] = {}
+        current: dict[Key, Placement] = {}
         now = clock.loop_time()
         for job, (placement, since) in list(self._placements.items()):
             jobset = jobsets.get(placement.jobset)
@@ -145,4 +143,4 @@ def _leader_node(pod: Object) -> _LeaderNode | None:
     if not node or owner is None or not jobset or is_over:
         return None
     namespace = metadata["namespace"]
-    return _LeaderNode(NamespacedName(namespace, owner["name"]), NamespacedName(namespace, jobset), node)
+    return _LeaderNode(Key(namespace, owner["name"]), Key(namespace, jobset), node)

@@ -8,6 +8,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Literal
 
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.names import pluralize
 from sliceworks.controllers.slices import well_known
 from sliceworks.controllers.slices.capacity import candidates
 from sliceworks.controllers.slices.model import (
@@ -15,7 +16,6 @@ from sliceworks.controllers.slices.model import (
     CreateNodePool,
     Decision,
     DeleteNodePool,
-    NamespacedName,
     Problem,
     RecordAttempts,
     SetCondition,
@@ -23,6 +23,7 @@ from sliceworks.controllers.slices.model import (
 from sliceworks.controllers.slices.node_pool import alternative_pool_name, pool_body, pool_labels, pool_name, shape_of
 from sliceworks.controllers.slices.node_pool_requirements import HASH_PREFIX
 from sliceworks.controllers.slices.object_views import problem_from
+from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from sliceworks.controllers.slices.capacity import Candidate
@@ -61,12 +62,12 @@ class Provisioner:
 
     def __init__(self, snapshot: Snapshot, settings: Settings, decision: Decision, deleting: set[str]) -> None:
         self._snapshot, self._settings, self._decision, self._deleting = snapshot, settings, decision, deleting
-        self._attempt_logs: dict[NamespacedName, AttemptLog] = {}
+        self._attempt_logs: dict[Key, AttemptLog] = {}
         self._created = 0
 
     @cached_property
-    def _by_job(self) -> dict[NamespacedName, list[NodePool]]:
-        by_job: dict[NamespacedName, list[NodePool]] = {}
+    def _by_job(self) -> dict[Key, list[NodePool]]:
+        by_job: dict[Key, list[NodePool]] = {}
         for pool in self._snapshot.pools.values():
             if pool.is_managed and pool.job.name:
                 by_job.setdefault(pool.job, []).append(pool)
@@ -158,9 +159,9 @@ class Provisioner:
         return self._last_ready.get(request.jobset.ref, 0.0) > failed_at
 
     @cached_property
-    def _last_ready(self) -> dict[NamespacedName, float]:
+    def _last_ready(self) -> dict[Key, float]:
         """When the newest slice of each JobSet became ready."""
-        last: dict[NamespacedName, float] = {}
+        last: dict[Key, float] = {}
         for pool in self._snapshot.pools.values():
             if pool.is_managed and pool.is_running:
                 ready = self._snapshot.running_since.get(pool.name, 0.0)
@@ -254,8 +255,8 @@ class Provisioner:
         return SliceState("waiting", report, just_failed=True)
 
     def _backing_off(self, attempt: Attempt, options: tuple[Candidate, ...]) -> Problem:
-        attempts = "1 failed attempt" if attempt.tries == 1 else f"{attempt.tries} failed attempts"
-        return Problem(attempt.reason, f"{attempts}; next: {options[attempt.tries % len(options)]}")
+        following = options[attempt.tries % len(options)]
+        return Problem(attempt.reason, f"{pluralize(attempt.tries, 'failed attempt')}; next: {following}")
 
     def _update_condition(self, request: SliceRequest, slice_state: SliceState) -> None:
         """Update the pod's condition. Only pods with a problem have one, because there may be thousands of pods."""
@@ -290,7 +291,7 @@ class Provisioner:
     def _drop_provisioned(self, jobset: JobSetView) -> None:
         attempt_log = self._attempt_log(jobset)
         for job in jobset.attempts:
-            pools = self._by_job.get(NamespacedName(jobset.ref.namespace, job)) or ()
+            pools = self._by_job.get(Key(jobset.ref.namespace, job)) or ()
             if job not in jobset.jobs or any(pool.is_running for pool in pools):
                 attempt_log.attempts.pop(job, None)
                 attempt_log.changed = True

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.controllers.slices import node_pool_requirements, object_views, well_known
-from sliceworks.controllers.slices.model import NO_CONDITION, NamespacedName, Problem
+from sliceworks.controllers.slices.model import NO_CONDITION, Problem
 from sliceworks.controllers.slices.node_pool import job_key, pool_name
+from sliceworks.kube.resources import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +35,7 @@ Object = dict[str, Any]
 class SliceRequest:
     """A Job that needs a slice. `regarding` gets its events and conditions: the leader, or the Workload if there is no pod yet."""
 
-    job: NamespacedName
+    job: Key
     kind: str
     key: str
     jobset: JobSetView
@@ -48,7 +49,7 @@ class SliceRequest:
 
 def list_requests(snapshot: Snapshot, settings: Settings) -> list[SliceRequest]:
     """All slice requests, grouped by JobSet; the JobSet that has waited longest comes first."""
-    by_job: dict[NamespacedName, SliceRequest] = {}
+    by_job: dict[Key, SliceRequest] = {}
     for leader in snapshot.leaders.values():
         request = _leader_request(leader, snapshot)
         if request is not None:
@@ -56,7 +57,7 @@ def list_requests(snapshot: Snapshot, settings: Settings) -> list[SliceRequest]:
     for workload in snapshot.workloads:
         for request in _workload_requests(workload, snapshot, settings):
             by_job.setdefault(request.job, request)
-    first: dict[NamespacedName, float] = {}
+    first: dict[Key, float] = {}
     for request in by_job.values():
         ref = request.jobset.ref
         first[ref] = min(first.get(ref, request.since), request.since)
@@ -92,7 +93,7 @@ def _workload_requests(workload: WorkloadView, snapshot: Snapshot, settings: Set
     for template in jobset.templates.values():
         flavor = _flavor(workload, template.name, snapshot)
         for index in range(template.replicas):
-            job = NamespacedName(jobset.ref.namespace, f"{jobset.ref.name}-{template.name}-{index}")
+            job = Key(jobset.ref.namespace, f"{jobset.ref.name}-{template.name}-{index}")
             labels = {
                 well_known.JOBSET_NAME: jobset.ref.name,
                 well_known.REPLICATED_JOB: template.name,
@@ -144,7 +145,7 @@ class _Group:
 
 def replacement_requests(requests: Iterable[SliceRequest], snapshot: Snapshot, decision: Decision) -> Iterator[SliceRequest]:
     """Requests of Jobs whose own pool is occupied by another Job of the same replicated Job."""
-    groups: dict[tuple[NamespacedName, str], _Group] = {}
+    groups: dict[tuple[Key, str], _Group] = {}
     for request in requests:
         if request.workload is None and not isinstance(request.requirements, Problem):
             groups.setdefault((request.jobset.ref, _stem(request.job.name)), _Group()).waiting.append(request)
@@ -164,7 +165,7 @@ def _group_requests(stem: str, group: _Group, snapshot: Snapshot, decision: Deci
     if not missing:
         return
     past_grace = sum(_is_past_grace(by_job[request.job], snapshot, decision) for request in missing)
-    others = [job for name in _jobs(jobset.jobs, stem) if (job := NamespacedName(jobset.ref.namespace, name)) not in waiting]
+    others = [job for name in _jobs(jobset.jobs, stem) if (job := Key(jobset.ref.namespace, name)) not in waiting]
     # Of the pools that have just become ready, some may still be free: those beyond the number of placed Jobs.
     placed = sum(job in snapshot.known_jobs for job in others)
     free = max(sum(pool.is_running for pool in group.pools) - placed, 0)
@@ -188,12 +189,12 @@ def _is_past_grace(pool: NodePool, snapshot: Snapshot, decision: Decision) -> bo
     return until <= snapshot.now
 
 
-def _is_being_created(job: NamespacedName, pool: NodePool | None, jobset: NamespacedName, snapshot: Snapshot) -> bool:
+def _is_being_created(job: Key, pool: NodePool | None, jobset: Key, snapshot: Snapshot) -> bool:
     """Whether the pool of a scheduled Job is being created."""
     return pool.status == "PROVISIONING" if pool is not None else _is_requested(job, jobset, snapshot)
 
 
-def _is_requested(job: NamespacedName, jobset: NamespacedName, snapshot: Snapshot) -> bool:
+def _is_requested(job: Key, jobset: Key, snapshot: Snapshot) -> bool:
     return snapshot.pending_operations.get(pool_name(jobset.name, job_key(job))) == "create"
 
 

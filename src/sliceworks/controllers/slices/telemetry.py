@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.node_pool_operations import PendingOperation
     from sliceworks.kube.events import EventRecorder
 
-
+log = logging.getLogger(__name__)
 _CAPACITY_BUCKETS = (15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 900.0, 1800.0, 3600.0, 7200.0)
-
 _DECISION_BUCKETS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-
 _PREFIX = "sliceworks_slices_"
 
 
@@ -50,9 +48,6 @@ class Metrics:
         registry.gauge(_PREFIX + "waiting", "Number of pending slices.", lambda: self.waiting)
         registry.gauge(_PREFIX + "operations_in_flight", "Number of pending node pool operations.", lambda: self.in_flight)
         registry.gauge(_PREFIX + "operations_limit", "Current limit of concurrent node pool operations.", lambda: self.limit)
-
-
-log = logging.getLogger(__name__)
 
 
 class OperationReporter:

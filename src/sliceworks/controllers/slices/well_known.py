@@ -12,10 +12,10 @@ from sliceworks.catalog import labels
 # Labels of pods and JobSets.
 JOBSET_NAME: Final = labels.JOBSET_NAME
 JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"
-JOB_INDEX: Final = "jobset.sigs.k8s.io/job-index"
-REPLICATED_JOB: Final = "jobset.sigs.k8s.io/replicatedjob-name"
-COMPLETION_INDEX: Final = "batch.kubernetes.io/job-completion-index"
-QUEUE_NAME: Final = "kueue.x-k8s.io/queue-name"
+JOB_INDEX: Final = labels.JOB_INDEX
+REPLICATED_JOB: Final = labels.REPLICATED_JOB
+COMPLETION_INDEX: Final = labels.COMPLETION_INDEX
+QUEUE_NAME: Final = labels.QUEUE_NAME
 
 # Node selectors of pods.
 RESERVATION_NAME: Final = labels.RESERVATION_NAME

@@ -20,7 +20,7 @@ from sliceworks.base.errors import (
     TimedOut,
     Unreachable,
 )
-from sliceworks.base.retry import NEVER
+from sliceworks.base.retry import NEVER, Backoff
 from sliceworks.infra.cluster.inventory import (
     FIELD_MANAGER,
     OWNER,
@@ -38,7 +38,7 @@ from sliceworks.infra.cluster.inventory import (
     strip_server_fields,
 )
 from sliceworks.infra.terraform import RERUN_HINT
-from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, GVK, NAMESPACE, POD, STATEFUL_SET, parse_api_version
+from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, POD, STATEFUL_SET
 from sliceworks.kube.selectors import from_labels
 
 if TYPE_CHECKING:
@@ -52,19 +52,22 @@ Object = dict[str, Any]
 TRANSIENT = (InternalError, ServiceUnavailable, ServerTimeout, Unreachable)
 """Transient errors: a webhook or a server that is not up yet."""
 
-_FIRST, _LONGEST, _GROWTH = 0.1, 2.0, 1.5
+POLLING = Backoff(first=0.1, factor=1.5, cap=2.0, jitter=0.0)
+_RETRIES = Backoff(first=0.5, factor=1.5, cap=5.0, jitter=0.0)
 _RUNNING = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
 
 
 async def wait_until(client: Client, wait: Wait, patience: float, report: Callable[[str], None]) -> None:
     """Wait until the condition holds; TimedOut says what is missing."""
-    end, pause = clock.loop_time() + patience, _FIRST
-    while missing := await describe_missing(client, wait):
+    end = clock.loop_time() + patience
+    for pause in POLLING.delays():
+        missing = await describe_missing(client, wait)
+        if not missing:
+            return
         report(missing)
         if clock.loop_time() >= end:
             raise TimedOut(f"timed out after {patience:g} s: {missing}", hint=RERUN_HINT)
         await clock.sleep(pause)
-        pause = min(pause * _GROWTH, _LONGEST)
 
 
 async def describe_missing(client: Client, wait: Wait) -> str:
@@ -81,17 +84,23 @@ async def describe_missing(client: Client, wait: Wait) -> str:
 
 async def _check_kinds(client: Client, wait: KindsServed) -> str:
     for api_version, kind in wait.kinds:
-        if await find_served_resource(client, api_version, kind) is None:
+        if await find_resource(client, api_version, kind) is None:
             return f"kind {kind} of {api_version} is not served"
     return ""
 
 
-async def find_served_resource(client: Client, api_version: str, kind: str) -> Resource | None:
+async def find_resource(client: Client, api_version: str, kind: str) -> Resource | None:
     """The resource of a kind; None if the cluster does not serve it."""
     try:
         return await client.resource_of({"apiVersion": api_version, "kind": kind})
     except NotFound:
         return None
+
+
+async def find_object(client: Client, reference: ObjectReference) -> Object | None:
+    """The object; None if it does not exist or the cluster does not serve its kind."""
+    resource = await find_resource(client, reference.api_version, reference.kind)
+    return await client.find(resource, reference.name, reference.namespace or None) if resource else None
 
 
 async def _probe_webhook(client: Client, wait: WebhookReady) -> str:
@@ -134,16 +143,12 @@ async def _waiting_reason(client: Client, workload: Object) -> str:
 
 
 async def _check_condition(client: Client, wait: ConditionTrue) -> str:
-    place = f"{wait.namespace}/" if wait.namespace else ""
-    what = f"{wait.kind} {place}{wait.name}"
-    try:
-        resource = await client.discovery.by_gvk(GVK(*parse_api_version(wait.api_version), wait.kind))
-        obj = await client.get(resource, wait.name, wait.namespace or None)
-    except NotFound:
+    what = ObjectReference(wait.api_version, wait.kind, wait.namespace, wait.name)
+    obj = await find_object(client, what)
+    if obj is None:
         return f"{what} not found"
-    status = obj.get("status") or {}
     if wait.field:
-        return "" if status.get(wait.field) is True else f"{what} is not {wait.field}"
+        return "" if (obj.get("status") or {}).get(wait.field) is True else f"{what} is not {wait.field}"
     condition = find_condition(obj, wait.condition)
     if not condition:
         return f"{what} is not {wait.condition} yet"
@@ -172,18 +177,14 @@ def compare_new(steps: Iterable[Step]) -> list[ApplyResult]:
 
 
 async def _preview(client: Client, step: Step, obj: Object) -> tuple[str, str]:
-    try:
-        resource = await client.resource_of(obj)
-        before = await client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
-    except NotFound:
+    before = await find_object(client, reference_to(obj))
+    if before is None:
         return "create", ""  # the object, its namespace or its kind does not exist yet
     try:
-        after = await client.apply(
-            obj, resource=resource, field_manager=FIELD_MANAGER, force=True, dry_run=True, field_validation=step.validation
-        )
+        after = await client.apply(obj, field_manager=FIELD_MANAGER, force=True, dry_run=True, field_validation=step.validation)
     except ApiError as error:
         return "refused", error.message
-    return ("noop" if strip_server_fields(before) == strip_server_fields(after) else "update"), ""
+    return _action(before, after), ""
 
 
 _DEFAULT_OBJECTS = {("ConfigMap", "kube-root-ca.crt"), ("ServiceAccount", "default")}
@@ -210,18 +211,17 @@ async def prune_object(client: Client, entry: Entry, environment: str) -> str:
 
     Returns the uid of the object to wait for; empty if there is nothing to wait for.
     """
-    resource = await resource_of(client, entry.reference)
-    obj = await find(client, resource, entry.reference) if resource else None
-    if resource is None or obj is None:
+    obj = await find_object(client, entry.reference)
+    if obj is None:
         return ""
     if entry.adopted:
-        await _release_fields(client, resource, entry.reference)
+        await _release_fields(client, entry.reference)
         return ""
     if not is_owned(obj, environment):
         return ""  # another owner has adopted it
     uid = str(obj["metadata"]["uid"])
     if not obj["metadata"].get("deletionTimestamp"):
-        await delete(client, resource, entry.reference, uid)
+        await delete(client, await client.resource_of(obj), entry.reference, uid)
     return uid
 
 
@@ -231,31 +231,11 @@ async def delete(client: Client, resource: Resource, reference: ObjectReference,
         await client.delete(resource, reference.name, reference.namespace or None, uid=uid, propagation_policy="Background")
 
 
-async def resource_of(client: Client, reference: ObjectReference) -> Resource | None:
-    """The resource of an object; None if the cluster no longer serves the kind."""
-    try:
-        return await client.resource_of({"apiVersion": reference.api_version, "kind": reference.kind})
-    except NotFound:
-        return None
-
-
-async def is_deleted(client: Client, reference: ObjectReference, uid: str = "") -> bool:
-    """Whether no object has this name or, if `uid` is given, whether it was recreated."""
-    resource = await resource_of(client, reference)
-    obj = await find(client, resource, reference) if resource else None
-    return obj is None or bool(uid and obj["metadata"]["uid"] != uid)
-
-
-async def find(client: Client, resource: Resource, reference: ObjectReference) -> Object | None:
-    """The object; None if it does not exist."""
-    return await client.find(resource, reference.name, reference.namespace or None)
-
-
-async def _release_fields(client: Client, resource: Resource, reference: ObjectReference) -> None:
+async def _release_fields(client: Client, reference: ObjectReference) -> None:
     """Apply an empty object: the server removes fields that only we own."""
     metadata = {"name": reference.name, **({"namespace": reference.namespace} if reference.namespace else {})}
     bare = {"apiVersion": reference.api_version, "kind": reference.kind, "metadata": metadata}
-    await client.apply(bare, resource=resource, field_manager=FIELD_MANAGER, force=True)
+    await client.apply(bare, field_manager=FIELD_MANAGER, force=True)
 
 
 async def _needed(client: Client, orphans: list[Entry], environment: str) -> dict[str, str]:
@@ -271,22 +251,19 @@ async def _needed(client: Client, orphans: list[Entry], environment: str) -> dic
 
 async def _objects_of(client: Client, reference: ObjectReference, environment: str) -> tuple[int, str]:
     """How many objects of a CustomResourceDefinition others created, and their plural name."""
-    definition = await find(client, CUSTOM_RESOURCE_DEFINITION, reference)
+    definition = await client.find(CUSTOM_RESOURCE_DEFINITION, reference.name)
     if definition is None:
         return 0, ""
-    spec = definition["spec"]
     resource = await resource_of_definition(client, definition)
     items = (await client.list_all(resource)).items if resource else []
-    return sum(not is_owned(item, environment) for item in items), str(spec["names"]["plural"])
+    return sum(not is_owned(item, environment) for item in items), str(definition["spec"]["names"]["plural"])
 
 
 async def resource_of_definition(client: Client, definition: Object) -> Resource | None:
     """The resource of a CustomResourceDefinition in a served version."""
     spec = definition["spec"]
     version = next((item["name"] for item in spec["versions"] if item.get("served")), "")
-    return (
-        await resource_of(client, ObjectReference(f"{spec['group']}/{version}", spec["names"]["kind"], "", "")) if version else None
-    )
+    return await find_resource(client, f"{spec['group']}/{version}", spec["names"]["kind"]) if version else None
 
 
 async def _used(client: Client, entry: Entry, environment: str) -> str:
@@ -297,18 +274,14 @@ async def _used(client: Client, entry: Entry, environment: str) -> str:
         if not resource.namespaced or "list" not in resource.verbs or resource.kind in _IGNORED_KINDS:
             continue
         try:
-            users = (
-                await client.list(resource, entry.reference.name, labels=f"{OWNER}!={owner_label(environment)}", limit=3)
-            ).items
+            selector = f"{OWNER}!={owner_label(environment)}"
+            users = (await client.list(resource, entry.reference.name, labels=selector, limit=3)).items
         except ApiError:
             continue  # an API that cannot be listed does not block the deletion
         others = [item["metadata"]["name"] for item in users if (resource.kind, item["metadata"]["name"]) not in _DEFAULT_OBJECTS]
         if others:
             return f"it contains {resource.kind} {others[0]}"
     return ""
-
-
-_RETRY_FIRST, _RETRY_LONGEST, _RETRY_GROWTH = 0.5, 5.0, 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,11 +298,8 @@ class Applier:
         """Apply the steps, then prune objects that no step contains any more."""
         all_steps = list(steps)
         results = await self.apply_only(all_steps, inventory, begun)
-        kept_references = {reference for step in all_steps for reference in step.keeps}
-        results += await prune(
-            self.client, inventory, kept_references | {reference_to(obj) for step in all_steps for obj in step.objects}
-        )
-        return results
+        desired = {reference for step in all_steps for reference in (*step.keeps, *map(reference_to, step.objects))}
+        return [*results, *await prune(self.client, inventory, desired)]
 
     async def apply_only(
         self, steps: Iterable[Step], inventory: Inventory, begun: Callable[[Step], Callable[[str], None]]
@@ -342,7 +312,7 @@ class Applier:
         return results
 
     async def _step(self, step: Step, inventory: Inventory, report: Callable[[str], None]) -> list[ApplyResult]:
-        before = {reference_to(obj): await self._read(obj) for obj in step.objects}
+        before = {reference: await find_object(self.client, reference) for reference in map(reference_to, step.objects)}
         for reference, existing in before.items():
             self._check_owner(reference, existing)
             inventory.note(Entry(step.name, reference, adopted=existing is not None and not is_owned(existing, self.environment)))
@@ -351,9 +321,8 @@ class Applier:
         for obj in step.objects:
             reference = reference_to(obj)
             report(str(reference))
-            results.append(
-                ApplyResult(step.name, reference, _action(before[reference], await self._apply_object(step, obj, report)))
-            )
+            after = await self._apply_object(step, obj, report)
+            results.append(ApplyResult(step.name, reference, _action(before[reference], after)))
         for wait in step.waits:
             try:
                 await wait_until(self.client, wait, self.patience, report)
@@ -369,16 +338,9 @@ class Applier:
                 hint="both environments use this cluster: choose another name, or destroy the other environment",
             )
 
-    async def _read(self, obj: Object) -> Object | None:
-        try:
-            resource = await self.client.resource_of(obj)
-            return await self.client.get(resource, obj["metadata"]["name"], obj["metadata"].get("namespace"))
-        except NotFound:
-            return None
-
     async def _apply_object(self, step: Step, obj: Object, report: Callable[[str], None]) -> Object:
         """Apply one object; retry while its kind is not served or a webhook is not up yet."""
-        end, pause = clock.loop_time() + self.patience, _RETRY_FIRST
+        end, pauses = clock.loop_time() + self.patience, _RETRIES.delays()
         while True:
             try:
                 return await self.client.apply(obj, field_manager=FIELD_MANAGER, force=True, field_validation=step.validation)
@@ -388,8 +350,7 @@ class Applier:
                 report(f"{reference_to(obj)}: {error.message}")
             except SliceworksError as error:
                 raise SliceworksError(f"{step.name}: {reference_to(obj)}: {error.message}", hint=error.hint) from error
-            await clock.sleep(pause)
-            pause = min(pause * _RETRY_GROWTH, _RETRY_LONGEST)
+            await clock.sleep(next(pauses))
 
 
 def _action(before: Object | None, after: Object) -> str:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.errors import TimedOut
 from sliceworks.infra.cluster import applier
+from sliceworks.infra.cluster.applier import POLLING, find_object, find_resource
 from sliceworks.infra.cluster.inventory import SYSTEM, Entry, ObjectReference, Step, inventory_name
-from sliceworks.kube.resources import CLUSTER_ROLE, CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, NAMESPACE, PERSISTENT_VOLUME
+from sliceworks.kube.resources import CLUSTER_ROLE, CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, JOBSET, NAMESPACE, PERSISTENT_VOLUME
 from sliceworks.schemas import config_connector
 
 if TYPE_CHECKING:
@@ -29,10 +30,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _PLACES = "namespaces"
 _DEFINITION = "ResourceGraphDefinition"
-_JOBSET = ObjectReference("jobset.x-k8s.io/v1alpha2", "JobSet", "", "")
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _ABANDON = {"metadata": {"annotations": {f"{config_connector.PREFIX}deletion-policy": "abandon"}}}
-_FIRST, _LONGEST, _GROWTH = 0.1, 2.0, 1.5
 
 
 @dataclass(slots=True)
@@ -67,7 +66,7 @@ class Destroyer:
             if entry.reference.kind == _DEFINITION:
                 await self._instances(entry.reference, report)
         for space in (item.reference.name for item in spaces if not item.adopted):
-            await self._clear(await applier.resource_of(self.client, _JOBSET), space, report)
+            await self._clear(await find_resource(self.client, JOBSET.api_version, JOBSET.kind), space, report)
             await self._abandon(space)
         for volume in (await self.client.list_all(PERSISTENT_VOLUME)).items:
             disk = ((volume["spec"].get("csi") or {}).get("volumeHandle")) or volume["metadata"]["name"]
@@ -76,14 +75,12 @@ class Destroyer:
 
     async def _instances(self, reference: ObjectReference, report: Callable[[str], None]) -> None:
         """Delete all instances of one graph."""
-        resource = await applier.resource_of(self.client, reference)
-        graph = await self.client.find(resource, reference.name) if resource else None
+        graph = await find_object(self.client, reference)
         if graph is None:
             return
         schema = graph["spec"]["schema"]
-        version = str(schema["apiVersion"]).rpartition("/")[2]
-        kind = ObjectReference(f"{schema.get('group') or 'kro.run'}/{version}", schema["kind"], "", "")
-        await self._clear(await applier.resource_of(self.client, kind), None, report)
+        api_version = f"{schema.get('group') or 'kro.run'}/{str(schema['apiVersion']).rpartition('/')[2]}"
+        await self._clear(await find_resource(self.client, api_version, schema["kind"]), None, report)
 
     async def _clear(self, resource: Resource | None, namespace: str | None, report: Callable[[str], None]) -> None:
         """Delete all objects of a kind and wait for their deletion."""
@@ -100,8 +97,7 @@ class Destroyer:
     async def _abandon(self, namespace: str) -> None:
         """Abandon Config Connector objects: a bucket that is not empty would block the namespace forever."""
         for marks in config_connector.kind_infos().values():
-            kind = ObjectReference(f"{marks.group}/{config_connector.VERSION}", marks.kind, namespace, "")
-            resource = await applier.resource_of(self.client, kind)
+            resource = await find_resource(self.client, f"{marks.group}/{config_connector.VERSION}", marks.kind)
             if resource is None:
                 continue
             for obj in (await self.client.list_all(resource, namespace)).items:
@@ -128,7 +124,7 @@ class Destroyer:
 
     async def _stop_aggregation(self, entry: Entry) -> bool:
         """Remove the aggregation rule: the controller would recreate the role when one of its parts is deleted."""
-        role = await applier.find(self.client, CLUSTER_ROLE, entry.reference) if entry.reference.kind == CLUSTER_ROLE.kind else None
+        role = await self.client.find(CLUSTER_ROLE, entry.reference.name) if entry.reference.kind == CLUSTER_ROLE.kind else None
         if entry.adopted or role is None or not role.get("aggregationRule"):
             return False
         await self.client.patch(CLUSTER_ROLE, entry.reference.name, {"aggregationRule": None})
@@ -146,15 +142,18 @@ class Destroyer:
         await applier.prune_object(self.client, Entry("", config_map), self.inventory.environment)
         left = [item["metadata"]["name"] for item in (await self.client.list_all(CONFIG_MAP, SYSTEM)).items]
         system = ObjectReference("v1", NAMESPACE.kind, "", SYSTEM)
-        namespace = await applier.find(self.client, NAMESPACE, system)
+        namespace = await self.client.find(NAMESPACE, SYSTEM)
         if namespace and not [name for name in left if name.startswith("environment-")]:
             uid = str(namespace["metadata"]["uid"])
             await applier.delete(self.client, NAMESPACE, system, uid)
             await self._wait_for_deletion([(system, uid)])
 
     async def _wait_for_deletion(self, objects: Iterable[tuple[ObjectReference, str]]) -> None:
-        end, pause, left = clock.loop_time() + self.patience, _FIRST, list(objects)
-        while left := [item for item in left if not await applier.is_deleted(self.client, *item)]:
+        end, left = clock.loop_time() + self.patience, list(objects)
+        for pause in POLLING.delays():
+            left = [(reference, uid) for reference, uid in left if await self._exists(reference, uid)]
+            if not left:
+                return
             if clock.loop_time() >= end:
                 more = f", and {len(left) - 1} more" if len(left) > 1 else ""
                 raise TimedOut(
@@ -162,7 +161,11 @@ class Destroyer:
                     hint="check its finalizers with kubectl, or `sliceworks env destroy --abandon` to delete it with the cluster",
                 )
             await clock.sleep(pause)
-            pause = min(pause * _GROWTH, _LONGEST)
+
+    async def _exists(self, reference: ObjectReference, uid: str) -> bool:
+        """Whether the object exists and was not recreated."""
+        obj = await find_object(self.client, reference)
+        return obj is not None and obj["metadata"]["uid"] == uid
 
 
 def _deletion_order(entry: Entry) -> int:

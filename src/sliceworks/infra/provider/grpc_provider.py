@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -136,6 +137,8 @@ class Provider:
         response = protocol.message("ReadResponse")(private=request.private)
         try:
             state = await kind.read(self._settings, block, known) if known else None
+        except CloudNotFound:
+            state = None
         except SliceworksError as error:
             return _refused(response, f"{request.type_name} cannot be read", error)
         response.new_state.CopyFrom(encode(state))
@@ -184,7 +187,8 @@ class Provider:
         try:
             if planned is None:
                 if _may_delete(request.type_name, prior):
-                    await kind.delete(self._settings, block, prior)
+                    with suppress(CloudNotFound):
+                        await kind.delete(self._settings, block, prior)
                 state = None
             elif prior is None:
                 state = await kind.create(self._settings, block, conversion.resolve_unknown(block, planned))
@@ -207,11 +211,11 @@ class Provider:
         known = {"project": self._settings.project or None, "name": request.id, **named, conversion.IMPORTED: True}
         try:
             state = await kind.read(self._settings, block, known)
-        except SliceworksError as error:
-            return _refused(response, f"{request.type_name} cannot be read", error)
-        if state is None:
+        except CloudNotFound:
             not_found = CloudNotFound(f"Cannot import non-existent remote object {request.id}")
             return _refused(response, "Cannot import non-existent remote object", not_found)
+        except SliceworksError as error:
+            return _refused(response, f"{request.type_name} cannot be read", error)
         response.imported_resources.add(type_name=request.type_name, state=encode(_fitted(block, {**known, **state})))
         return response
 

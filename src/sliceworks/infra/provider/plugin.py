@@ -22,7 +22,7 @@ COOKIE = ("TF_PLUGIN_MAGIC_COOKIE", "d602bf8f470bc67ca7faa0386276bbdd4330efaf76d
 _HANDSHAKE, _PROTOCOL = 1, 5
 _LARGEST = 256 * 1024 * 1024
 _CONTROLLER = "plugin.GRPCController"
-_LOOK = 1.0
+_PARENT_POLL = 1.0  # seconds
 
 
 async def serve(handlers: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> int:
@@ -70,7 +70,7 @@ async def _served(
 async def _watch(parent: int, ended: asyncio.Event) -> None:
     """Exit when Terraform exits, even if it was killed."""
     while os.getppid() == parent:
-        await asyncio.sleep(_LOOK)
+        await asyncio.sleep(_PARENT_POLL)
     ended.set()
 
 

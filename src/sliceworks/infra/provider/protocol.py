@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PACKAGE = "tfplugin5"
 SERVICE = f"{PACKAGE}.Provider"
 
-# As base.protos reads them.
+# In the notation of base.protobuf.
 _MESSAGES: dict[str, str] = {
     "DynamicValue": "msgpack:bytes json:bytes",
     "Step": "attribute_name:string element_key_string:string element_key_int:int",

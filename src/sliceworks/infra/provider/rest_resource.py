@@ -6,10 +6,11 @@ import asyncio
 import os
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self
 from urllib.parse import urlsplit
 
-from sliceworks.base.errors import CloudError, CloudNotFound, FailedPrecondition, UsageError
+from sliceworks.base.errors import FailedPrecondition, UsageError
+from sliceworks.base.retry import Backoff
 from sliceworks.cloud import Session, Token
 from sliceworks.infra.provider import conversion
 from sliceworks.infra.provider.conversion import FieldNames
@@ -87,46 +88,51 @@ class ProviderConfig:
 
 
 Object = dict[str, Any]
-_FIRST_POLL, _LAST_POLL = 0.02, 0.5
+_POLLING = Backoff(first=0.02, factor=1.5, cap=0.5, jitter=0.0)
 
 
 class Resource(Protocol):
-    """One resource type. A state is a dict of attributes, or None if the resource does not exist."""
+    """One resource type. A state is a dict of attributes. All methods raise CloudNotFound if the resource does not exist."""
 
-    @property
-    def filled_in(self) -> tuple[str, ...]:
-        """Blocks that the API computes if they are not configured."""
+    filled_in: ClassVar[tuple[str, ...]] = ()
+    """Blocks that the API computes if they are not configured."""
 
     @property
     def imports(self) -> tuple[str, ...]:
         """Templates of import ids; empty if import is not supported."""
+        return ()
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Create the resource; returns its state."""
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
         """The current state."""
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Update the resource; returns its state."""
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
-        """Delete the resource; does nothing if it does not exist."""
+        """Delete the resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestResource:
+@dataclass(frozen=True)
+class RestResource(Resource):
     """A resource that is one object of a REST collection. Paths and ids are templates over the state's attributes."""
 
     api: str
-    collection: str
     path: str
-    id: str
     names: FieldNames = field(default_factory=FieldNames)
+    id: str = ""
+    """Default: the path."""
+    collection: str = ""
+    """Where the resource is created. Default: the path without its last segment."""
+    create_query: str = ""
+    """The query of the request that creates it."""
     create_method: str = "POST"
     update_method: str = "PATCH"
     update_mask: bool = False
     wrapped: str = ""
+    """The field of an update's body that contains the whole resource, if the API has one."""
     operations: Literal["", "compute", "container", "longrunning"] = ""
     update_operations: bool = True
     """Whether an update returns an operation."""
@@ -134,37 +140,27 @@ class RestResource:
     """Whether the API generates the name and returns it on creation."""
     derived: Mapping[str, str] = field(default_factory=dict)
     """Computed attributes: templates over the state and the response (`{answer.email}`)."""
-    filled_in: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
     """Additional import ids."""
 
     @property
     def imports(self) -> tuple[str, ...]:
         """The resource's id, then the additional ones."""
-        return (self.id, *self.also)
+        return (self.id or self.path, *self.also)
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Create the resource and wait for the operation."""
-        sent = conversion.to_api_body(block, planned, self.names)
-        session = settings.session(self.api)
-        answer = await session.call(
-            self.create_method, "/" + fill_template(self.collection, planned), {self.wrapped: sent} if self.wrapped else sent
-        )
+        collection = (self.collection or self.path.rpartition("/")[0]) + (f"?{self.create_query}" if self.create_query else "")
+        body = conversion.to_api_body(block, planned, self.names)
+        answer = await settings.session(self.api).call(self.create_method, "/" + fill_template(collection, planned), body)
         done = await self._finished(settings, planned, answer)
-        known = {**planned, "name": done["response"]["name"]} if self.named_by_answer else planned
-        state = await self.read(settings, block, known)
-        if state is None:
-            raise CloudError(f"{fill_template(self.path, known)} was created but not found")
-        return state
+        return await self.read(settings, block, {**planned, "name": done["response"]["name"]} if self.named_by_answer else planned)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
         """The state as the API returns it."""
-        try:
-            answer = await settings.session(self.api).call("GET", "/" + fill_template(self.path, known))
-        except CloudNotFound:
-            return None
+        answer = await settings.session(self.api).call("GET", "/" + fill_template(self.path, known))
         state = conversion.to_state(block, answer, known, self.names)
-        state["id"] = fill_template(self.id, state)
+        state["id"] = fill_template(self.id or self.path, state)
         for name, template in self.derived.items():
             state[name] = fill_template(template, {**state, "answer": answer})
         return state
@@ -174,22 +170,16 @@ class RestResource:
         new, old = conversion.to_api_body(block, planned, self.names), conversion.to_api_body(block, prior, self.names)
         changed = {key: new.get(key) for key in new.keys() | old.keys() if new.get(key) != old.get(key)}
         if changed:
-            sent = changed if self.update_method == "PATCH" else new
+            body = {self.wrapped: new} if self.wrapped else changed if self.update_method == "PATCH" else new
             query = {"updateMask": ",".join(sorted(changed))} if self.update_mask else None
-            answer = await settings.session(self.api).call(self.update_method, "/" + fill_template(self.path, prior), sent, query)
+            answer = await settings.session(self.api).call(self.update_method, "/" + fill_template(self.path, prior), body, query)
             if self.update_operations:
                 await self._finished(settings, planned, answer)
-        state = await self.read(settings, block, planned)
-        if state is None:
-            raise CloudNotFound(f"{fill_template(self.path, planned)} is gone")
-        return state
+        return await self.read(settings, block, planned)
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete the resource and wait for the operation."""
-        try:
-            answer = await settings.session(self.api).call("DELETE", "/" + fill_template(self.path, prior))
-        except CloudNotFound:
-            return
+        answer = await settings.session(self.api).call("DELETE", "/" + fill_template(self.path, prior))
         await self._finished(settings, prior, answer)
 
     async def _finished(self, settings: ProviderConfig, state: Object, answer: Object) -> Object:
@@ -198,10 +188,10 @@ class RestResource:
 
 async def wait_for_operation(settings: ProviderConfig, api: str, style: str, state: Object, operation: Object) -> Object:
     """Wait for an operation and return it; raises its error."""
-    pause = _FIRST_POLL
-    while not _done(style, operation):
+    for pause in _POLLING.delays():
+        if _done(style, operation):
+            break
         await asyncio.sleep(pause)
-        pause = min(pause * 1.5, _LAST_POLL)
         operation = await settings.session(api).call("GET", "/" + _operation_path(style, state, operation))
     problem = _problem(style, operation)
     if problem:

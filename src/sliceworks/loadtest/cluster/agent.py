@@ -15,18 +15,23 @@ import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 import orjson
-from aiohttp import web
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.http.messages import HttpError
+from sliceworks.base.http.server import Application, Server
 from sliceworks.loadtest import run_folder, runner
 from sliceworks.loadtest.cluster.collector import FILE_KINDS, TOKEN_HEADER, AgentReport
 from sliceworks.loadtest.load_target import AGENT_TOKEN_VARIABLE, CLOUD_VARIABLE, KEY_VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+
+    from sliceworks.base.http.messages import Request
+    from sliceworks.base.http.response_writer import ResponseWriter
 
 _MAX_PART_SIZE = 8 * 1024 * 1024
 """Maximum bytes of one file per response."""
@@ -35,8 +40,8 @@ _COLLECTOR_TIMEOUT = 90.0
 _DRAIN_TIMEOUT = 45.0
 
 
-class WorkerAgent:
-    """The worker of one pod and its files."""
+class WorkerAgent(Application):
+    """The worker of one pod, and the server of its files."""
 
     def __init__(self, options: argparse.Namespace, token: str) -> None:
         self._options, self._token = options, token
@@ -52,28 +57,21 @@ class WorkerAgent:
         self._deadline = clock.loop_time() + options.patience + _COLLECTOR_TIMEOUT
 
     async def run(self, index: int, key: str) -> int:
-        """Runs until the collector has fetched everything."""
-        server = await self._serve()
+        """Run until the collector has fetched everything."""
+        server = Server(self)
+        await server.start(self._options.host, self._options.port)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._terminate)
         watchdog = asyncio.create_task(self._watch())
         try:
-            await self._send(index, key)
+            await self._run_worker(index, key)
             await self._exit.wait()
         finally:
             watchdog.cancel()
-            await server.cleanup()
+            await server.stop()
         return 1 if self._problem else 0
 
-    async def _serve(self) -> web.AppRunner:
-        application = web.Application()
-        application.add_routes([web.get("/report", self._report), web.post("/stop", self._stop), web.post("/finish", self._finish)])
-        server = web.AppRunner(application, access_log=None)
-        await server.setup()
-        await web.TCPSite(server, self._options.host, self._options.port).start()
-        return server
-
-    async def _send(self, index: int, key: str) -> None:
-        """Runs the worker and keeps its progress lines."""
+    async def _run_worker(self, index: int, key: str) -> None:
+        """Run the worker and keep its progress lines."""
         try:
             config = await self._prepare()
             self._worker = worker = await runner.start_process(self._data, *_role(self._options, index, config["workers"]), key=key)
@@ -107,7 +105,7 @@ class WorkerAgent:
         return next(self._data.glob(f"worker-*.{kind}"), None)
 
     async def _watch(self) -> None:
-        """Stops the test when the collector no longer polls."""
+        """Stop the test when the collector no longer polls."""
         while clock.loop_time() < self._deadline:
             await clock.sleep(1)
         self._problem = self._problem or "the collector stopped fetching the request log"
@@ -120,43 +118,50 @@ class WorkerAgent:
         asyncio.get_running_loop().call_later(_DRAIN_TIMEOUT, self._exit.set)
 
     def _stop_worker(self) -> None:
-        """Stops the worker; one that has not started yet stops at once."""
+        """Stop the worker; one that has not started yet stops at once."""
         self._stop_requested = True
         if self._worker is not None:
             runner.request_stop(self._worker)
 
-    def _authenticate(self, request: web.Request) -> None:
-        if not hmac.compare_digest(request.headers.get(TOKEN_HEADER, "").encode(), self._token.encode()):
-            raise web.HTTPUnauthorized
-        self._deadline = clock.loop_time() + _COLLECTOR_TIMEOUT
+    def authenticate(self, method: str, path: str, headers: Mapping[str, str], peer: object = None) -> object:
+        """Accept only requests with the token."""
+        if not hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), self._token.encode()):
+            raise HttpError(401, "unauthorized", f"header {TOKEN_HEADER} does not have the token of this load test")
+        return None
 
-    async def _report(self, request: web.Request) -> web.Response:
-        """Everything after the given offsets; earlier progress lines are dropped."""
-        self._authenticate(request)
-        line_count = int(request.query.get("lines", 0))
+    async def handle(self, request: Request, response: ResponseWriter) -> None:
+        """Respond to the collector."""
+        self._deadline = clock.loop_time() + _COLLECTOR_TIMEOUT
+        body = b""
+        match request.method, request.path:
+            case "GET", "/report":
+                body = self._report(dict(parse_qsl(request.query))).encode()
+            case "POST", "/stop":
+                self._stop_worker()
+            case "POST", "/finish":  # the collector has everything
+                self._stop_worker()
+                self._exit.set()
+            case _:
+                raise HttpError(404, "not_found", f"{request.path} not found")
+        response.send(200, [(b"content-type", b"application/octet-stream")], body)
+
+    def write_error(self, path: str, error: HttpError, response: ResponseWriter) -> None:
+        """Respond with an error as plain text."""
+        response.send(error.status, [(b"content-type", b"text/plain"), *error.headers], error.message.encode())
+
+    def _report(self, offsets: Mapping[str, str]) -> AgentReport:
+        """Everything after the offsets; earlier progress lines are dropped."""
+        line_count = int(offsets.get("lines", 0))
         del self._lines[: max(line_count - self._acknowledged, 0)]
         self._acknowledged = max(self._acknowledged, line_count)
         ended = self._ended  # read before the files: a log that is reported complete is read completely
         parts, is_last = {}, True
         for kind in FILE_KINDS:
-            part, has_more = _part(self._file(kind), int(request.query.get(kind, 0)))
+            part, has_more = _part(self._file(kind), int(offsets.get(kind, 0)))
             parts[kind], is_last = part, is_last and not has_more
         name = next((file.stem for kind in FILE_KINDS if (file := self._file(kind)) is not None), "")
         done = ended and is_last
-        report = AgentReport(list(self._lines), parts, name, done, self._problem, self._digests if done else {})
-        return web.Response(body=report.encode(), content_type="application/octet-stream")
-
-    async def _stop(self, request: web.Request) -> web.Response:
-        self._authenticate(request)
-        self._stop_worker()
-        return web.Response()
-
-    async def _finish(self, request: web.Request) -> web.Response:
-        """The collector has everything."""
-        self._authenticate(request)
-        self._stop_worker()
-        asyncio.get_running_loop().call_later(0.2, self._exit.set)  # after this answer
-        return web.Response()
+        return AgentReport(list(self._lines), parts, name, done, self._problem, self._digests if done else {})
 
 
 def _role(options: argparse.Namespace, index: int, workers: int) -> tuple[str, ...]:
@@ -183,7 +188,7 @@ def _digest(file: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the agent of one worker."""
+    """Run the agent of one worker."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--data", type=Path, required=True)

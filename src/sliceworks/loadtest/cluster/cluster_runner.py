@@ -14,7 +14,21 @@ from sliceworks.loadtest.cluster import worker_job
 from sliceworks.loadtest.cluster.collector import Collector
 from sliceworks.loadtest.runner import Listener, Outcome, not_started_error
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from sliceworks.kube import Client
+    from sliceworks.loadtest.cluster.worker_job import WorkerJob
+    from sliceworks.loadtest.runner import Progress
+    from sliceworks.specs.load_test import StopRule
+
+    SendRequest = Callable[[dict[str, Any], str, str], Awaitable[bytes]]
+    """Sends a request to a pod: pod, method and path."""
+
 Object = dict[str, Any]
+_INTERVAL = 1.0
+_MAX_LOG_SIZE = 64 * 1024
 _INDEX = "batch.kubernetes.io/job-completion-index"
 _UNRECOVERABLE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError", "RunContainerError"})
 
@@ -66,22 +80,6 @@ def _containers(pod: Object) -> list[Object]:
     return [status for status in (pod.get("status") or {}).get("containerStatuses") or () if status.get("state")]
 
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from sliceworks.kube import Client
-    from sliceworks.loadtest.cluster.worker_job import WorkerJob
-    from sliceworks.loadtest.runner import Progress
-    from sliceworks.specs.load_test import StopRule
-
-    SendRequest = Callable[[dict[str, Any], str, str], Awaitable[bytes]]
-    """Sends a request to a pod: pod, method and path."""
-
-_INTERVAL = 1.0
-_MAX_LOG_SIZE = 64 * 1024
-
-
 class ClusterRunner:
     """One load test on a cluster. `send` sends a request to a pod."""
 
@@ -100,20 +98,16 @@ class ClusterRunner:
         self._pods: dict[int, Object] = {}
 
     def stop(self, reason: str) -> None:
-        """Stops the test early; what was measured is kept."""
+        """Stop the test early; what was measured is kept."""
         self._listener.stop(reason)
 
     async def run(self) -> Outcome:
-        """Creates the workers, collects their logs and deletes all objects again."""
+        """Create the workers, collect their logs and delete all objects again."""
         try:
-            # 1. Create the suspended Job, then the objects that it owns, then resume it.
             await worker_job.create(self._client, self._job)
-            # 2. Wait until all pods run.
             await self._wait_for_pods()
-            # 3. Collect the logs while the test runs.
             collectors = await self._collect()
         finally:
-            # 4. Delete everything.
             await worker_job.delete(self._client, self._job)
         listener = self._listener
         if not listener.started:
@@ -149,7 +143,7 @@ class ClusterRunner:
         return (await self._client.list_all(POD, self._job.namespace, labels=f"{worker_job.LABEL}={self._job.name}")).items
 
     async def _collect(self) -> list[Collector]:
-        """Follows all workers until they finish; stops them when the test is stopped."""
+        """Follow all workers until they finish; stop them when the test is stopped."""
         senders = self._senders()
         interval = max(_INTERVAL, len(senders) / 50)
         collectors = [
@@ -189,7 +183,7 @@ class ClusterRunner:
         return find_reason
 
     async def _watch_master(self) -> None:
-        """Reports a lost master; without it the workers stop by themselves after a minute."""
+        """Report a lost master; without it the workers stop by themselves after a minute."""
         find_reason = self._termination_of(0)
         while self._job.pods > 1:
             await clock.sleep(2 * _INTERVAL)
@@ -198,7 +192,7 @@ class ClusterRunner:
                 return
 
     async def _stop_workers(self) -> None:
-        """Stops the workers, not the master: without the master they would drop requests in flight."""
+        """Stop the workers, not the master: without the master they would drop requests in flight."""
         await self._listener.stopping.wait()
         await asyncio.gather(*(self._post_until_acknowledged(self._pods[index], "/stop") for index in self._senders()))
 
@@ -206,7 +200,7 @@ class ClusterRunner:
         return [index for index in sorted(self._pods) if index or self._job.pods == 1]
 
     async def _post_until_acknowledged(self, pod: Object, path: str) -> None:
-        """Repeats the stop request until the pod has acknowledged it."""
+        """Repeat the stop request until the pod has acknowledged it."""
         while True:
             try:
                 await self._send(pod, "POST", path)
@@ -223,7 +217,7 @@ class ClusterRunner:
         await asyncio.gather(*map(post, pods))
 
     async def _save_logs(self, pods: list[Object]) -> None:
-        """Saves the logs of lost pods as far as they are available."""
+        """Save the logs of lost pods as far as they are available."""
         for pod in pods:
             with suppress(SliceworksError, OSError):
                 output = await self._client.logs(pod["metadata"]["name"], self._job.namespace, limit_bytes=_MAX_LOG_SIZE)

@@ -11,6 +11,18 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+    from sliceworks.loadtest.runner import Listener
+
+    SendRequest = Callable[[str, str], Awaitable[bytes]]
+    """Sends a request to the pod: method and path."""
+    TerminationReason = Callable[[], Awaitable[str]]
+    """Why the pod has terminated, or an empty string while it may still respond."""
+
+_SILENCE_TIMEOUT = 60.0
 FILE_KINDS = ("rows", "chunks", "texts")
 """The files of a worker, in the order of a response: rows come before the chunks they refer to."""
 
@@ -30,46 +42,25 @@ class AgentReport:
     digests: dict[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        sizes = {kind: len(self.parts.get(kind, b"")) for kind in FILE_KINDS}
-        head = {
-            "lines": self.lines,
-            "sizes": sizes,
-            "name": self.name,
-            "ended": self.ended,
-            "problem": self.problem,
-            "whole": self.digests,
-        }
-        return orjson.dumps(head) + b"\n" + b"".join(self.parts.get(kind, b"") for kind in FILE_KINDS)
+        """The body of a response: a line of JSON with all but the parts, and the parts."""
+        parts = [self.parts.get(kind, b"") for kind in FILE_KINDS]
+        head = {"lines": self.lines, "name": self.name, "ended": self.ended, "problem": self.problem, "digests": self.digests}
+        return orjson.dumps({**head, "sizes": list(map(len, parts))}) + b"\n" + b"".join(parts)
 
 
 def decode_report(response: bytes) -> AgentReport:
-    """Parses a response; raises ValueError if it is truncated."""
+    """Parse a response; raise ValueError if it is truncated."""
     line, newline, rest = response.partition(b"\n")
     if not newline:
         raise ValueError("truncated response")
     head = orjson.loads(line)
     parts, offset = {}, 0
-    for kind in FILE_KINDS:
-        size = head["sizes"][kind]
+    for kind, size in zip(FILE_KINDS, head.pop("sizes"), strict=True):
         parts[kind] = rest[offset : offset + size]
         offset += size
     if offset != len(rest):
         raise ValueError(f"response has {len(rest)} bytes, expected {offset}")
-    return AgentReport(head["lines"], parts, head["name"], head["ended"], head["problem"], head["whole"])
-
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from sliceworks.loadtest.runner import Listener
-
-    SendRequest = Callable[[str, str], Awaitable[bytes]]
-    """Sends a request to the pod: method and path."""
-    TerminationReason = Callable[[], Awaitable[str]]
-    """Why the pod has terminated, or an empty string while it may still respond."""
-
-_SILENCE_TIMEOUT = 60.0
+    return AgentReport(parts=parts, **head)
 
 
 @dataclass(slots=True)
@@ -88,7 +79,7 @@ class Collector:
     _name: str = ""
 
     async def collect(self, listener: Listener) -> None:
-        """Collects until the log is complete or the pod is lost."""
+        """Collect until the log is complete or the pod is lost."""
         last_response = clock.loop_time()
         while True:
             try:
@@ -120,7 +111,7 @@ class Collector:
         return f"/report?lines={self._lines}&{sizes}"
 
     def _append(self, report: AgentReport) -> None:
-        """Appends new parts; chunks first, so that no row refers to missing chunks."""
+        """Append new parts; chunks first, so that no row refers to missing chunks."""
         self._lines += len(report.lines)
         self._name = report.name or self._name
         for kind in reversed(FILE_KINDS):
@@ -131,7 +122,7 @@ class Collector:
                 self._sizes[kind] += len(part)
 
     def _verify_digests(self, digests: dict[str, str]) -> str:
-        """Verifies the digests of all files."""
+        """Verify the digests of all files."""
         for kind, digest in digests.items():
             file = self.folder / f"{self._name}.{kind}"
             file.touch()

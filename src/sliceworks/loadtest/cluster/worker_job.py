@@ -55,7 +55,7 @@ class WorkerJob:
 
 
 def check_files(files: Mapping[str, bytes]) -> None:
-    """Checks that the files fit into a ConfigMap."""
+    """Check that the files fit into a ConfigMap."""
     size = sum(map(len, files.values()))
     if size > _MAX_BYTES:
         raise InvalidDocument(
@@ -152,12 +152,12 @@ def _container(job: WorkerJob) -> Object:
     start_timeout = ["--patience", str(int(workers.start_within))]
     addresses = ["--host", "0.0.0.0", "--port", str(AGENT_PORT), "--master", master, "--master-port", str(MASTER_PORT)]
     return {
-        "name": "sender",
+        "name": "worker",
         "image": workers.image,
         "command": ["python", "-m", "sliceworks.loadtest.cluster.agent"],
         "args": ["--config", CONFIG, "--data", DATA, *addresses, *start_timeout],
         "env": [{"name": "HOME", "value": "/tmp"}, *secrets],
-        "ports": [{"name": "keeper", "containerPort": AGENT_PORT}, {"name": "master", "containerPort": MASTER_PORT}],
+        "ports": [{"name": "agent", "containerPort": AGENT_PORT}, {"name": "master", "containerPort": MASTER_PORT}],
         "resources": {
             "requests": {"cpu": workers.cpu, "memory": workers.memory},
             "limits": {"memory": workers.memory},
@@ -180,7 +180,7 @@ _DELETE_TIMEOUT = 60.0
 
 
 async def create(client: Client, job: WorkerJob) -> None:
-    """Creates the Job and the objects that it owns, then resumes it."""
+    """Create the suspended Job, then the objects that it owns, then resume it."""
     owner = await client.create(build_job(job), resource=JOB)
     reference = owner_reference({**owner, "apiVersion": "batch/v1", "kind": "Job"}, controller=False)
     for dependent in build_dependents(job):
@@ -190,7 +190,7 @@ async def create(client: Client, job: WorkerJob) -> None:
 
 
 async def delete(client: Client, job: WorkerJob) -> None:
-    """Deletes the Job with everything it owns; on failure reports the command to do it by hand."""
+    """Delete the Job with everything it owns; on failure print the command to do it by hand."""
     name, namespace, reason = job.name, job.namespace, "it is still being deleted"
     try:
         await client.delete(JOB, name, namespace, propagation_policy="Foreground")

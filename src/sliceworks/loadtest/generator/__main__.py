@@ -37,7 +37,7 @@ _START_DELAY = 500_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one process of the test."""
+    """Run one process of the test."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--role", choices=["local", "master", "worker"], default="local")
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _local(job: Assignment, _options: argparse.Namespace) -> int:
-    """Runs the whole test in this process."""
+    """Run the whole test in this process."""
     environment = create_environment(job)
     runner = environment.create_local_runner()
     end = _start_outputs(job, environment)
@@ -69,7 +69,7 @@ def _local(job: Assignment, _options: argparse.Namespace) -> int:
 
 
 def _worker(job: Assignment, options: argparse.Namespace) -> int:
-    """Runs one worker's share, on the master's signal."""
+    """Run one worker's share, on the master's signal."""
     locust = create_environment(job)
     exit_on_stop = gevent.spawn(_exit_on_stop)  # Locust retries for minutes to reach a master
     runner = locust.create_worker_runner(options.host, options.port)
@@ -86,7 +86,7 @@ def _worker(job: Assignment, options: argparse.Namespace) -> int:
 
 
 def _master(job: Assignment, options: argparse.Namespace) -> int:
-    """Waits for all workers and sends the start signal."""
+    """Wait for all workers and send the start signal."""
     environment = create_environment(job)
     port = options.port or _free_port(options.host)
     runner = environment.create_master_runner(options.host, port)
@@ -108,7 +108,7 @@ def _master(job: Assignment, options: argparse.Namespace) -> int:
 
 
 def _start_outputs(job: Assignment, environment: Any) -> Callable[[], None]:
-    """Starts Locust's web UI and CSV files if requested; call the returned function at the end."""
+    """Start Locust's web UI and CSV files if requested; call the returned function at the end."""
     if not job.csv and not job.web:
         return lambda: None
     from sliceworks.loadtest.generator import locust_environment
@@ -120,7 +120,7 @@ def _start_outputs(job: Assignment, environment: Any) -> Callable[[], None]:
 
 
 def _follow(job: Assignment, runner: Any, time_client: pacer.TimeClient | None = None) -> int:
-    """Reports progress until the test is done or stopped."""
+    """Report progress until the test is done or stopped."""
     stopping = gevent.spawn(_wait_for_stop)
     reported_start = False
     while not job.done.wait(_REPORT_INTERVAL):
@@ -172,12 +172,12 @@ def _free_port(host: str) -> int:
 
 
 def _wait_for_stop() -> None:
-    """Returns when stdin says stop or is closed."""
+    """Return when stdin says stop or is closed."""
     FileObject(sys.stdin.fileno(), "rb", close=False).readline()
 
 
 def _exit_on_stop() -> None:
-    """Exits before the start: there is nothing to save."""
+    """Exit before the start: there is nothing to save."""
     _wait_for_stop()
     os._exit(0)
 

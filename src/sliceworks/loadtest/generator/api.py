@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
@@ -42,88 +42,49 @@ def _values(tensor: Object, random: np.random.Generator) -> list[Any]:
     return [bool(value) for value in values] if kind == "BOOL" else [int(value) for value in values]
 
 
-class Api(Protocol):
-    """Encodes requests and creates the readers of their responses."""
-
-    def request(self, prompt: Prompt, number: int) -> bytes: ...
-    def reader(self, record: RequestRecord) -> ResponseReader: ...
-
-
 @dataclass(frozen=True, slots=True)
-class JsonApi:
-    """POSTs JSON to one path."""
+class Api:
+    """Encodes requests and creates the readers of their responses. `head` is constant, up to the request ID."""
 
     head: bytes
-    body: Callable[[Prompt], Object]
-    create_reader: Callable[[RequestRecord], ResponseReader]
+    body: Callable[[Prompt], bytes]
+    reader: Callable[[RequestRecord], ResponseReader]
 
     def request(self, prompt: Prompt, number: int) -> bytes:
-        body = orjson.dumps(self.body(prompt))
+        """The whole request."""
+        body = self.body(prompt)
         return b"%s%d\r\nContent-Length: %d\r\n\r\n%s" % (self.head, number, len(body), body)
-
-    def reader(self, record: RequestRecord) -> ResponseReader:
-        return self.create_reader(record)
-
-
-@dataclass(frozen=True, slots=True)
-class PlainApi:
-    """Sends the request of the document."""
-
-    head: bytes
-    before: bytes
-    after: bytes | None
-
-    def request(self, prompt: Prompt, number: int) -> bytes:
-        body = self.before
-        if self.after is not None:
-            body += orjson.dumps(prompt.text)[1:-1] + self.after
-        return b"%s%d\r\nContent-Length: %d\r\n\r\n%s" % (self.head, number, len(body), body)
-
-    def reader(self, record: RequestRecord) -> ResponseReader:
-        return response_reader.RawReader(record)
-
-
-@dataclass(frozen=True, slots=True)
-class FixedApi:
-    """POSTs the same body each time."""
-
-    head: bytes
-    body: bytes
-    create_reader: Callable[[RequestRecord], ResponseReader]
-
-    def request(self, prompt: Prompt, number: int) -> bytes:
-        return b"%s%d\r\nContent-Length: %d\r\n\r\n%s" % (self.head, number, len(self.body), self.body)
-
-    def reader(self, record: RequestRecord) -> ResponseReader:
-        return self.create_reader(record)
 
 
 def create_api(spec: LoadTestSpec, url: str, key: str) -> Api:
     """The API of a test."""
     base = urlsplit(url)
-    if spec.api == "http":
-        assert spec.http is not None
-        before, placeholder, after = spec.http.body.partition("{prompt}")
-        head = _head(spec.http.method, base.path.rstrip("/") + spec.http.path, base.netloc, key, spec.http.headers)
-        return PlainApi(head, before.encode(), after.encode() if placeholder else None)
-    if spec.api == "oip-infer":
-        path = f"{base.path.rstrip('/')}/v2/models/{quote(spec.model, safe='')}/infer"
-        infer_body = orjson.dumps(fill_tensors(spec.infer or {}, spec.seed))
-        return FixedApi(_head("POST", path, base.netloc, key, {}), infer_body, response_reader.InferReader)
-    path, body, read = _APIS[spec.api](spec)
-    return JsonApi(_head("POST", base.path.rstrip("/") + path, base.netloc, key, {}), body, read)
-
-
-def _head(method: str, path: str, host: str, key: str, extra: dict[str, str]) -> bytes:
-    """The constant part of a request head, up to the request ID."""
-    headers = {"Host": host, "Content-Type": "application/json", "Accept": "*/*", "User-Agent": "sliceworks-load", **extra}
+    path, body, reader = _APIS[spec.api](spec)
+    method, extra = (spec.http.method, spec.http.headers) if spec.http and spec.api == "http" else ("POST", {})
+    headers = {"Host": base.netloc, "Content-Type": "application/json", "Accept": "*/*", "User-Agent": "sliceworks-load", **extra}
     if key:
         headers["Authorization"] = f"Bearer {key}"
-    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "X-Request-Id: "]
-    return "\r\n".join(lines).encode()
+    lines = [f"{method} {base.path.rstrip('/')}{path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+    return Api("\r\n".join([*lines, "X-Request-Id: "]).encode(), body, reader)
 
 
-Parts = tuple[str, "Callable[[Prompt], Object]", "Callable[[RequestRecord], ResponseReader]"]
+Parts = tuple[str, "Callable[[Prompt], bytes]", "Callable[[RequestRecord], ResponseReader]"]
+"""The path, the function that encodes a body, and the reader of an API."""
+
+
+def _http(spec: LoadTestSpec) -> Parts:
+    assert spec.http is not None
+    first, placeholder, last = (part.encode() for part in spec.http.body.partition("{prompt}"))
+
+    def body(prompt: Prompt) -> bytes:
+        return first + orjson.dumps(prompt.text)[1:-1] + last if placeholder else first
+
+    return spec.http.path, body, response_reader.RawReader
+
+
+def _infer(spec: LoadTestSpec) -> Parts:
+    body = orjson.dumps(fill_tensors(spec.infer or {}, spec.seed))
+    return f"/v2/models/{quote(spec.model, safe='')}/infer", lambda _: body, response_reader.InferReader
 
 
 def _openai(spec: LoadTestSpec, path: str, content: Callable[[Prompt], Object]) -> Parts:
@@ -137,8 +98,8 @@ def _openai(spec: LoadTestSpec, path: str, content: Callable[[Prompt], Object]) 
         fixed["ignore_eos"] = True
     fixed |= options.extra
 
-    def body(prompt: Prompt) -> Object:
-        return {**fixed, "max_tokens": prompt.max_tokens or options.max_tokens, **content(prompt)}
+    def body(prompt: Prompt) -> bytes:
+        return orjson.dumps({**fixed, "max_tokens": prompt.max_tokens or options.max_tokens, **content(prompt)})
 
     return path, body, response_reader.OpenAIStreamReader if spec.stream else response_reader.OpenAIReader
 
@@ -153,36 +114,32 @@ def _completions(spec: LoadTestSpec) -> Parts:
 
 def _generate(spec: LoadTestSpec) -> Parts:
     verb = "generate_stream" if spec.stream else "generate"
+    reader = response_reader.GenerateStreamReader if spec.stream else response_reader.GenerateReader
 
-    def body(prompt: Prompt) -> Object:
+    def body(prompt: Prompt) -> bytes:
         max_tokens = prompt.max_tokens or spec.options.max_tokens
         extra = {"temperature": spec.options.temperature} if spec.options.temperature is not None else {}
-        return {"text_input": prompt.text, "max_tokens": max_tokens, "stream": spec.stream, **extra, **spec.options.extra}
+        content = {"text_input": prompt.text, "max_tokens": max_tokens, "stream": spec.stream, **extra, **spec.options.extra}
+        return orjson.dumps(content)
 
-    return (
-        f"/v2/models/{quote(spec.model, safe='')}/{verb}",
-        body,
-        response_reader.GenerateStreamReader if spec.stream else response_reader.GenerateReader,
-    )
+    return f"/v2/models/{quote(spec.model, safe='')}/{verb}", body, reader
 
 
 def _sax(spec: LoadTestSpec) -> Parts:
-    def body(prompt: Prompt) -> Object:
+    def body(prompt: Prompt) -> bytes:
         options: Object = {"per_example_max_decode_steps": prompt.max_tokens or spec.options.max_tokens}
         if spec.options.temperature is not None:
             options["temperature"] = spec.options.temperature
-        return {"prompt": prompt.text, "model_id": spec.model, "model_options": {**options, **spec.options.extra}}
+        content = {"prompt": prompt.text, "model_id": spec.model, "model_options": {**options, **spec.options.extra}}
+        return orjson.dumps(content)
 
     return "/generate", body, response_reader.SaxReader
 
 
 def _jetstream(spec: LoadTestSpec) -> Parts:
-    def body(prompt: Prompt) -> Object:
-        return {
-            "text_content": {"text": prompt.text},
-            "max_tokens": prompt.max_tokens or spec.options.max_tokens,
-            **spec.options.extra,
-        }
+    def body(prompt: Prompt) -> bytes:
+        max_tokens = prompt.max_tokens or spec.options.max_tokens
+        return orjson.dumps({"text_content": {"text": prompt.text}, "max_tokens": max_tokens, **spec.options.extra})
 
     return "/v1/generate", body, response_reader.JetStreamReader
 
@@ -191,6 +148,8 @@ _APIS: dict[str, Callable[[LoadTestSpec], Parts]] = {
     "openai-chat": _chat,
     "openai-completions": _completions,
     "oip-generate": _generate,
+    "oip-infer": _infer,
+    "http": _http,
     "sax": _sax,
     "jetstream": _jetstream,
 }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket as plain
-import ssl as plain_ssl
+import socket as std_socket
+import ssl as std_ssl
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -27,42 +27,42 @@ if TYPE_CHECKING:
 
 _READ, _WRITE = 1, 2
 _READ_SIZE = 64 * 1024
-_WOULD_BLOCK = (BlockingIOError, plain_ssl.SSLWantReadError, plain_ssl.SSLWantWriteError)
+_WOULD_BLOCK = (BlockingIOError, std_ssl.SSLWantReadError, std_ssl.SSLWantWriteError)
 _LENGTH_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 
 
 class Connection:
     """Carries one exchange at a time.
 
-    `now` is the test's clock; `first` is called between reading and parsing; `free` is called when an exchange ends or when the
-    server closes the connection.
+    `now` is the test's clock; `on_read` is called between reading and parsing, `on_free` when an exchange ends or when the server
+    closes the connection.
     """
 
     def __init__(
         self,
         socket: Any,
         now: Callable[[], int],
-        first: Callable[[int], None],
-        free: Callable[[Connection], None],
+        on_read: Callable[[int], None],
+        on_free: Callable[[Connection], None],
         *,
         secure: bool = False,
     ) -> None:
-        self._socket, self._now, self._first, self._free = socket, now, first, free
+        self._socket, self._now, self._on_read, self._on_free = socket, now, on_read, on_free
         socket.setblocking(False)
         # The socket below gevent's never blocks; TLS sockets have none that could be used.
-        below = socket if secure else socket._sock
-        self._recv, self._write = below.recv, below.send
+        raw = socket if secure else socket._sock
+        self._recv, self._write = raw.recv, raw.send
         self._pending: Callable[[], int] | None = socket.pending if secure else None
         self._parser = HttpResponseParser(self)
         loop = gevent.get_hub().loop
         self._reads: Any = loop.io(socket.fileno(), _READ)
         self._writes: Any = loop.io(socket.fileno(), _WRITE)
         self._unsent: memoryview | None = None
-        self.answer: ResponseReader | None = None
+        self.reader: ResponseReader | None = None
         self._ended: OnEnded | None = None
-        self.started, self.moment = 0, 0
+        self.started, self.last_activity = 0, 0
         """When the exchange started, and its last activity."""
-        self._whole, self._keep, self._sized = False, False, False
+        self._complete, self._keep, self._has_length = False, False, False
         self._reads.start(self._readable)
 
     @property
@@ -74,29 +74,29 @@ class Connection:
         if self._socket is None or self._pending is not None:
             return self._socket is not None
         try:
-            self._recv(1, plain.MSG_PEEK)
+            self._recv(1, std_socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except OSError:
             pass
         return False
 
-    def send(self, request: bytes, answer: ResponseReader, ended: OnEnded) -> None:
-        """Sends a request; calls `ended` once, on the complete response or a failure."""
-        self.answer, self._ended = answer, ended
-        self._whole, self._keep, self._sized = False, False, False
-        record = answer.record
-        self.started = self.moment = record.sent = self._now()
+    def send(self, request: bytes, reader: ResponseReader, ended: OnEnded) -> None:
+        """Send a request; call `ended` once, on the complete response or a failure."""
+        self.reader, self._ended = reader, ended
+        self._complete, self._keep, self._has_length = False, False, False
+        record = reader.record
+        self.started = self.last_activity = record.sent = self._now()
         record.bytes_out = len(request)
         self._unsent = memoryview(request)
         self._writable()
 
     def _writable(self) -> None:
-        """Writes until the socket buffer is full."""
+        """Write until the socket buffer is full."""
         assert self._unsent is not None
         try:
             self._unsent = self._unsent[self._write(self._unsent) :]
-            self.moment = self._now()
+            self.last_activity = self._now()
         except _WOULD_BLOCK:
             pass
         except OSError:
@@ -116,66 +116,66 @@ class Connection:
         except OSError:
             self.fail(Failure.CLOSED)
             return
-        self.moment = self._now()
-        self._first(self.moment)
-        if self.answer is None:
+        self.last_activity = self._now()
+        self._on_read(self.last_activity)
+        if self.reader is None:
             self.fail(Failure.CLOSED)
         elif not data:
             self._eof()
         else:
-            self._take(self.answer, data)
+            self._feed(self.reader, data)
             # TLS may have buffered data that the socket does not report.
             if self._pending is not None and self._socket is not None and self._pending():
                 self._readable()
 
-    def _take(self, answer: ResponseReader, data: bytes) -> None:
-        record = answer.record
+    def _feed(self, reader: ResponseReader, data: bytes) -> None:
+        record = reader.record
         if record.first_byte == NEVER:
-            record.first_byte = self.moment
+            record.first_byte = self.last_activity
         record.bytes_in += len(data)
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade):
             self.fail(Failure.GARBLED)
             return
-        if self._whole:
-            answer.finish(self.moment)
+        if self._complete:
+            reader.finish(self.last_activity)
             self._end(keep=self._keep and self._unsent is None)
 
     def _eof(self) -> None:
         """A response without a length ends with the connection."""
-        assert self.answer is not None
-        if self.answer.record.status and not self._sized:
-            self.answer.finish(self.moment)
+        assert self.reader is not None
+        if self.reader.record.status and not self._has_length:
+            self.reader.finish(self.last_activity)
             self._end(keep=False)
         else:
             self.fail(Failure.CLOSED)
 
     def fail(self, failure: Failure) -> None:
-        """Aborts the exchange in flight."""
-        if self.answer is not None:
-            self.answer.fail(failure)
+        """Abort the exchange in flight."""
+        if self.reader is not None:
+            self.reader.fail(failure)
             self._end(keep=False)
         else:
             self.close()
-            self._free(self)
+            self._on_free(self)
 
     def _end(self, *, keep: bool) -> None:
-        answer, ended = self.answer, self._ended
-        assert answer is not None
+        reader, ended = self.reader, self._ended
+        assert reader is not None
         assert ended is not None
-        self.answer = self._ended = self._unsent = None
-        record = answer.record
+        self.reader = self._ended = self._unsent = None
+        record = reader.record
         record.ended = self._now()
         if record.failure is Failure.NONE and record.status >= 400:
             record.failure = Failure.STATUS
         if not keep:
             self.close()
-        self._free(self)
-        ended(answer)
+        self._on_free(self)
+        ended(reader)
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Close the connection."""
         if self._socket is None:
             return
         for watcher in (self._reads, self._writes):
@@ -189,25 +189,25 @@ class Connection:
     def on_header(self, name: bytes, _value: bytes) -> None:
         """Parser callback."""
         if name.lower() in _LENGTH_HEADERS:
-            self._sized = True
+            self._has_length = True
 
     def on_headers_complete(self) -> None:
         """Parser callback."""
-        if self.answer is not None:
-            self.answer.record.status = self._parser.get_status_code()
+        if self.reader is not None:
+            self.reader.record.status = self._parser.get_status_code()
 
     def on_body(self, data: bytes) -> None:
         """Parser callback."""
-        if self.answer is not None:
-            self.answer.feed(data, self.moment)
+        if self.reader is not None:
+            self.reader.feed(data, self.last_activity)
 
     def on_message_complete(self) -> None:
         """Parser callback."""
-        if self._whole:
+        if self._complete:
             self._keep = False  # data after the response
-        elif self.answer is not None and self.answer.record.status >= 200:
+        elif self.reader is not None and self.reader.record.status >= 200:
             # Informational responses such as 100 Continue precede the response.
-            self._whole, self._keep = True, self._parser.should_keep_alive()
+            self._complete, self._keep = True, self._parser.should_keep_alive()
 
 
 _TIMEOUT_INTERVAL = 0.25
@@ -221,15 +221,15 @@ _ADDRESS_TTL = 5_000_000_000
 
 class HttpClient:
     """Keep-alive connections to one server. One greenlet enforces all timeouts, because a timer per read would cost as much as the
-    read. `first` is called with the time of each read, before the data is parsed."""
+    read. `on_read` is called with the time of each read, before the data is parsed."""
 
     def __init__(
         self,
         url: str,
-        times: RequestTimeouts,
+        timeouts: RequestTimeouts,
         now: Callable[[], int],
         authority: str = "",
-        first: Callable[[int], None] = lambda _: None,
+        on_read: Callable[[int], None] = lambda _: None,
     ) -> None:
         parts = urlsplit(url)
         self._host = parts.hostname or ""
@@ -237,7 +237,7 @@ class HttpClient:
         if parts.scheme == "https":
             self._tls = _tls_context(authority)
         self._port = parts.port or (443 if self._tls else 80)
-        self._times, self._now, self._first = times, now, first
+        self._timeouts, self._now, self._on_read = timeouts, now, on_read
         self._idle: deque[Connection] = deque()
         self._busy: dict[int, Connection] = {}
         self._greenlets = Group()
@@ -249,45 +249,45 @@ class HttpClient:
         self._timeout_greenlet = gevent.spawn(self._enforce_timeouts)
 
     def keep_ready(self) -> None:
-        """Keeps spare connections open from now on."""
+        """Keep spare connections open from now on."""
         self._spare = _SPARE
         self._open_ahead()
 
-    def send(self, request: bytes, answer: ResponseReader, ended: OnEnded) -> None:
-        """Sends a request without blocking.
+    def send(self, request: bytes, reader: ResponseReader, ended: OnEnded) -> None:
+        """Send a request without blocking.
 
         The response or the failure is written to its record; then `ended` is called, once.
         """
         while self._idle:
             connection = self._idle.pop()
             if connection.is_reusable():
-                self._send(connection, request, answer, ended)
+                self._send(connection, request, reader, ended)
                 self._open_ahead()
                 return
             connection.close()
-        self._greenlets.spawn(self._connect_and_send, request, answer, ended)
+        self._greenlets.spawn(self._connect_and_send, request, reader, ended)
 
-    def _send(self, connection: Connection, request: bytes, answer: ResponseReader, ended: OnEnded) -> None:
+    def _send(self, connection: Connection, request: bytes, reader: ResponseReader, ended: OnEnded) -> None:
         self._busy[id(connection)] = connection
-        connection.send(request, answer, ended)
+        connection.send(request, reader, ended)
 
-    def _connect_and_send(self, request: bytes, answer: ResponseReader, ended: OnEnded) -> None:
+    def _connect_and_send(self, request: bytes, reader: ResponseReader, ended: OnEnded) -> None:
         try:
             connection = self._connect()
         except TimeoutError:
             failure = Failure.CONNECT_TIMEOUT
-        except plain.gaierror:
+        except std_socket.gaierror:
             failure = Failure.RESOLVE
-        except plain_ssl.SSLError:
+        except std_ssl.SSLError:
             failure = Failure.TLS
         except OSError:
             failure = Failure.CONNECT
         else:
-            self._send(connection, request, answer, ended)
+            self._send(connection, request, reader, ended)
             return
-        answer.fail(failure)
-        answer.record.ended = self._now()
-        ended(answer)
+        reader.fail(failure)
+        reader.record.ended = self._now()
+        ended(reader)
 
     def _free(self, connection: Connection) -> None:
         """Called when an exchange has ended."""
@@ -319,39 +319,39 @@ class HttpClient:
             self._open_ahead()
 
     def _enforce_timeouts(self) -> None:
-        """Enforces the timeouts."""
-        total, idle = int(self._times.total * 1e9), int(self._times.idle * 1e9)
+        """Enforce the timeouts."""
+        total, idle = int(self._timeouts.total * 1e9), int(self._timeouts.idle * 1e9)
         while True:
             gevent.sleep(_TIMEOUT_INTERVAL)
             for number, connection in enumerate(list(self._busy.values())):
                 if number % _CLOCK_BATCH == 0:
                     now = self._now()
-                    self._first(now)
-                if connection.answer is None:
+                    self._on_read(now)
+                if connection.reader is None:
                     continue
                 if now - connection.started > total:
                     connection.fail(Failure.TOTAL_TIMEOUT)
-                elif now - connection.moment > idle:
+                elif now - connection.last_activity > idle:
                     connection.fail(Failure.IDLE_TIMEOUT)
 
     def _connect(self) -> Connection:
-        with gevent.Timeout(self._times.connect, TimeoutError):
+        with gevent.Timeout(self._timeouts.connect, TimeoutError):
             connection = self._open_socket()
             try:
-                connection.setsockopt(plain.IPPROTO_TCP, plain.TCP_NODELAY, 1)
+                connection.setsockopt(std_socket.IPPROTO_TCP, std_socket.TCP_NODELAY, 1)
                 if self._tls is not None:
                     connection = self._tls.wrap_socket(connection, server_hostname=self._host)
-                return Connection(connection, self._now, self._first, self._free, secure=self._tls is not None)
+                return Connection(connection, self._now, self._on_read, self._free, secure=self._tls is not None)
             except BaseException:
                 connection.close()
                 raise
 
     def _open_socket(self) -> Any:
-        """Connects to the first address that accepts."""
+        """Connect to the first address that accepts."""
         with self._resolving:  # share one lookup between all requests at the start of a test
             addresses, resolved_at = self._addresses
             if not addresses or self._now() - resolved_at > _ADDRESS_TTL:
-                addresses = socket.getaddrinfo(self._host, self._port, type=plain.SOCK_STREAM)
+                addresses = socket.getaddrinfo(self._host, self._port, type=std_socket.SOCK_STREAM)
                 self._addresses = (addresses, self._now())
         problem: OSError | None = None
         for family, kind, protocol, _, address in addresses:
@@ -369,7 +369,7 @@ class HttpClient:
         raise problem or OSError("no address")
 
     def close(self) -> None:
-        """Aborts all exchanges and closes all connections; requests without a connection are dropped."""
+        """Abort all exchanges and close all connections; requests without a connection are dropped."""
         self._closed = True
         self._timeout_greenlet.kill()
         self._greenlets.kill()
@@ -380,7 +380,7 @@ class HttpClient:
 
 def _tls_context(authority: str) -> Any:
     """A TLS context that trusts the given authority, or the system's."""
-    context = ssl.SSLContext(plain_ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.SSLContext(std_ssl.PROTOCOL_TLS_CLIENT)
     if authority:
         context.load_verify_locations(authority)
     else:

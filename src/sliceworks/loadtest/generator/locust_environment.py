@@ -48,7 +48,7 @@ class Assignment:
         """Whether the worker finished: Locust stops a worker whose master is gone."""
 
     def work(self, environment: Any) -> None:
-        """Runs the worker's share and writes its log."""
+        """Run the worker's share and write its log."""
         index = max(getattr(environment.runner, "worker_index", 0), 0)
         try:
             with RecordWriter(self.folder, f"worker-{index}", index) as self.writer:
@@ -63,7 +63,7 @@ class Assignment:
             self.done.set()
 
     def flush(self) -> str:
-        """Flushes the log; returns why that failed, or an empty string."""
+        """Flush the log; return why that failed, or an empty string."""
         self.writer.flush()
         if self.texts is not None:
             self.texts.flush()
@@ -104,7 +104,7 @@ def create_environment(job: Assignment) -> Any:
 
         @task
         def everything(self) -> None:
-            """Runs the job once."""
+            """Run the job once."""
             job.work(self.environment)
             raise StopUser
 
@@ -115,7 +115,7 @@ _CHANGES = frozenset({"/swarm", "/stats/reset", "/user"})
 
 
 def write_csv(environment: Any, folder: Path) -> Any:
-    """Starts writing Locust's CSV files; call the returned function after the test."""
+    """Start writing Locust's CSV files; call the returned function after the test."""
     writer = StatsCSVFileWriter(environment, PERCENTILES_TO_REPORT, str(folder / "locust"), full_history=True)
     greenlet = gevent.spawn(writer.stats_writer)
 

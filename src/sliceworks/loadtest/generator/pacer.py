@@ -43,7 +43,7 @@ def local_offset() -> ClockOffset:
 
 
 def serve_time(runner: Any, now: Callable[[], int]) -> None:
-    """Serves the master's time to the workers."""
+    """Serve the master's time to the workers."""
     runner.register_message(_CLOCK, lambda msg, **_: runner.send_message(_CLOCK, [msg.data, now()], client_id=msg.node_id))
 
 
@@ -107,7 +107,7 @@ class RunClock:
         return perf_counter_ns() - self._zero
 
     def wait(self, time: int, stopped: Callable[[], bool]) -> bool:
-        """Sleeps until a time; returns False if stopped. A time in the past returns at once."""
+        """Sleep until a time; return False if stopped. A time in the past returns at once."""
         while (remaining := time - self.now()) > 0:
             if stopped():
                 return False
@@ -132,13 +132,13 @@ class Pacer:
         self._timer: Any = None
 
     def begin(self, first: int) -> None:
-        """Schedules the first step."""
+        """Schedule the first step."""
         self.due = first
         self._always.start(self.catch_up)
         self._idle.start(self._wait)
 
     def stop(self) -> None:
-        """Stops the pacer."""
+        """Stop the pacer."""
         self.due = NEVER_DUE
         self._always.stop()
         self._idle.stop()
@@ -147,7 +147,7 @@ class Pacer:
         self.done.set()
 
     def catch_up(self) -> None:
-        """Runs the due steps."""
+        """Run the due steps."""
         now, step = self._now, self._step
         if self.due > now():
             return
@@ -163,7 +163,7 @@ class Pacer:
             self.stop()
 
     def _wait(self) -> None:
-        """Waits for the next due time or for readable sockets."""
+        """Wait for the next due time or for readable sockets."""
         if self._moved:
             # Let greenlets that a step started, such as a new connection, run first.
             self._moved = False
@@ -179,7 +179,7 @@ class Pacer:
 
 @contextmanager
 def low_jitter() -> Iterator[None]:
-    """Avoids pauses of ten milliseconds and more: garbage collections, because existing objects stay and new ones are short-lived,
+    """Avoid pauses of ten milliseconds and more: garbage collections, because existing objects stay and new ones are short-lived,
     and the growth of the kernel's table of open files."""
     before = gc.get_threshold()
     _grow_table()

@@ -32,7 +32,7 @@ class ResponseReader(ABC):
 
     @abstractmethod
     def feed(self, data: bytes, time: int) -> None:
-        """Feeds a part of the body."""
+        """Feed a part of the body."""
 
     def finish(self, time: int) -> None:  # noqa: B027 - optional for subclasses
         """Called at the end of the body."""
@@ -114,7 +114,7 @@ class SseReader(ResponseReader):
 
     @abstractmethod
     def handle_event(self, data: dict[str, Any], time: int) -> None:
-        """Handles one event."""
+        """Handle one event."""
 
 
 def _usage(record: RequestRecord, data: dict[str, Any]) -> None:

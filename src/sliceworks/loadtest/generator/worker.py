@@ -15,6 +15,18 @@ from sliceworks.loadtest.generator.pacer import NEVER_DUE, Pacer, low_jitter
 from sliceworks.loadtest.prompts import CONTINUE_PROMPT
 from sliceworks.loadtest.request_log import NEVER, USER_REQUESTS_FROM, Failure, RequestRecord
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sliceworks.loadtest.generator.pacer import RunClock
+    from sliceworks.loadtest.generator.response_reader import ResponseReader
+    from sliceworks.loadtest.load_plan import Phase, Plan
+    from sliceworks.loadtest.prompts import Prompt
+    from sliceworks.loadtest.request_log import RecordWriter
+
+    OnFinished = Callable[[RequestRecord, ResponseReader], None]
+    OnEnded = Callable[[ResponseReader], None]
+
 _MAX_LATENCIES = 250
 """Maximum latencies per progress line: enough for a display, small enough never to block on the pipe."""
 
@@ -30,7 +42,7 @@ class Tally:
         self._delay = 0.0
 
     def end(self, record: RequestRecord) -> None:
-        """Records a finished request."""
+        """Record a finished request."""
         self.ended += 1
         if record.failure is not Failure.NONE:
             self.failed += 1
@@ -60,22 +72,6 @@ class Tally:
         return totals
 
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sliceworks.loadtest.generator.pacer import RunClock
-    from sliceworks.loadtest.generator.response_reader import ResponseReader
-    from sliceworks.loadtest.load_plan import Phase, Plan
-    from sliceworks.loadtest.prompts import Prompt
-    from sliceworks.loadtest.request_log import RecordWriter
-
-    OnFinished = Callable[[RequestRecord, ResponseReader], None]
-    Ended = Callable[[ResponseReader], None]
-
-_BLOCK = 4_096
-"""Size of the blocks in which the schedule becomes Python integers: all at once would take 40 bytes per request."""
-
-
 class Worker:
     """Sends its share of the requests; calls `on_finished` for each finished one."""
 
@@ -96,16 +92,16 @@ class Worker:
         self._client = HttpClient(plan.url, spec.times, run_clock.now, spec.target.authority, self._send_due_first)
         self._writer, self._clock = writer, run_clock
         self._index, self._workers, self._on_finished = index, workers, on_finished
-        self._share = self._own_requests()
+        self._requests = plan.schedule.requests(index, workers)
         self._next: tuple[ResponseReader, bytes] | None = None
-        self._open: dict[int, tuple[RequestRecord, Ended]] = {}
+        self._open: dict[int, tuple[RequestRecord, OnEnded]] = {}
         self._all_ended = Event()
         self._users = 0
         self.tally = Tally()
         self.stopped = False
 
     def run(self) -> None:
-        """Sends all requests, waits for all responses and writes the log."""
+        """Send all requests, wait for all responses and write the log."""
         try:
             with low_jitter():
                 users = [gevent.spawn(self._run_closed_phase, phase) for phase in self._schedule.phases if phase.users]
@@ -122,7 +118,7 @@ class Worker:
             self._client.close()
 
     def stop(self, grace: float) -> None:
-        """Stops sending; requests without a response after the grace period count as interrupted."""
+        """Stop sending; requests without a response after the grace period count as interrupted."""
         self.stopped = True
         self._pacer.stop()
         self._wait_for_all(grace)
@@ -136,18 +132,10 @@ class Worker:
             self._all_ended.clear()
             self._all_ended.wait(seconds)
 
-    def _own_requests(self) -> Iterator[tuple[int, int, int]]:
-        """Number, due time and phase of each of this worker's requests."""
-        due_times, phases = self._schedule.due_times, self._schedule.of_phase
-        for block in range(self._index, len(due_times), _BLOCK * self._workers):
-            part = slice(block, block + _BLOCK * self._workers, self._workers)
-            numbers = range(len(due_times))[part]
-            yield from zip(numbers, due_times[part].tolist(), phases[part].tolist(), strict=True)
-
     def _prepare(self) -> int:
-        """Prepares the next request; returns its due time."""
+        """Prepare the next request; return its due time."""
         self._next = None
-        for number, intended, phase in self._share:
+        for number, intended, phase in self._requests:
             record = RequestRecord(number, intended, phase, self._prompts.index(number))
             self._next = self._api.reader(record), self._api.request(self._prompts.all[record.prompt], number)
             return intended
@@ -161,23 +149,23 @@ class Worker:
         return self._prepare()
 
     def _send_due_first(self, now: int) -> None:
-        """Sends due requests before responses are parsed."""
+        """Send due requests before responses are parsed."""
         if now >= self._pacer.due:
             self._pacer.catch_up()
 
-    def _send(self, answer: ResponseReader, request: bytes, ended: Ended) -> None:
+    def _send(self, reader: ResponseReader, request: bytes, ended: OnEnded) -> None:
         self.tally.due += 1
         self.tally.sent += 1
-        self._open[id(answer.record)] = answer.record, ended
-        self._client.send(request, answer, ended)
+        self._open[id(reader.record)] = reader.record, ended
+        self._client.send(request, reader, ended)
 
-    def _end(self, answer: ResponseReader) -> None:
-        record = answer.record
+    def _end(self, reader: ResponseReader) -> None:
+        record = reader.record
         del self._open[id(record)]
         self._writer.add(record)
         self.tally.end(record)
         if self._on_finished is not None:
-            self._on_finished(record, answer)
+            self._on_finished(record, reader)
         if not self._open:
             self._all_ended.set()
 
@@ -188,7 +176,7 @@ class Worker:
         gevent.joinall([gevent.spawn(self._user, phase) for _ in range(count)])
 
     def _user(self, phase: Phase) -> None:
-        """Runs conversations until the phase ends."""
+        """Run conversations until the phase ends."""
         turns = self._spec.prompts.turns if self._spec.prompts else 1
         ends = int(phase.ends * 1e9)
         while not self.stopped and self._clock.now() < ends:
@@ -199,25 +187,25 @@ class Worker:
                 if self.stopped or self._clock.now() >= ends:
                     return
                 record = RequestRecord(number + USER_REQUESTS_FROM, self._clock.now(), phase.number, index, turn)
-                answer = self._send_and_wait(record, prompt)
+                reader = self._send_and_wait(record, prompt)
                 if record.failure is not Failure.NONE:
                     gevent.sleep(0.01)  # do not busy-loop against a server that rejects at once
                     break
                 if turn + 1 < turns:
-                    prompt = _continue_conversation(prompt, answer.text)
+                    prompt = _continue_conversation(prompt, reader.text)
                     gevent.sleep(self._spec.prompts.think if self._spec.prompts else 0)
 
     def _send_and_wait(self, record: RequestRecord, prompt: Prompt) -> ResponseReader:
-        """Sends a user's request and waits for the response."""
-        answer, finished = self._api.reader(record), Event()
+        """Send a user's request and wait for the response."""
+        reader, finished = self._api.reader(record), Event()
 
-        def ended(answer: ResponseReader) -> None:
-            self._end(answer)
+        def ended(reader: ResponseReader) -> None:
+            self._end(reader)
             finished.set()
 
-        self._send(answer, self._api.request(prompt, record.number), ended)
+        self._send(reader, self._api.request(prompt, record.number), ended)
         finished.wait()
-        return answer
+        return reader
 
     def _next_number(self) -> int:
         number = self._index + self._users * self._workers

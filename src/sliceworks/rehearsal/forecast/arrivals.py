@@ -12,8 +12,8 @@ from sliceworks.rehearsal.forecast.jobs import QUEUED, Job, job_of, trim
 from sliceworks.rehearsal.forecast.trial import copy_item
 from sliceworks.specs.documents import is_sliceworks_document
 from sliceworks.training import submission
-from sliceworks.twin.controllers.kueue.integrations import Integration, JobIntegration, JobSetIntegration, queue_name
-from sliceworks.twin.controllers.kueue.kueue_api import MAX_EXEC_TIME_SECONDS_LABEL, workload_name
+from sliceworks.twin.controllers.kueue.integrations import Integration, JobIntegration, JobSetIntegration
+from sliceworks.twin.controllers.kueue.kueue_api import MAX_EXEC_TIME_SECONDS_LABEL, queue_name, workload_name
 from sliceworks.twin.controllers.kueue.workload_writer import priority_of
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def build_workload(integration: Integration, obj: Object, document: Document, sn
     return {
         "metadata": {
             "namespace": namespace,
-            "name": workload_name(integration.name, integration.group, name, ""),
+            "name": workload_name(integration.name, integration.resource, name, ""),
             "uid": f"new-{namespace}-{name}",
             "creationTimestamp": clock.rfc3339(snapshot.taken),
             "ownerReferences": [{"kind": integration.name, "name": name, "controller": True}],

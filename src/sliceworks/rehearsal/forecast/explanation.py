@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from sliceworks.base import duration
+from sliceworks.base.names import join_first
 from sliceworks.twin.controllers.kueue.core.model import STRICT_FIFO, format_quantity
 
 if TYPE_CHECKING:
@@ -88,9 +89,7 @@ def _blocked_by_others(job: Job, trial: Trial, queue: ClusterQueue) -> tuple[str
 
 
 def _list_jobs(tracks: list[JobProgress]) -> str:
-    names = sorted(track.job.name for track in tracks)
-    rest = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return ", ".join(names[:_MAX_LISTED]) + rest
+    return join_first(sorted(track.job.name for track in tracks), _MAX_LISTED)
 
 
 def _root(node: ResourceNode) -> ResourceNode:

@@ -9,14 +9,14 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.base.yaml_documents import Document
 from sliceworks.rehearsal.forecast import arrivals, explanation, snapshot
 from sliceworks.rehearsal.forecast.arrivals import Arrivals
 from sliceworks.rehearsal.forecast.jobs import RUNNING, Job, finished_job_of, job_of
-from sliceworks.rehearsal.forecast.run_time import History
+from sliceworks.rehearsal.forecast.run_time import History, interpolate
 from sliceworks.rehearsal.forecast.trial import Trial
-from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.kueue_api import FINISHED
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Forecaster:
     def __post_init__(self) -> None:
         past, taken = [], self.snapshot.taken
         for workload in self.snapshot.list("Workload"):
-            if not workload_status.is_true(workload, FINISHED):
+            if not is_condition_true(workload, FINISHED):
                 job = job_of(workload, taken)
                 self.jobs[job.key] = job
             elif (ended := finished_job_of(workload, taken)) is not None:
@@ -105,14 +105,14 @@ class Forecaster:
         on_progress: Callable[[int, int], None] = lambda _done, _all: None,
     ) -> Forecast:
         """Run trials. `extra_jobs` are added to the snapshot's; `events` are those of a what-if."""
-        jobs = [*self.jobs.values(), *extra_jobs]
+        jobs, events = [*self.jobs.values(), *extra_jobs], list(events)
         size = len(jobs) + sum(map(len, self.arrivals.days)) // 2
         count = runs or min(max(_TARGET_JOB_RUNS // (size + 1), _MIN_RUNS), _MAX_RUNS)
         keys = [job.key for job in selected]
         outcomes: dict[WorkloadKey, list[JobProgress]] = {key: [] for key in keys}
         trial, awaited = Trial(), keys
         for number in range(count):
-            trial = self._run(jobs, list(events), awaited, f"{seed}/{number}")
+            trial = self._run(jobs, events, awaited, f"{seed}/{number}")
             for key in keys:
                 if (track := trial.progress.get(key)) is not None:
                     outcomes[key].append(track)
@@ -166,10 +166,7 @@ def summarize(values: Sequence[float]) -> Range:
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
     """Predictive quantile: wider than the sample quantile for few values."""
-    position = min(max(share * (len(ordered) + 1) - 1, 0.0), len(ordered) - 1.0)
-    low = int(position)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (position - low)
+    return interpolate(ordered, share * (len(ordered) + 1) - 1)
 
 
 def _random_share(seed: str, key: WorkloadKey) -> float:

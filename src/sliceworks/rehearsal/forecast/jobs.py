@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, quantity
+from sliceworks.base.conditions import find_condition
 from sliceworks.catalog.labels import RUN_SECONDS
-from sliceworks.specs.training import SLICE_JOB
+from sliceworks.specs import SLICE_JOB
 from sliceworks.twin.controllers.kueue import model_builder, workload_status
 from sliceworks.twin.controllers.kueue.cache import owner_of
 from sliceworks.twin.controllers.kueue.kueue_api import ADMITTED, FINISHED, PODS_READY, QUOTA_RESERVED
@@ -152,9 +153,7 @@ def job_of(workload: Object, taken: datetime) -> Job:
     item = _item({**workload, "status": {key: value for key, value in status.items() if key != "admission"}}, taken)
     state, started, admitted_item, problem = QUEUED, 0.0, None, ""
     if status.get("admission"):
-        admitted = (
-            workload_status.find_condition(workload, ADMITTED) or workload_status.find_condition(workload, QUOTA_RESERVED) or {}
-        )
+        admitted = find_condition(workload, ADMITTED) or find_condition(workload, QUOTA_RESERVED)
         state, started, admitted_item = RUNNING, _seconds(admitted.get("lastTransitionTime", ""), taken), _item(workload, taken)
     elif not workload_status.is_active(workload):
         state, problem = HELD, "it is deactivated (spec.active of its Workload is false)"
@@ -188,16 +187,14 @@ def _item(workload: Object, taken: datetime) -> WorkloadInfo:
 
 def finished_job_of(workload: Object, taken: datetime) -> FinishedJob | None:
     """A finished Workload; None if it never ran or was deleted."""
-    ended, admitted = workload_status.find_condition(workload, FINISHED), workload_status.find_condition(workload, ADMITTED)
-    if ended is None or ended["status"] != "True" or ended["reason"] not in _FINISH_REASONS or admitted is None:
-        return None
-    if admitted["status"] != "True":
+    ended, admitted = find_condition(workload, FINISHED), find_condition(workload, ADMITTED)
+    if ended.get("status") != "True" or ended["reason"] not in _FINISH_REASONS or admitted.get("status") != "True":
         return None
     started = _seconds(admitted["lastTransitionTime"], taken)
     job = job_of({**workload, "status": {_PAST_EXECUTION_TIME: (workload.get("status") or {}).get(_PAST_EXECUTION_TIME)}}, taken)
     seconds = _seconds(ended["lastTransitionTime"], taken) - started + job.previous_run_time
-    ready = workload_status.find_condition(workload, PODS_READY)
-    startup_seconds = _seconds(ready["lastTransitionTime"], taken) - started if ready and ready["reason"] == "PodsReady" else None
+    ready = find_condition(workload, PODS_READY)
+    startup_seconds = _seconds(ready["lastTransitionTime"], taken) - started if ready.get("reason") == "PodsReady" else None
     return FinishedJob(job.kind, job.arrived, max(seconds, 0.0), job.estimate, startup_seconds, job)
 
 

@@ -41,7 +41,8 @@ class RunTimeDistribution:
         if self.sample:
             first = bisect_right(self.sample, log_elapsed)
             if len(self.sample) - first >= _MIN_REMAINING:
-                return math.exp(_interpolate(self.sample[first:], share))
+                remaining = self.sample[first:]
+                return math.exp(interpolate(remaining, share * len(remaining) - 0.5))
         return max(math.exp(self._normal(share, log_elapsed)), beyond)
 
     def _normal(self, share: float, log_elapsed: float) -> float:
@@ -83,9 +84,9 @@ def _stddev(logs: Sequence[float], mean: float) -> float:
     return math.sqrt(squares / (len(logs) - 1 + _PRIOR_WEIGHT) * (1 + 1 / max(len(logs), 1)))
 
 
-def _interpolate(ordered: Sequence[float], share: float) -> float:
-    """Interpolated quantile of a sorted list."""
-    position = min(max(share * len(ordered) - 0.5, 0.0), len(ordered) - 1.0)
+def interpolate(ordered: Sequence[float], position: float) -> float:
+    """The value at a position between two values of a sorted list; the first or the last one outside of it."""
+    position = min(max(position, 0.0), len(ordered) - 1.0)
     low = int(position)
     high = min(low + 1, len(ordered) - 1)
     return ordered[low] + (ordered[high] - ordered[low]) * (position - low)

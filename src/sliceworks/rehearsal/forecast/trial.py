@@ -66,7 +66,7 @@ _CHANGE_TYPES = ("Namespace", "ResourceFlavor", "AdmissionCheck", "Cohort", "Clu
 
 @dataclass(slots=True)
 class JobProgress:
-    """A job in a trial. `lasts` is its total run time; None if unknown."""
+    """A job in a trial. `run_time` is the total; None if unknown."""
 
     job: Job
     run_time: float | None
@@ -111,10 +111,10 @@ class Trial:
         """Schedule an action; actions at the same time run in order."""
         heapq.heappush(self._events, (max(time, self.now), next(self._count), action))
 
-    def add(self, job: Job, lasts: float | None) -> None:
-        """Add a job in its current state; `lasts` is its total run time."""
+    def add(self, job: Job, run_time: float | None) -> None:
+        """Add a job in its current state; `run_time` is its total."""
         track = self.progress[job.key] = JobProgress(
-            job, lasts, copy_item(job.admitted_item or job.item), done=job.previous_run_time
+            job, run_time, copy_item(job.admitted_item or job.item), done=job.previous_run_time
         )
         if job.state == RUNNING:
             track.started, track.since = job.started, job.started

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.rehearsal.record import Span
 from sliceworks.rehearsal.report import figures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sliceworks.rehearsal.record import Incident, InstanceRecord, JobRecord, RunRecord, Series, SliceRecord, Span, StepRecord
+    from sliceworks.rehearsal.record import Incident, InstanceRecord, JobRecord, RunRecord, Series, SliceRecord, StepRecord
 
 Object = dict[str, Any]
 SpanData = tuple[str, float, float, str]
@@ -78,8 +79,8 @@ def _outages(run: RunRecord) -> list[Object]:
     return rows
 
 
-def _group(name: str, rows: list[Object], colour: int | None = None) -> Object:
-    return {"name": name, "colour": None if colour is None else colour % 5, "rows": rows}
+def _group(name: str, rows: list[Object], color: int | None = None) -> Object:
+    return {"name": name, "color": None if color is None else color % 5, "rows": rows}
 
 
 def _row(name: str, about: str, short: str, spans: Iterable[SpanData]) -> Object:
@@ -124,8 +125,6 @@ def _instance(record: InstanceRecord, end: float) -> Object:
 
 
 def _full_span(created: float, deleted: float | None, until: float) -> Span:
-    from sliceworks.rehearsal.record import Span
-
     return Span("ready", created, until if deleted is None else deleted)
 
 
@@ -174,8 +173,4 @@ def _sampled(series: Iterable[Series], times: Sequence[float]) -> list[int]:
     for item in series:
         for (_, before), (at, value) in pairwise(((0.0, 0), *item.points)):
             changes[at] += value - before
-    sums, total = [], 0
-    for at in times:
-        total += changes.get(at, 0)
-        sums.append(total)
-    return sums
+    return list(accumulate(changes.get(at, 0) for at in times))

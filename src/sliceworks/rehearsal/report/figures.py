@@ -121,7 +121,7 @@ def _summed(series: Iterable[Series], until: float) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Cost of a team's chips by type and capacity, such as `v5e, spot`. `unpriced` chip hours have no list price."""
+    """Cost of a team's chips by type and capacity, such as `v5e, spot`. `unpriced` chip hours have no published price."""
 
     team: str
     kinds: tuple[tuple[str, float | None], ...]

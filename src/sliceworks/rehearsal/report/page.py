@@ -175,7 +175,7 @@ def render_cost(run: RunRecord) -> SafeHtml:
     )
     unpriced = sum(bill.unpriced for bill in bills)
     note = 'List prices. The row "idle" is the cost of unused chips.'
-    note += f" {unpriced:,.1f} chip hours have no list price." if unpriced else ""
+    note += f" {unpriced:,.1f} chip hours have no published price." if unpriced else ""
     return section(
         "cost",
         "Cost by team",

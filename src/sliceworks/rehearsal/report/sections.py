@@ -45,7 +45,7 @@ def _tiles(run: RunRecord) -> Iterator[tuple[str, str]]:
         format_duration(waited[len(waited) // 2] if waited else None),
         "median wait of jobs" if waited else "no jobs submitted",
     )
-    yield format_usd(cost), "no prices known" if cost is None else "at list prices"
+    yield format_usd(cost), "no prices known" if cost is None else "at published prices"
     if run.incidents:
         yield f"{figures.count_recovered(run)} of {len(run.incidents)}", "incidents recovered"
     else:

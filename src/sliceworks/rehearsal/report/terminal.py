@@ -19,7 +19,7 @@ _MIN_WIDTH = 24
 
 
 def render_summary(run: RunRecord, width: int, paint: Callable[[str, bool], str] = lambda line, _good: line) -> str:
-    """The summary, wrapped to `width`. `paint(line, good)` colours the verdict and failures."""
+    """The summary, wrapped to `width`. `paint(line, good)` colors the verdict and failures."""
     width = max(width, _MIN_WIDTH)
     teams = _teams(run)
     lines = [paint(item, run.passed) for item in _wrap(f"{'✓' if run.passed else '✗'} {run.name}: {format_verdict(run)}", width)]
@@ -61,7 +61,7 @@ def _facts(run: RunRecord) -> Iterator[str]:
         yield f"Chips: {format_percent(use.share)} in use, {hours} ({types})"
     cost = figures.total_cost(run)
     if cost is not None:
-        yield f"Cost: {format_usd(cost)} at list prices"
+        yield f"Cost: {format_usd(cost)} at published prices"
     if run.incidents:
         yield f"Incidents: {len(run.incidents)}, {figures.count_recovered(run)} recovered"
     if run.outages:

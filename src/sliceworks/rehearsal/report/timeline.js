@@ -62,7 +62,7 @@ function drawGroup(index) {
   const { group, open, count, rows: members } = rows[index], y = index * rowHeight, middle = y + rowHeight / 2 + 4;
   const line = createSvg(content, "g", { class: focus && focus.row === index ? "group focus" : "group", "data-row": index });
   createSvg(line, "rect", { x: 0, y: y + 1, width, height: rowHeight - 2, rx: 4 });
-  if (group.colour !== null) createSvg(line, "rect", { x: 10, y: middle - 10, width: 4, height: 12, rx: 2, style: `fill: var(--c${group.colour})` });
+  if (group.color !== null) createSvg(line, "rect", { x: 10, y: middle - 10, width: 4, height: 12, rx: 2, style: `fill: var(--c${group.color})` });
   const name = createSvg(line, "text", { x: 20, y: middle, class: "name" }, `${open ? "▾" : "▸"} ${group.name}`);
   createSvg(name, "tspan", { class: "soft", dx: 8 }, count === 1 ? "1 row" : `${count} rows`);
   if (!open) drawDensity(line, members, y);

@@ -43,6 +43,9 @@ class DeploymentResult:
     resources: int = 0
     objects: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.resources} resources in {self.stages} stages, {self.objects} objects in the cluster"
+
 
 @dataclass(slots=True)
 class EnvironmentDeployer:

@@ -6,16 +6,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sliceworks.base import duration
+from sliceworks.base.names import join_first
 from sliceworks.rehearsal.record import CheckResult
-from sliceworks.specs.scenario import ExpectChips, ExpectIncident, ExpectJob, ExpectLoadTest, ExpectSlice, ExpectState
+from sliceworks.rehearsal.simulation.steps import DESTROY, LOAD_TEST, SCENARIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sliceworks.rehearsal.record import JobRecord, RunRecord
-    from sliceworks.specs.scenario import Expectation
+    from sliceworks.specs.scenario import (
+        Expectation,
+        ExpectChips,
+        ExpectIncident,
+        ExpectJob,
+        ExpectLoadTest,
+        ExpectSlice,
+        ExpectState,
+    )
 
-LOAD_TEST, DESTROY, SCENARIO = "load-test", "destroy", "scenario"
 _DELETED = "deleted"
 
 
@@ -26,22 +34,8 @@ def step_of(expectation: Expectation) -> str:
 
 def check(expectation: Expectation, run: RunRecord, place: str = "") -> CheckResult:
     """Compare an expectation with the record of a run."""
-    _, expected_value = expectation.selected
-    checker = _Checker(run)
-    if isinstance(expected_value, ExpectJob):
-        expected, problems, actual = checker.job(expected_value)
-    elif isinstance(expected_value, ExpectSlice):
-        expected, problems, actual = checker.slice(expected_value)
-    elif isinstance(expected_value, ExpectState):
-        expected, problems, actual = checker.state(expected_value)
-    elif isinstance(expected_value, ExpectChips):
-        expected, problems, actual = checker.chips(expected_value)
-    elif isinstance(expected_value, ExpectLoadTest):
-        expected, problems, actual = checker.load_test(expected_value)
-    elif isinstance(expected_value, ExpectIncident):
-        expected, problems, actual = checker.incident(expected_value)
-    else:
-        expected, problems, actual = checker.leftovers(empty=bool(expected_value))
+    name, value = expectation.selected
+    expected, problems, actual = getattr(_Checker(run), name)(value)
     return CheckResult(expected, "; ".join(problems) or actual, not problems, place)
 
 
@@ -50,7 +44,8 @@ Finding = tuple[str, list[str], str]
 
 @dataclass(frozen=True, slots=True)
 class _Checker:
-    """Checks one run. Each method returns what was expected, the problems, and what was found if there are none."""
+    """Checks one run. The public methods have the names of the expectations; each returns what was expected, the problems, and what
+    was found if there are none."""
 
     run: RunRecord
 
@@ -157,11 +152,11 @@ class _Checker:
         longest = max(incident.recovered_at - incident.at for incident in incidents if incident.recovered_at is not None)
         return expected, [], f"{_times(len(incidents))}, recovered after at most {duration.human(longest)}"
 
-    def leftovers(self, *, empty: bool) -> Finding:
+    def nothing_left(self, expects_nothing: bool) -> Finding:
         left = self.run.leftovers
-        summary = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "") if left else "nothing"
-        expected = "no resources left in the cloud" if empty else "resources left in the cloud"
-        return expected, [] if bool(left) != empty else [summary], summary
+        summary = join_first(left, 5) or "nothing"
+        expected = "no resources left in the cloud" if expects_nothing else "resources left in the cloud"
+        return expected, [] if bool(left) != expects_nothing else [summary], summary
 
 
 def _describe_expected_job(spec: ExpectJob) -> Iterator[str]:

@@ -20,6 +20,7 @@ CONFIG_MAPS, WORKLOADS = "/configmaps", ("apps/deployments", "apps/statefulsets"
 _KRO_KINDS = ("ResourceGraphDefinition", "GraphRevision")
 _FINALIZER, _RECORD = b'"kro.run/finalizer"', f'"{records.LABEL}":"{records.KIND}"'.encode()
 SERVICE = "ModelService"
+_DELETING = "deleting"
 
 
 @dataclass(slots=True)
@@ -65,9 +66,7 @@ class InstanceObserver:
         instance = self._active.setdefault(
             key, _Instance(InstanceRecord(key[0], change.name, change.namespace, "an instance of a graph", at))
         )
-        is_deleting = "deletionTimestamp" in obj["metadata"]
-        state = "DELETING" if is_deleting else str((obj.get("status") or {}).get("state") or "")
-        if state:
+        if state := "DELETING" if "deletionTimestamp" in obj["metadata"] else str((obj.get("status") or {}).get("state") or ""):
             instance.spans.enter(at, state)
 
     def _observe_record(self, at: float, change: Change) -> None:
@@ -96,13 +95,13 @@ class InstanceObserver:
         else:
             workloads[key] = change.obj
         for (kind, namespace, _), instance in self._active.items():
-            if kind == SERVICE and namespace == change.namespace and instance.spans.state != "going":
+            if kind == SERVICE and namespace == change.namespace and instance.spans.state != _DELETING:
                 self._update_state(at, instance)
 
     def _update_state(self, at: float, instance: _Instance, *, is_deleting: bool = False) -> None:
         assert instance.service_record is not None
         status = compute_status(instance.service_record, self._workloads.get(instance.record.namespace, {}).values())
-        instance.spans.enter(at, "going" if is_deleting else status.state)
+        instance.spans.enter(at, _DELETING if is_deleting else status.state)
 
     def _close(self, at: float, key: tuple[str, str, str] | None) -> None:
         instance = self._active.pop(key, None) if key is not None else None

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -60,25 +59,14 @@ class LoadTestRunner:
 
     def _start(self, running: ExitStack) -> str:
         """Start the backends and the gateway; returns its URL."""
-        data = deepcopy(self.gateway)
-        models, server_port, gateway_port = data["spec"]["models"], _free_port(), _free_port()
-        model_flags = [part for model in models for part in ("--model", str(model["name"]))]
-        started = [
-            (
-                running.enter_context(
-                    _process(self.work, "servers", "echo", "--port", str(server_port), *_SERVER_FLAGS, *model_flags)
-                ),
-                server_port,
-            )
-        ]
-        for model in models:
-            model.pop("discover", None)
-            model["backends"] = [{"kind": "echo", "url": f"http://{_HOST}:{server_port}"}]
-        data["spec"] |= {"listen": {"host": _HOST, "port": gateway_port}, "anonymous": True, "keys": []}
-        data["spec"].pop("admin", None)
-        file = self.work / "gateway.yaml"
-        file.write_text(yaml_documents.dump(data))
-        started.append((running.enter_context(_process(self.work, "gateway", "run", "--quiet", "-f", str(file))), gateway_port))
+        server_port, gateway_port, file = _free_port(), _free_port(), self.work / "gateway.yaml"
+        file.write_text(yaml_documents.dump(local_gateway(self.gateway, gateway_port, server_port)))
+        model_flags = [part for model in self.gateway["spec"]["models"] for part in ("--model", str(model["name"]))]
+        commands = (
+            ("servers", server_port, ("echo", "--port", str(server_port), *_SERVER_FLAGS, *model_flags)),
+            ("gateway", gateway_port, ("run", "--quiet", "-f", str(file))),
+        )
+        started = [(running.enter_context(_process(self.work, name, *command)), port) for name, port, command in commands]
         for process, port in started:
             self._wait_until_listening(process, port)
         return f"http://{_HOST}:{gateway_port}"
@@ -115,6 +103,15 @@ class LoadTestRunner:
 
     def _report_progress(self, name: str, now: Progress) -> None:
         self.report(f"{name}: {now.sent} requests sent, {now.ended} completed")
+
+
+def local_gateway(document: Object, port: int, server_port: int) -> Object:
+    """The Gateway document with one backend on this machine; it contacts no cluster and no collector, and needs no key."""
+    spec = {name: value for name, value in document["spec"].items() if name not in ("admin", "tracing")}
+    backends = [{"kind": "echo", "url": f"http://{_HOST}:{server_port}"}]
+    models = [{name: value for name, value in model.items() if name != "discovery"} for model in spec["models"]]
+    spec |= {"models": [{**model, "backends": backends} for model in models]}
+    return {**document, "spec": {**spec, "listen": {"host": _HOST, "port": port}, "anonymous": True, "keys": []}}
 
 
 def _record(test: ResolvedLoadTest, results: Object) -> LoadTestRecord:

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, TypeVar
 
-from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.loops import VirtualLoop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -112,7 +112,7 @@ class _CloudHandler:
         return response
 
 
-def _loop() -> clock.VirtualLoop:
+def _loop() -> VirtualLoop:
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, clock.VirtualLoop)
+    assert isinstance(loop, VirtualLoop)
     return loop

@@ -11,10 +11,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, imports, memory
+from sliceworks.base.loops import VirtualLoop
 from sliceworks.base.names import pluralize
 from sliceworks.catalog.labels import DEFAULT_RUN_SECONDS
 from sliceworks.kube.client import Client
-from sliceworks.platform.controller_host import ControllerRequirements, host_installed, run_controllers
+from sliceworks.platform.controller_host import ControllerRequirements, run_controllers, run_installed
 from sliceworks.platform.document_set import resolve_gateway, resolve_load_tests
 from sliceworks.rehearsal.basic_run import apply_document
 from sliceworks.rehearsal.drill import Drill
@@ -28,7 +29,16 @@ from sliceworks.rehearsal.simulation.job_observer import explain_pending_jobs
 from sliceworks.rehearsal.simulation.load_test import LoadTestRunner
 from sliceworks.rehearsal.simulation.observer import Observer
 from sliceworks.rehearsal.simulation.real_time import run_in_thread
-from sliceworks.rehearsal.simulation.steps import NullReporter, StepRunner
+from sliceworks.rehearsal.simulation.steps import (
+    DESTROY,
+    DOCUMENTS,
+    ENVIRONMENT,
+    LOAD_TEST,
+    MODELS,
+    SCENARIO,
+    NullReporter,
+    StepRunner,
+)
 from sliceworks.rehearsal.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -66,9 +76,6 @@ def _is_project_record(resource: str) -> bool:
     return resource == "serviceusage/projects" or resource.rpartition("/")[2] in _PROJECT_RECORDS
 
 
-ENVIRONMENT, DOCUMENTS, MODELS = "environment", "documents", "models"
-SCENARIO, LOAD_TEST, DESTROY = "scenario", "load-test", "destroy"
-STEPS = (ENVIRONMENT, DOCUMENTS, MODELS, SCENARIO, LOAD_TEST, DESTROY)
 _LEAD_TIME = 3600.0
 """The environment is created in the hour before the scenario starts, so that the scenario starts on time."""
 
@@ -149,7 +156,7 @@ class _Simulation:
                 job_seconds=DEFAULT_RUN_SECONDS,
                 between=drill.between if drill else None,
             ) as cluster,
-            host_installed(cluster) as hosted,
+            run_installed(cluster) as hosted,
             run_controllers(cluster, requirements) as controllers,
             drill.active(cluster, lambda: [*controllers, *hosted.list_restartables()]) if drill else nullcontext(),
         ):
@@ -164,7 +171,7 @@ class _Simulation:
         return replace(record, measured=self._measured(steps, start_time), outages=tuple(drill.outages) if drill else ())
 
     def _requirements(self) -> ControllerRequirements:
-        """Controllers to run controllers the twin; those that the environment installs run from their Deployments."""
+        """The controllers to run beside the twin; those that the environment installs run from their Deployments."""
         scenario, environment = self.program.scenario, self.program.environment
         event_documents = load_event_documents(scenario, self.program.folder) if scenario is not None else []
         requirements = ControllerRequirements.of([*self.program.objects, *event_documents], scenario)
@@ -178,21 +185,21 @@ class _Simulation:
 
     async def _steps(self, cluster: Cluster, client: Client, steps: StepRunner, timeline: Timeline) -> None:
         deployer = self._deployer(cluster, client)
-        if deployer is not None and steps.should_run(ENVIRONMENT, "Create the environment with Terraform"):
+        if deployer is not None and steps.should_run(ENVIRONMENT):
             await self._environment(steps, deployer)
         skip_reason = "the environment was not created" if steps.failed(ENVIRONMENT) else ""
-        if self.program.objects and steps.should_run(DOCUMENTS, "Apply the documents", skip_reason):
+        if self.program.objects and steps.should_run(DOCUMENTS, skip_reason):
             await self._documents(client, steps, timeline)
-        if self.program.services and steps.should_run(MODELS, "Deploy the models", skip_reason):
+        if self.program.services and steps.should_run(MODELS, skip_reason):
             await self._models(cluster, client, steps)
         if deployer is not None:
             await clock.sleep(max(0.0, _LEAD_TIME - steps.now()))
         self.scenario_start = steps.now()
-        if steps.should_run(SCENARIO, "Run the scenario", skip_reason):
+        if steps.should_run(SCENARIO, skip_reason):
             await self._run_scenario(client, steps)
-        if self.program.load_tests and steps.should_run(LOAD_TEST, "Load-test the gateway"):
+        if self.program.load_tests and steps.should_run(LOAD_TEST):
             await self._run_load_tests(steps)
-        if deployer is not None and steps.should_run(DESTROY, "Destroy everything", self._why_not_destroy()):
+        if deployer is not None and steps.should_run(DESTROY, self._why_not_destroy()):
             await self._destroy(client, steps, deployer)
 
     def _why_not_destroy(self) -> str:
@@ -207,12 +214,11 @@ class _Simulation:
         return EnvironmentDeployer(environment, folder, self.options.work / "terraform", cluster, client, self.reporter.report)
 
     async def _environment(self, steps: StepRunner, deployer: EnvironmentDeployer) -> None:
-        async with steps.step(ENVIRONMENT, "Create the environment with Terraform") as step:
-            built = await deployer.apply()
-            step.summary = f"{built.resources} resources in {built.stages} stages, {built.objects} objects in the cluster"
+        async with steps.step(ENVIRONMENT) as step:
+            step.summary = str(await deployer.apply())
 
     async def _documents(self, client: Client, steps: StepRunner, timeline: Timeline) -> None:
-        async with steps.step(DOCUMENTS, "Apply the documents") as step:
+        async with steps.step(DOCUMENTS) as step:
             for document in self.program.objects:
                 outcome = await apply_document(client, document, timeline, [])
                 if outcome.result == "refused":
@@ -220,20 +226,20 @@ class _Simulation:
             step.summary = pluralize(len(self.program.objects), "object")
 
     async def _models(self, cluster: Cluster, client: Client, steps: StepRunner) -> None:
-        async with steps.step(MODELS, "Deploy the models") as step:
+        async with steps.step(MODELS) as step:
             await deploy_models(cluster, client, self.program.services, self.reporter.report)
             step.summary = pluralize(len(self.program.services), "model service")
 
     async def _run_scenario(self, client: Client, steps: StepRunner) -> None:
         results: list[EventResult] = []
-        async with steps.step(SCENARIO, "Run the scenario") as step:
+        async with steps.step(SCENARIO) as step:
             await run_events(self.planned, client, clock.sleep, on_result=results.append)
             await clock.sleep(max(0.0, self.options.seconds - (steps.now() - self.scenario_start)))
             step.problems += [f"{result.description}: {result.refused}" for result in results if result.refused]
             step.summary = pluralize(len(results), "event")
 
     async def _run_load_tests(self, steps: StepRunner) -> None:
-        async with steps.step(LOAD_TEST, "Load-test the gateway") as step:
+        async with steps.step(LOAD_TEST) as step:
             work = self.options.work / "load"
             work.mkdir()
             tests = resolve_load_tests(self.program.load_tests, self.program.services)
@@ -242,10 +248,9 @@ class _Simulation:
             step.summary = pluralize(len(self.runs), "load test")
 
     async def _destroy(self, client: Client, steps: StepRunner, deployer: EnvironmentDeployer) -> None:
-        async with steps.step(DESTROY, "Destroy everything") as step:
+        async with steps.step(DESTROY) as step:
             await remove_documents(client, self.program, self.reporter.report)
-            built = await deployer.destroy()
-            step.summary = f"{built.resources} resources in {built.stages} stages, {built.objects} objects in the cluster"
+            step.summary = str(await deployer.destroy())
 
     def _record(self, observer: Observer, steps: StepRunner, timeline: Timeline, start: str, left: tuple[str, ...]) -> RunRecord:
         now, folder = observer.now, self.program.folder
@@ -297,7 +302,7 @@ class _Simulation:
 def _observe_unless_held(timeline: Timeline) -> Callable[[Change], None]:
     """Ignore changes while real programs run: their order is not deterministic."""
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, clock.VirtualLoop)
+    assert isinstance(loop, VirtualLoop)
 
     def observe(change: Change) -> None:
         if not loop.is_held:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.names import join_first
 from sliceworks.rehearsal.record import StepRecord
 
 if TYPE_CHECKING:
@@ -44,6 +45,18 @@ class NullReporter:
     def end(self, step: StepRecord, seconds: float) -> None: ...
 
 
+ENVIRONMENT, DOCUMENTS, MODELS = "environment", "documents", "models"
+SCENARIO, LOAD_TEST, DESTROY = "scenario", "load-test", "destroy"
+STEPS = {
+    ENVIRONMENT: "Create the environment with Terraform",
+    DOCUMENTS: "Apply the documents",
+    MODELS: "Deploy the models",
+    SCENARIO: "Run the scenario",
+    LOAD_TEST: "Load-test the gateway",
+    DESTROY: "Destroy everything",
+}
+"""The titles of all steps, in their order."""
+
 DONE, FAILED, SKIPPED = "done", "failed", "skipped"
 
 
@@ -65,25 +78,25 @@ class StepRunner:
     done: list[StepRecord] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
 
-    def should_run(self, name: str, title: str, why: str = "") -> bool:
+    def should_run(self, name: str, why: str = "") -> bool:
         """Whether to run a step; records it as skipped if not. `why` is a reason to skip it."""
         if name not in self.skipped and not why:
             return True
-        self.done.append(StepRecord(name, title, self.now(), 0.0, SKIPPED, why))
+        self.done.append(StepRecord(name, STEPS[name], self.now(), 0.0, SKIPPED, why))
         return False
 
     @asynccontextmanager
-    async def step(self, name: str, title: str) -> AsyncIterator[StepProgress]:
+    async def step(self, name: str) -> AsyncIterator[StepProgress]:
         """Run a step and record it; a SliceworksError makes it fail."""
+        title = STEPS[name]
         self.reporter.begin(title)
         running, at, started = StepProgress(), self.now(), clock.real_perf_counter()
         try:
             yield running
         except SliceworksError as error:
-            running.problems.append(f"{error.message}{f' ({error.hint})' if error.hint else ''}")
-        problems = "; ".join(running.problems[:3]) + (f" and {len(running.problems) - 3} more" if len(running.problems) > 3 else "")
-        result = FAILED if running.problems else DONE
-        self.done.append(StepRecord(name, title, at, self.now() - at, result, problems or running.summary))
+            running.problems.append(error.message_with_hint)
+        result, summary = (FAILED, join_first(running.problems, 3, "; ")) if running.problems else (DONE, running.summary)
+        self.done.append(StepRecord(name, title, at, self.now() - at, result, summary))
         self.seconds[name] = clock.real_perf_counter() - started
         self.reporter.end(self.done[-1], self.seconds[name])
 

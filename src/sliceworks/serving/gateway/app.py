@@ -76,7 +76,7 @@ class Application(HttpApplication):
     def write_error(self, path: str, error: HttpError, response: ResponseWriter) -> None:
         """Respond with an error in the format of the path's API."""
         self._log_rejection(error, {}, None)
-        self.router.metrics.refused.inc(error.code)
+        self.router.metrics.rejected.inc(error.code)
         errors.send(path, error, response)
 
     def _log_rejection(self, error: HttpError, headers: Mapping[str, str], caller: Caller | None) -> None:

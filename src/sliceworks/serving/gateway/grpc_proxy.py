@@ -96,7 +96,7 @@ class GrpcProxy(grpc.GenericRpcHandler):
                 async for message in self._serve(method, service or INFERENCE, metadata, messages, context):
                     yield message
             except HttpError as error:
-                self._router.metrics.refused.inc(error.code)
+                self._router.metrics.rejected.inc(error.code)
                 await context.abort(_CODES.get(error.status, grpc.StatusCode.INTERNAL), error.message)
             except _UpstreamError as error:
                 await context.abort(error.code, error.details, error.trailing)

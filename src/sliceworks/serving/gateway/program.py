@@ -213,7 +213,7 @@ class Program:
                     self._grpc.credentials.reload()
         except SliceworksError as error:
             self.problem = error.message
-            self.router.metrics.reloads.inc("refused")
+            self.router.metrics.reloads.inc("failure")
             log.error("config reload failed; keeping the previous configuration: %s", error.message)
             raise
         self.problem = ""
@@ -233,7 +233,7 @@ class Program:
         self.server.limits = replace(self.server.limits, body=state.spec.limits.max_body_size)
         self.health_checker.update()
         self._update_discovery(client)
-        self.router.metrics.reloads.inc("taken")
+        self.router.metrics.reloads.inc("success")
         log.info("config reloaded")
 
     # Shutdown.

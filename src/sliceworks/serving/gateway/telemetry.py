@@ -43,8 +43,8 @@ class GatewayMetrics:
         self.requests = registry.counter(
             "sliceworks_gateway_requests_total", "Total number of requests.", "model", "route", "key", "code"
         )
-        self.refused = registry.counter(
-            "sliceworks_gateway_refused_total", "Total number of requests that the gateway rejected.", "code"
+        self.rejected = registry.counter(
+            "sliceworks_gateway_rejected_requests_total", "Total number of requests that the gateway rejected.", "code"
         )
         self.overhead = registry.histogram(
             "sliceworks_gateway_overhead_seconds",
@@ -57,12 +57,12 @@ class GatewayMetrics:
             "sliceworks_gateway_retry_budget_exhausted_total", "Total number of retries that the retry budget did not allow."
         )
         self.client_disconnects = registry.counter(
-            "sliceworks_gateway_clients_left_total",
+            "sliceworks_gateway_client_disconnects_total",
             "Total number of clients that disconnected before their response ended.",
             "model",
         )
         self.interrupted_streams = registry.counter(
-            "sliceworks_gateway_streams_broken_total", "Total number of streams that an upstream interrupted.", "model"
+            "sliceworks_gateway_interrupted_streams_total", "Total number of streams that an upstream interrupted.", "model"
         )
         self.reloads = registry.counter("sliceworks_gateway_reloads_total", "Total number of configuration reloads.", "result")
         self.tokens = registry.counter("sliceworks_gateway_tokens_total", "Total number of tokens.", "model", "key", "type")
@@ -139,7 +139,7 @@ def register_gauges(metrics: GatewayMetrics, read_state: Callable[[], State], co
     )
     for name, text, read, aggregate in backend_gauges:
         add(f"sliceworks_gateway_backend_{name}", text, "backend", per_backend(read, aggregate))
-    metrics.registry.gauge("sliceworks_gateway_under_way", "Calls in flight.", count_in_flight)
+    metrics.registry.gauge("sliceworks_gateway_requests_in_flight", "Calls in flight.", count_in_flight)
 
 
 _EXPORT_TIMEOUT = 3.0

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.common import Name, Spec
+from sliceworks.specs.common import Name, Natural, Positive, Spec, at_most_one_of, check_unique
 from sliceworks.specs.environment.field_types import (
     AccountName,
     BucketName,
     ClusterName,
     KmsKey,
-    Natural,
     PoolName,
-    Positive,
     Project,
     Range,
     ResourceName,
@@ -22,6 +20,9 @@ from sliceworks.specs.environment.field_types import (
     Service,
     Zone,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class State(Spec):
@@ -78,7 +79,7 @@ class Network(Spec):
     existing: ExistingNetwork | None = None
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> Self:
+    def _check_existing(self) -> Self:
         if self.existing is not None and (self.name is not None or self.model_fields_set & {"subnet", "nat", "flow_logs"}):
             raise ValueError("existing excludes name, subnet, nat and flowLogs")
         return self
@@ -118,7 +119,7 @@ class Exclusion(Spec):
     scope: Literal["NO_UPGRADES", "NO_MINOR_UPGRADES", "NO_MINOR_OR_NODE_UPGRADES"] = "NO_MINOR_OR_NODE_UPGRADES"
 
     @model_validator(mode="after")
-    def _ends(self) -> Self:
+    def _check_end(self) -> Self:
         if self.scope == "NO_UPGRADES" and self.end is None:
             raise ValueError("scope NO_UPGRADES requires end")
         return self
@@ -133,11 +134,7 @@ class Maintenance(Spec):
     recurring: RecurringWindow | None = None
     exclusions: dict[Name, Exclusion] = Field(default_factory=dict)
 
-    @model_validator(mode="after")
-    def _one_window(self) -> Self:
-        if self.start is not None and self.recurring is not None:
-            raise ValueError("start and recurring exclude each other")
-        return self
+    _check_window = at_most_one_of("start", "recurring")
 
 
 class Security(Spec):
@@ -178,7 +175,7 @@ class Cluster(Spec):
     security: Security = Security()
 
     @model_validator(mode="after")
-    def _channel(self) -> Self:
+    def _check_autopilot(self) -> Self:
         if self.mode == "autopilot" and (self.release_channel == "none" or self.zonal):
             raise ValueError("an Autopilot cluster must be regional and in a release channel")
         return self
@@ -212,9 +209,9 @@ class Autoscaling(Spec):
     max: Positive
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.min > self.max:
-            raise ValueError(f"min must not exceed max, found {self.min} and {self.max}")
+            raise ValueError(f"min must be at most max, got {self.min} and {self.max}")
         return self
 
 
@@ -240,29 +237,28 @@ class Pool(Spec):
     spot: bool = False
     reservation: Reservation | None = None
 
-    @model_validator(mode="after")
-    def _one_capacity(self) -> Self:
-        if self.spot and self.reservation is not None:
-            raise ValueError("spot and reservation exclude each other")
-        return self
+    _check_capacity = at_most_one_of("spot", "reservation")
 
 
 class MachinePool(Pool):
     """A pool of single nodes, with a fixed size or autoscaled."""
 
+    default_nodes: ClassVar[int] = 1
     nodes: Natural | None = None
     autoscaling: Autoscaling | None = None
 
-    @model_validator(mode="after")
-    def _one_size(self) -> Self:
-        if self.nodes is not None and self.autoscaling is not None:
-            raise ValueError("nodes and autoscaling exclude each other")
-        return self
+    _check_size = at_most_one_of("nodes", "autoscaling")
+
+    @property
+    def max_nodes(self) -> int:
+        """The largest number of nodes."""
+        return self.autoscaling.max if self.autoscaling else self.default_nodes if self.nodes is None else self.nodes
 
 
 class CpuPool(MachinePool):
     """A pool of CPU machines."""
 
+    default_nodes: ClassVar[int] = 3
     machine_type: str = "n1-standard-4"
     nodes: Natural | None = Field(default=None, description="Fixed size. Default: 3 without autoscaling.")
 
@@ -299,9 +295,12 @@ class Pools(Spec):
     gpu: dict[PoolName, GpuPool] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _names_once(self) -> Self:
-        names = [*self.cpu, *self.tpu, *self.gpu]
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
-            raise ValueError(f"duplicate pool name: {', '.join(duplicates)}")
+    def _check_unique_names(self) -> Self:
+        check_unique("pool name", [*self.cpu, *self.tpu, *self.gpu])
         return self
+
+    def entries(self) -> Iterator[tuple[str, str, CpuPool | TpuPool | GpuPool]]:
+        """Kind (cpu, tpu or gpu), name and pool of all entries."""
+        yield from (("cpu", name, pool) for name, pool in self.cpu.items())
+        yield from (("tpu", name, pool) for name, pool in self.tpu.items())
+        yield from (("gpu", name, pool) for name, pool in self.gpu.items())

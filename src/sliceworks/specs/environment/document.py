@@ -39,22 +39,22 @@ class EnvironmentSpec(Spec):
     teams: dict[Name, Team] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _zones_in_region(self) -> Self:
+    def _check_zones(self) -> Self:
         outside = [zone for zone in self.zones if not zone.startswith(f"{self.region}-")]
         if outside:
-            raise ValueError(f"zones must be in region {self.region}, found {', '.join(outside)}")
+            raise ValueError(f"zones must be in region {self.region}, got {', '.join(outside)}")
         if self.cluster.zonal and not self.zones:
             raise ValueError("cluster.zonal requires zones")
         return self
 
     @model_validator(mode="after")
-    def _autopilot_has_no_pools(self) -> Self:
+    def _check_autopilot(self) -> Self:
         if self.cluster.mode == "autopilot" and (self.pools.cpu or self.pools.tpu or self.pools.gpu):
             raise ValueError("pools must be empty: an Autopilot cluster manages its own nodes")
         return self
 
     @model_validator(mode="after")
-    def _identities_exist(self) -> Self:
+    def _check_identities(self) -> Self:
         known = self.identities.workloads
         used = [name for bucket in self.buckets.values() for name in (*bucket.readers, *bucket.writers)]
         used += [team.identity for team in self.teams.values() if team.identity]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from sliceworks.specs.common import Name, Spec
+from sliceworks.specs.common import Name, Spec, exactly_one_of
 from sliceworks.specs.environment.field_types import AccountName, DatasetName, ResourceName, Role
 
 
@@ -95,11 +95,7 @@ class ProjectObject(Spec):
     folder: str = ""
     organization: str = ""
 
-    @model_validator(mode="after")
-    def _one_parent(self) -> Self:
-        if bool(self.folder) == bool(self.organization):
-            raise ValueError("exactly one of folder and organization is required")
-        return self
+    _check_parent = exactly_one_of("folder", "organization")
 
 
 class ModelRegistry(Spec):

@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.common import Name, Spec
-from sliceworks.specs.environment.field_types import AccountName, Amount, Checksum, Duration, Member, Natural
+from sliceworks.specs.common import Name, Natural, Spec
+from sliceworks.specs.environment.field_types import AccountName, Checksum, Duration, Member, Quota
 
 PRIORITIES = {"very-low": 100, "low": 250, "medium": 500, "high": 750, "very-high": 1000}
 
@@ -45,8 +45,8 @@ class Queues(Spec):
     preemption: bool = Field(default=True, description="Workloads of higher priority preempt lower ones.")
     reclaim: bool = Field(default=True, description="Teams reclaim lent quota by preemption.")
     priorities: dict[Name, int] = Field(default_factory=lambda: dict(PRIORITIES))
-    cpu: Amount = Field(default="", description="CPU quota. Default: the capacity of the CPU pools.")
-    memory: Amount = Field(default="", description="Memory quota. Default: the capacity of the CPU pools.")
+    cpu: Quota = Field(default="", description="CPU quota. Default: the capacity of the CPU pools.")
+    memory: Quota = Field(default="", description="Memory quota. Default: the capacity of the CPU pools.")
     ready_within: Duration = Field(
         default="",
         description="Requeues admitted workloads whose pods are not ready in time, such as 10m. Default: off.",
@@ -92,7 +92,7 @@ class Addons(Spec):
     checksums: Checksums = Checksums()
 
     @model_validator(mode="after")
-    def _kueue_needs_jobset(self) -> Self:
+    def _check_dependencies(self) -> Self:
         if self.slices and not self.jobset:
             raise ValueError("slices requires jobset")
         if not self.mesh and (self.mesh_channel or self.ingress_namespace):

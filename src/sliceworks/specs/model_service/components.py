@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from sliceworks.specs.common import Name, Spec
-from sliceworks.specs.gateway import Digest, HealthCheck, Limits, LoadBalancing, Positive, RateLimits, Retries, Timeouts, Tracing
-from sliceworks.specs.training import Amount, Variable
+from sliceworks.specs.common import Amount, Name, Positive, Spec, Variable, check_unique, exactly_one_of, matching
+from sliceworks.specs.gateway import Digest, HealthCheck, Limits, LoadBalancing, RateLimits, Retries, Timeouts, Tracing
 
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9.:_/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})")
-_GCS_URL = re.compile(r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9](/[^\s]*)?")
-_SAX_ROOT = re.compile(rf"{_GCS_URL.pattern}|grpc://[a-z0-9.-]+:[0-9]+")
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
-_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_IMAGE = r"[a-z0-9][A-Za-z0-9.:_/-]*(:[A-Za-z0-9_][A-Za-z0-9._-]*|@sha256:[0-9a-f]{64})"
+_BUCKET = r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
+_GCS_URL = rf"gs://{_BUCKET}(/[^\s]*)?"
+_SAX_ROOT = rf"{_GCS_URL}|grpc://[a-z0-9.-]+:[0-9]+"
+_SAX_ROOT_RULE = "a Cloud Storage URL such as gs://models/sax-root, or the address grpc://HOST:PORT of an admin server"
+_MODEL_RULE = "a model name of up to 63 letters, digits, dots, hyphens and underscores"
 
-
-def _match(pattern: re.Pattern[str], expected: str) -> AfterValidator:
-    def check(value: str) -> str:
-        if not pattern.fullmatch(value):
-            raise ValueError(f"must be {expected}, got {value!r}")
-        return value
-
-    return AfterValidator(check)
-
-
-Image = Annotated[str, _match(_IMAGE, "an image with a tag or a digest, such as registry/name:1.2")]
-GcsUrl = Annotated[str, _match(_GCS_URL, "a Cloud Storage URL such as gs://models/llama")]
-SaxRoot = Annotated[
-    str, _match(_SAX_ROOT, "a Cloud Storage URL such as gs://models/sax-root, or the address grpc://HOST:PORT of an admin server")
-]
-Bucket = Annotated[str, _match(_BUCKET, "a bucket name")]
-ModelName = Annotated[str, _match(_MODEL, "a model name of up to 63 letters, digits, dots, hyphens and underscores")]
+Image = Annotated[str, matching(_IMAGE, "an image with a tag or a digest, such as registry/name:1.2")]
+GcsUrl = Annotated[str, matching(_GCS_URL, "a Cloud Storage URL such as gs://models/llama")]
+SaxRoot = Annotated[str, matching(_SAX_ROOT, _SAX_ROOT_RULE)]
+Bucket = Annotated[str, matching(_BUCKET, "a bucket name")]
+ModelName = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", _MODEL_RULE)]
 Percent = Annotated[int, Field(ge=0, le=100)]
 
 
@@ -136,11 +123,7 @@ class ServiceGatewayKey(Spec):
     )
     rate_limit: RateLimits = RateLimits()
 
-    @model_validator(mode="after")
-    def _check_source(self) -> Self:
-        if (self.sha256 is None) == (self.secret is None):
-            raise ValueError("exactly one of sha256 and secret is required")
-        return self
+    _check_source = exactly_one_of("sha256", "secret")
 
 
 class ServiceGateway(Spec):
@@ -171,13 +154,10 @@ class ServiceGateway(Spec):
     access_log: bool = False
 
     @model_validator(mode="after")
-    def _check_replicas(self) -> Self:
+    def _check_fields(self) -> Self:
         if self.replicas > self.max_replicas:
             raise ValueError(f"replicas must be at most maxReplicas, got {self.replicas} and {self.max_replicas}")
-        names = [key.name for key in self.keys]
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
-            raise ValueError(f"duplicate key name: {duplicates[0]}")
+        check_unique("key name", [key.name for key in self.keys])
         return self
 
 

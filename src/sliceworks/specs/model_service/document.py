@@ -6,8 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.common import NamespacedMetadata, Seconds, Spec
-from sliceworks.specs.gateway import Natural, Positive
+from sliceworks.specs.common import Amount, NamespacedMetadata, Natural, Positive, Seconds, Spec, Variable, check_unique
 from sliceworks.specs.model_service.components import (
     Accelerator,
     Autoscaling,
@@ -19,7 +18,7 @@ from sliceworks.specs.model_service.components import (
     ServiceGateway,
 )
 from sliceworks.specs.model_service.engines import ENGINES, JetStream, Model, Saxml, Triton, Vllm
-from sliceworks.specs.training import Amount, Secret, Variable
+from sliceworks.specs.training import Secret
 
 
 class ModelServiceSpec(Spec):
@@ -85,10 +84,7 @@ class ModelServiceSpec(Spec):
 
     @model_validator(mode="after")
     def _check_unique_names(self) -> Self:
-        names = [model.name for model in self.models]
-        duplicates = sorted({name for name in names if names.count(name) > 1})
-        if duplicates:
-            raise ValueError(f"duplicate model name: {duplicates[0]}")
+        check_unique("model name", [model.name for model in self.models])
         return self
 
 

@@ -6,10 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from sliceworks.specs.common import Name, Spec
-from sliceworks.specs.gateway import Positive
+from sliceworks.specs.common import Amount, Name, Positive, Spec
 from sliceworks.specs.model_service.components import Bucket, GcsUrl, Image, ModelName, Pool, SaxRoot, SecretKeyRef
-from sliceworks.specs.training import Amount
 
 ENGINES = ("saxml", "triton", "jetstream", "vllm")
 _SAX = "us-docker.pkg.dev/cloud-tpu-images/inference"

@@ -11,9 +11,7 @@ Modules, in reading order:
 - `workload_causes`: the Workload was evicted, preempted or deactivated, or admission checks are pending
 - `queue_causes`: the queue cannot be used, or quota is insufficient
 - `queue_order`: jobs ahead, and jobs that hold quota
-- `flavor_fit`: a Workload against the flavors and quota of its ClusterQueue
 - `slice_causes`: what the slices controller and the cloud report about node pools
 - `placement_causes`: pods that were not created or are unschedulable
-- `pod_fit`: pods against the labels, taints and capacity of nodes or flavors
 - `container_causes`: containers that cannot start, crash or have failed
 """

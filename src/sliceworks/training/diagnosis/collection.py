@@ -11,6 +11,7 @@ from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import labels
 from sliceworks.catalog.labels import JOB_UID, JOBSET_NAME
+from sliceworks.kube.pod_requests import exact_requests
 from sliceworks.kube.resources import (
     ADMISSION_CHECK,
     CLUSTER_QUEUE,
@@ -28,17 +29,15 @@ from sliceworks.kube.resources import (
 )
 from sliceworks.training.diagnosis import (
     container_causes,
-    flavor_fit,
     placement_causes,
-    pod_fit,
     queue_causes,
-    queue_order,
     slice_causes,
     workload_causes,
 )
-from sliceworks.training.diagnosis.model import Evidence, owner_name
+from sliceworks.training.diagnosis.model import Evidence
 from sliceworks.training.diagnosis.reader import HEAD_SIZE, Reader, queue_sort_key
-from sliceworks.training.status import QUEUE_LABEL
+from sliceworks.training.quota import cohort_of, cohort_tree
+from sliceworks.training.status import QUEUE_LABEL, is_pending_workload, owner_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -111,9 +110,9 @@ class PodCollector:
         pods_by_node = await asyncio.gather(
             *(self._reader.items(POD, None, fields=selector.format(name), limit=100, quiet=True) for name in names)
         )
-        scarce = {name for name in pod_fit.pod_requests(pending["spec"]) if "/" in name}
+        scarce = {name for name in exact_requests(pending["spec"]) if "/" in name}
         for name, pods in zip(names, pods_by_node, strict=True):
-            pods_with_chips = (pod for pod in pods or () if not scarce or scarce & pod_fit.pod_requests(pod["spec"]).keys())
+            pods_with_chips = (pod for pod in pods or () if not scarce or scarce & exact_requests(pod["spec"]).keys())
             self._fields["occupants"][name] = tuple(dict.fromkeys(_job_of_pod(pod) for pod in pods_with_chips))
 
     async def _claims(self, unschedulable: list[Object]) -> None:
@@ -200,12 +199,12 @@ class QueueCollector:
 
     async def _cohort(self, queue: Object) -> None:
         """Read the ClusterQueues that share quota with this one."""
-        cohort = flavor_fit.cohort_of(queue)
+        cohort = cohort_of(queue)
         queues = [queue]
         if cohort:
             known, cohorts = await asyncio.gather(self._reader.items(CLUSTER_QUEUE), self._reader.items(COHORT, quiet=True))
-            tree = flavor_fit.cohort_tree(cohort, cohorts or [])
-            queues = [item for item in known or () if flavor_fit.cohort_of(item) in tree] or queues
+            tree = cohort_tree(cohort, cohorts or [])
+            queues = [item for item in known or () if cohort_of(item) in tree] or queues
             self._fields["cohorts"] = [item for item in cohorts or () if item["metadata"]["name"] in tree]
         self._fields["cohort"] = queues
 
@@ -224,7 +223,7 @@ class QueueCollector:
             async for workload in workloads:
                 if ((workload.get("status") or {}).get("admission") or {}).get("clusterQueue") in queues:
                     holders.append(workload)
-                elif not ordered and queue_order.is_pending(workload):
+                elif not ordered and is_pending_workload(workload):
                     pending.append(workload)
                 if ordered and len(holders) >= expected:
                     is_complete = False

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration
 from sliceworks.base.conditions import find_condition, is_condition_true
+from sliceworks.base.names import pluralize
 from sliceworks.catalog.labels import JOBSET_NAME
+from sliceworks.kube.pod_diagnosis import container_statuses
 from sliceworks.training.diagnosis import cause_catalog
 from sliceworks.training.diagnosis.model import field_reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from sliceworks.training.diagnosis.model import Cause, CauseKind, Evidence
 
@@ -38,7 +40,7 @@ def startup_failures(evidence: Evidence) -> Iterator[Cause]:
     """Why scheduled pods do not start: one cause for all pods with the same failure."""
     by_kind: dict[tuple[str, str], list[tuple[Object, Object]]] = defaultdict(list)
     for pod in evidence.pods:
-        for status in _statuses(pod):
+        for status in container_statuses(pod):
             waiting = (status.get("state") or {}).get("waiting") or {}
             if kind := _WAITING_REASONS.get(waiting.get("reason", "")):
                 by_kind[kind.name, status["name"]].append((pod, status))
@@ -50,7 +52,7 @@ def startup_failures(evidence: Evidence) -> Iterator[Cause]:
 def _waiting_cause(failures: list[tuple[Object, Object]]) -> Cause:
     pod, status = failures[0]
     waiting = status["state"]["waiting"]
-    kind, count = _WAITING_REASONS[waiting["reason"]], _pods(len(failures))
+    kind, count = _WAITING_REASONS[waiting["reason"]], pluralize(len(failures), "pod")
     where = field_reference(pod, f"status.containerStatuses[{status['name']}].state.waiting", "Pod")
     reported = f"{waiting['reason']}: {waiting['message']}" if waiting.get("message") else waiting["reason"]
     last = ((status.get("lastState") or {}).get("terminated")) or {}
@@ -77,7 +79,8 @@ def _out_of_memory(pod: Object, status: Object, count: int) -> Cause:
     limit = ((spec.get("resources") or {}).get("limits") or {}).get("memory")
     available = f"its limit is {limit}" if limit else "it has no limit, so its host ran out of memory"
     where = field_reference(pod, f"status.containerStatuses[{name}]", "Pod")
-    return cause_catalog.MEMORY.cause(f"The container {name} of {_pods(count)} was OOM-killed; {available}.", where, reported=_OOM)
+    message = f"The container {name} of {pluralize(count, 'pod')} was OOM-killed; {available}."
+    return cause_catalog.MEMORY.cause(message, where, reported=_OOM)
 
 
 def terminations(evidence: Evidence) -> Iterator[Cause]:
@@ -89,7 +92,7 @@ def terminations(evidence: Evidence) -> Iterator[Cause]:
         if is_condition_true(pod, "DisruptionTarget"):
             by_outcome["lost"].append((pod, {}))
             continue
-        for status in _statuses(pod):
+        for status in container_statuses(pod):
             terminated = (status.get("state") or {}).get("terminated") or {}
             if terminated.get("exitCode"):
                 by_outcome["memory" if terminated.get("reason") == _OOM else str(terminated["exitCode"])].append((pod, status))
@@ -99,7 +102,7 @@ def terminations(evidence: Evidence) -> Iterator[Cause]:
 
 def _termination(outcome: str, failures: list[tuple[Object, Object]]) -> Cause:
     pod, status = failures[0]
-    count = _pods(len(failures))
+    count = pluralize(len(failures), "pod")
     if outcome == "lost":
         condition = find_condition(pod, "DisruptionTarget")
         message = f"{count} lost its host." if len(failures) == 1 else f"{count} lost their hosts."
@@ -158,7 +161,7 @@ def unready_hosts(evidence: Evidence) -> Iterator[Cause]:
         if ready.get("status") != "True":
             count = sum(pod["spec"].get("nodeName") == name and is_unready(pod) for pod in evidence.pods)
             yield cause_catalog.HOST_LOST.cause(
-                f"The host {name} of {_pods(count)} is not ready since {ready.get('lastTransitionTime', '')}.",
+                f"The host {name} of {pluralize(count, 'pod')} is not ready since {ready.get('lastTransitionTime', '')}.",
                 field_reference(node, "status.conditions[Ready]", "Node"),
                 remedy="wait: Kubernetes deletes the pods of a host that stays unreachable, and the job restarts",
                 reported=ready.get("message", ""),
@@ -170,7 +173,7 @@ def not_started(evidence: Evidence) -> Iterator[Cause]:
     for pod in evidence.pods:
         scheduled = find_condition(pod, "PodScheduled")
         since = clock.parse(scheduled.get("lastTransitionTime"))
-        is_silent = pod["status"].get("phase") == "Pending" and not list(_statuses(pod))
+        is_silent = pod["status"].get("phase") == "Pending" and not container_statuses(pod)
         if not is_silent or scheduled.get("status") != "True" or since is None:
             continue
         reported = [event for event in evidence.events_of("Pod", pod["metadata"]["name"]) if event.get("reason") != "Scheduled"]
@@ -190,17 +193,8 @@ def starting(evidence: Evidence) -> Cause | None:
     event: Object = next(iter(evidence.events_of("Pod", pods[0]["metadata"]["name"])), {})
     where = field_reference(pods[0], "status.containerStatuses", "Pod")
     if event.get("reason") != "Pulling":
-        return cause_catalog.STARTING.cause(f"The containers of {_pods(len(pods))} are being created.", where)
-    message = f"The containers of {_pods(len(pods))} are being created; their image is being pulled."
+        return cause_catalog.STARTING.cause(f"The containers of {pluralize(len(pods), 'pod')} are being created.", where)
+    message = f"The containers of {pluralize(len(pods), 'pod')} are being created; their image is being pulled."
     return cause_catalog.STARTING.cause(
         message, where, field_reference(pods[0], "events[Pulling]", "Pod"), reported=event.get("message", "")
     )
-
-
-def _statuses(pod: Object) -> Iterable[Object]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"

@@ -159,4 +159,4 @@ def missing_jobs(evidence: Evidence) -> Iterator[Cause]:
 
 
 def _replicated_job(obj: Object) -> str:
-    return str((obj["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/replicatedjob-name", ""))
+    return str((obj["metadata"].get("labels") or {}).get(labels.REPLICATED_JOB, ""))

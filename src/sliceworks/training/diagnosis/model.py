@@ -85,12 +85,6 @@ class Evidence:
         return sorted(events, key=_event_time, reverse=True)
 
 
-def owner_name(obj: Object) -> str:
-    """The name of the first owner of an object, or its own name if it has no owner."""
-    metadata = obj["metadata"]
-    return str(next((reference["name"] for reference in metadata.get("ownerReferences") or ()), metadata["name"]))
-
-
 def _event_time(event: Object) -> str:
     series = (event.get("series") or {}).get("lastObservedTime")
     return str(series or event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or "")

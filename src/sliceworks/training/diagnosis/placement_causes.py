@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
 from sliceworks.base.conditions import find_condition
-from sliceworks.catalog.labels import NODE_POOL
-from sliceworks.training.diagnosis import cause_catalog, pod_fit
+from sliceworks.base.names import pluralize
+from sliceworks.catalog.labels import COMPLETION_INDEX, EXCLUSIVE_TOPOLOGY, NODE_POOL, REPLICATED_JOB
+from sliceworks.kube.pod_requests import exact_requests
+from sliceworks.training import pod_fit
+from sliceworks.training.diagnosis import cause_catalog
 from sliceworks.training.diagnosis.model import field_reference
 
 if TYPE_CHECKING:
@@ -18,14 +21,14 @@ if TYPE_CHECKING:
     from sliceworks.training.diagnosis.model import Cause, Evidence, FieldReference
 
 Object = dict[str, Any]
-EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 MAX_NODES = 2000  # nodes that are read; if as many exist, there may be more
+_FINISHED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
 
 def find_host_shortage(evidence: Evidence, pods: list[Object], usable: list[Object], reported: str) -> Cause:
     """Why the pods fit none of these nodes."""
     pod = pods[0]
-    requests = pod_fit.pod_requests(pod["spec"])
+    requests = exact_requests(pod["spec"])
     large_nodes = [node for node in usable if not _missing_resources(node, requests)]
     where = field_reference(pod, "status.conditions[PodScheduled]", "Pod")
     if not large_nodes:
@@ -44,7 +47,7 @@ def find_host_shortage(evidence: Evidence, pods: list[Object], usable: list[Obje
 def _too_few(evidence: Evidence, pod: Object, large_nodes: list[Object], requests: Mapping[str, Fraction]) -> str:
     """A sentence about the missing hosts; empty if there are enough."""
     needed, in_slice = _required_hosts(evidence, pod)
-    if EXCLUSIVE in (pod["metadata"].get("annotations") or {}):
+    if EXCLUSIVE_TOPOLOGY in (pod["metadata"].get("annotations") or {}):
         pools = Counter((node["metadata"].get("labels") or {}).get(NODE_POOL, "") for node in large_nodes)
         slices = sum(count >= in_slice for count in pools.values())
         return f"It needs {needed // in_slice} exclusive node pools of {in_slice} hosts; the cluster has {slices}." * (
@@ -54,20 +57,21 @@ def _too_few(evidence: Evidence, pod: Object, large_nodes: list[Object], request
     if capacity >= needed:
         return ""
     if capacity == len(large_nodes):
-        return f"It needs {format_hosts(needed)}; the cluster has {capacity} that match."
-    return f"It needs capacity for {needed} pods; the {format_hosts(len(large_nodes))} that match have capacity for {capacity}."
+        return f"It needs {pluralize(needed, 'host')}; the cluster has {capacity} that match."
+    hosts = pluralize(len(large_nodes), "host")
+    return f"It needs capacity for {needed} pods; the {hosts} that match have capacity for {capacity}."
 
 
 def _in_use(evidence: Evidence, pods: list[Object], large_nodes: list[Object], where: FieldReference, reported: str) -> Cause:
     occupants = list(dict.fromkeys(name for node in large_nodes for name in evidence.occupants.get(node["metadata"]["name"], ())))
+    subject, hosts = describe_unschedulable(pods), pluralize(len(large_nodes), "host")
     if not occupants:
-        message = f"{describe_unschedulable(pods)}, although {format_hosts(len(large_nodes))} would fit if empty."
-        return cause_catalog.UNSCHEDULABLE.cause(message, where, reported=reported)
-    message = (
-        f"{describe_unschedulable(pods)}: the {format_hosts(len(large_nodes))} that match are in use by {', '.join(occupants[:5])}."
-    )
+        return cause_catalog.UNSCHEDULABLE.cause(f"{subject}, although {hosts} would fit if empty.", where, reported=reported)
     return cause_catalog.HOSTS_IN_USE.cause(
-        message, where, field_reference(large_nodes[0], "status.allocatable", "Node"), reported=reported
+        f"{subject}: the {hosts} that match are in use by {', '.join(occupants[:5])}.",
+        where,
+        field_reference(large_nodes[0], "status.allocatable", "Node"),
+        reported=reported,
     )
 
 
@@ -92,7 +96,7 @@ def _pods_per_node(node: Object, requests: Mapping[str, Fraction]) -> int:
 
 def _required_hosts(evidence: Evidence, pod: Object) -> tuple[int, int]:
     """How many hosts the replicated job of a pod needs, and how many each of its slices."""
-    name = (pod["metadata"].get("labels") or {}).get("jobset.sigs.k8s.io/replicatedjob-name")
+    name = (pod["metadata"].get("labels") or {}).get(REPLICATED_JOB)
     replicated_job: Object = next((job for job in evidence.jobset["spec"]["replicatedJobs"] if job["name"] == name), {})
     hosts = int((replicated_job.get("template") or {}).get("spec", {}).get("parallelism") or 1)
     return hosts * int(replicated_job.get("replicas", 1)), hosts
@@ -101,14 +105,6 @@ def _required_hosts(evidence: Evidence, pod: Object) -> tuple[int, int]:
 def describe_unschedulable(pods: list[Object]) -> str:
     """The beginning of a sentence about unschedulable pods."""
     return "1 pod is unschedulable" if len(pods) == 1 else f"{len(pods)} pods are unschedulable"
-
-
-def format_hosts(count: int) -> str:
-    """A number of hosts: `1 host`, `4 hosts`."""
-    return "1 host" if count == 1 else f"{count} hosts"
-
-
-_INDEX = "batch.kubernetes.io/job-completion-index"
 
 
 def unschedulable_pods(pods: tuple[Object, ...]) -> list[Object]:
@@ -203,7 +199,7 @@ def _no_pool(evidence: Evidence, pods: list[Object], mismatch: str, reported: st
         f"{describe_unschedulable(pods)}: {reason}.",
         field_reference(pod, "spec.affinity" if mismatch else "spec.nodeSelector", "Pod"),
         field_reference(pod, "status.conditions[PodScheduled]", "Pod"),
-        remedy=on_demand if any("/" in name for name in pod_fit.pod_requests(pod["spec"])) else "",
+        remedy=on_demand if any("/" in name for name in exact_requests(pod["spec"])) else "",
         reported=reported,
     )
 
@@ -218,12 +214,11 @@ def pending_followers(evidence: Evidence) -> Iterator[Cause]:
     if missing < 1:
         return
     event = _failed_create(evidence, job) or {}
-    slices = "1 slice" if len(blocked) == 1 else f"{len(blocked)} slices"
-    followers = "1 follower" if missing == 1 else f"{missing} followers"
+    followers, slices = pluralize(missing, "follower"), pluralize(len(blocked), "slice")
     message = f"Not created yet: {followers} of {slices}. They need the node pool of their leader pod, which is not scheduled."
     yield cause_catalog.FOLLOWER.cause(
         message,
-        field_reference(leader, f"metadata.annotations[{EXCLUSIVE}]", "Pod"),
+        field_reference(leader, f"metadata.annotations[{EXCLUSIVE_TOPOLOGY}]", "Pod"),
         field_reference(leader, "spec.nodeName", "Pod"),
         reported=event.get("message", ""),
     )
@@ -239,8 +234,8 @@ def _unscheduled_leader(evidence: Evidence, job: Object) -> Object | None:
         annotations = pod["metadata"].get("annotations") or {}
         if (
             _belongs_to(pod, job["metadata"]["name"])
-            and EXCLUSIVE in annotations
-            and annotations.get(_INDEX) == "0"
+            and EXCLUSIVE_TOPOLOGY in annotations
+            and annotations.get(COMPLETION_INDEX) == "0"
             and not pod["spec"].get("nodeName")
         ):
             return pod
@@ -293,9 +288,6 @@ def missing_pods(evidence: Evidence) -> Iterator[Cause]:
         where = field_reference(waiting[0], "spec.schedulingGates" if gates else "spec.nodeName", "Pod")
         message += f"; the scheduling gate {gates} is not removed." if gates else "."
         yield cause_catalog.NOT_SCHEDULED.cause(message, where, reported=condition.get("message", ""))
-
-
-_FINISHED = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 
 
 def _belongs_to(pod: Object, job: str) -> bool:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, duration
 from sliceworks.base.conditions import find_condition
+from sliceworks.base.names import closest_name, join_words
 from sliceworks.kube.selectors import from_label_selector
-from sliceworks.training.diagnosis import cause_catalog, flavor_fit, queue_order
-from sliceworks.training.diagnosis.model import FieldReference, field_reference, owner_name
-from sliceworks.training.diagnosis.pod_fit import format_amount, format_free, join_alternatives
+from sliceworks.training.diagnosis import cause_catalog, queue_order
+from sliceworks.training.diagnosis.model import FieldReference, field_reference
+from sliceworks.training.flavor_fit import workload_requests
+from sliceworks.training.pod_fit import format_amount, format_free
+from sliceworks.training.quota import cohort_of
+from sliceworks.training.status import owner_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sliceworks.training.diagnosis.flavor_fit import FlavorFit
     from sliceworks.training.diagnosis.model import Cause, Evidence
+    from sliceworks.training.flavor_fit import FlavorFit
 
 Object = dict[str, Any]
 _INACTIVE = {"FlavorNotFound": cause_catalog.NO_FLAVOR}
@@ -67,9 +70,9 @@ def _local(evidence: Evidence) -> Iterator[Cause]:
 
 def _no_queue(evidence: Evidence) -> Cause:
     known = evidence.local_queues
-    close = difflib.get_close_matches(evidence.queue, known, n=1)
+    closest = closest_name(evidence.queue, known)
     existing = f"It has: {', '.join(known)}." if known else "It has no queues."
-    remedy = f"submit it to {close[0]}" if close else "`sliceworks queues apply` creates the queues of an Environment"
+    remedy = f"submit it to {closest}" if closest else "`sliceworks queues apply` creates the queues of an Environment"
     return cause_catalog.NO_QUEUE.cause(
         f"The namespace {evidence.namespace} has no queue {evidence.queue}. {existing}",
         field_reference(evidence.jobset, "metadata.labels[kueue.x-k8s.io/queue-name]"),
@@ -162,14 +165,16 @@ def _seconds_unchanged(evidence: Evidence, workload: Object) -> float:
 
 
 def _quota_causes(evidence: Evidence, reported: str) -> Iterator[Cause]:
-    queue = evidence.cluster_queue
+    queue, workload = evidence.cluster_queue, evidence.workload
     assert queue is not None
-    if missing := flavor_fit.uncovered(evidence):
+    assert workload is not None
+    quota, pod_sets = queue_order.queue_quota(evidence, queue), workload_requests(workload)
+    if missing := quota.uncovered(pod_sets):
         message = f"It requests {', '.join(missing)}, which the ClusterQueue {queue['metadata']['name']} does not cover."
         yield cause_catalog.NOT_COVERED.cause(
             message, field_reference(queue, "spec.resourceGroups", "ClusterQueue"), _requested(evidence), reported=reported
         )
-    for ranked in flavor_fit.fits(evidence):
+    for ranked in quota.fits(pod_sets):
         best = ranked[0]
         if best.fits_now:
             continue
@@ -186,7 +191,7 @@ def _mismatch(evidence: Evidence, queue: Object, ranked: list[FlavorFit], report
     flavors = [
         FieldReference("ResourceFlavor", fit.flavor, "spec.nodeTaints" if fit.taint else "spec.nodeLabels") for fit in ranked
     ]
-    message = f"The pods of {ranked[0].need.name} fit no flavor of {queue['metadata']['name']}. {mismatches}."
+    message = f"The pods of {ranked[0].pod_set.name} fit no flavor of {queue['metadata']['name']}. {mismatches}."
     return cause_catalog.NO_FLAVOR_FITS.cause(message, *flavors[:3], _requested(evidence), reported=reported)
 
 
@@ -215,7 +220,7 @@ def _in_use(evidence: Evidence, queue: Object, fit: FlavorFit, reported: str) ->
     requested, available = format_amount(fit.requested, room.resource), format_free(room.free, room.maximum, room.resource)
     remedies = ["wait", smaller, "have the quota raised", queue_order.describe_preemption(evidence, room.flavor)]
     message = f"It requests {requested} of {room.flavor}; {available}.{holders}"
-    remedy = join_alternatives(remedies)
+    remedy = join_words(filter(None, remedies), "or")
     return cause_catalog.QUOTA_IN_USE.cause(
         message, _used(queue, room.flavor), _requested(evidence), remedy=remedy, reported=reported
     )
@@ -229,7 +234,7 @@ def _exceeds_borrowing_limit(queue: Object, fit: FlavorFit, smaller: str, report
     message = (
         f"It requests {format_amount(fit.requested, room.resource)} of {room.flavor}."
         f" {name} has a nominal quota of {format_amount(room.nominal, room.resource)}"
-        f" and may borrow at most {format_amount(room.limit, room.resource)} from the cohort {flavor_fit.cohort_of(queue)};"
+        f" and may borrow at most {format_amount(room.limit, room.resource)} from the cohort {cohort_of(queue)};"
         f" {format_amount(room.used, room.resource)} are in use."
     )
     limit = field_reference(
@@ -241,7 +246,7 @@ def _exceeds_borrowing_limit(queue: Object, fit: FlavorFit, smaller: str, report
 
 def _suggest_smaller(evidence: Evidence, fit: FlavorFit, room: Any) -> str:
     """The remedy: how many slices would fit, if the job has several."""
-    replicated_job: Object = next((job for job in evidence.jobset["spec"]["replicatedJobs"] if job["name"] == fit.need.name), {})
+    replicated_job: Object = next((job for job in evidence.jobset["spec"]["replicatedJobs"] if job["name"] == fit.pod_set.name), {})
     slices = int(replicated_job.get("replicas", 1))
     fitting = int(room * slices / fit.requested) if fit.requested else 0
     if 0 < fitting < slices:

@@ -7,12 +7,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, quantity
-from sliceworks.base.conditions import find_condition, is_condition_true
+from sliceworks.base.conditions import find_condition
 from sliceworks.catalog.labels import RUN_SECONDS
-from sliceworks.training.diagnosis import cause_catalog, flavor_fit
-from sliceworks.training.diagnosis.model import FieldReference, QueuedJob, QueuePosition, QuotaRelease, field_reference, owner_name
-from sliceworks.training.diagnosis.pod_fit import format_amount
-from sliceworks.training.status import job_state
+from sliceworks.training.diagnosis import cause_catalog
+from sliceworks.training.diagnosis.model import FieldReference, QueuedJob, QueuePosition, QuotaRelease, field_reference
+from sliceworks.training.flavor_fit import QueueQuota, workload_requests
+from sliceworks.training.pod_fit import format_amount
+from sliceworks.training.status import job_state, owner_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,11 @@ Object = dict[str, Any]
 _MAX_LISTED = 5  # jobs listed by name; the others are counted
 
 
+def queue_quota(evidence: Evidence, queue: Object) -> QueueQuota:
+    """The flavors and quota of the job's ClusterQueue."""
+    return QueueQuota(queue, evidence.flavors, evidence.cohort or (queue,), evidence.cohorts)
+
+
 def find_position(evidence: Evidence) -> QueuePosition | None:
     """The job's position in the ClusterQueue, or None if unknown."""
     if evidence.queue_index is None:
@@ -32,14 +38,6 @@ def find_position(evidence: Evidence) -> QueuePosition | None:
     total = int(((evidence.cluster_queue or {}).get("status") or {}).get("pendingWorkloads") or 0)
     first = evidence.head[: min(evidence.queue_index, _MAX_LISTED)]
     return QueuePosition(position, max(total, position), tuple(_pending_job(row) for row in first))
-
-
-def is_pending(workload: Object) -> bool:
-    """Whether a Workload is pending: it has no quota, and is neither finished nor deactivated."""
-    status = workload.get("status") or {}
-    return (
-        not status.get("admission") and not is_condition_true(workload, "Finished") and workload["spec"].get("active") is not False
-    )
 
 
 def jobs_ahead(evidence: Evidence) -> Iterator[Cause]:
@@ -132,7 +130,10 @@ def describe_preemption(evidence: Evidence, flavor: str) -> str:
 
 def list_releases(evidence: Evidence) -> tuple[QuotaRelease, ...]:
     """The quota that running jobs will release of the insufficient flavors, known end times first."""
-    insufficient = [ranked[0].room for ranked in flavor_fit.fits(evidence) if ranked[0].fits_later] if evidence.workload else []
+    if evidence.workload is None or evidence.cluster_queue is None:
+        return ()
+    fits = queue_quota(evidence, evidence.cluster_queue).fits(workload_requests(evidence.workload))
+    insufficient = [ranked[0].room for ranked in fits if ranked[0].fits_later]
     releases: dict[tuple[str, str], QuotaRelease] = {}
     for room in insufficient:
         if room is None:

@@ -35,13 +35,13 @@ def queue_sort_key(row: Object) -> tuple[int, str]:
 
 
 class Reader:
-    """Reads through a client. `hidden` are the forbidden kinds, `unseen` describes what could not be read."""
+    """Reads through a client. `hidden` are the forbidden kinds, `unreadable` describes what could not be read."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.hidden: set[str] = set()
         self.unreadable: list[str] = []
-        self.is_complete = False  # whether the last `each` read all namespaces to the end
+        self.is_complete = False  # whether the last `list_pages` read all namespaces to the end
 
     async def get_required(self, resource: Resource, name: str, namespace: str = "") -> Object:
         """An object; raises NotFound or Forbidden."""
@@ -70,7 +70,7 @@ class Reader:
             return None
 
     async def list_pages(self, resource: Resource, own: str, *, maximum: int) -> AsyncGenerator[Object, None]:
-        """Objects of all namespaces, or of `own` if only that may be read; at maximum `maximum`, in whole pages."""
+        """Objects of all namespaces, or of `own` if only that may be read; at most `maximum`, in whole pages."""
         token, count, namespace = "", 0, None
         self.is_complete = False
         while count < maximum:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.catalog import labels
 from sliceworks.training.diagnosis import cause_catalog, slice_causes
-from sliceworks.training.diagnosis.model import field_reference, owner_name
+from sliceworks.training.diagnosis.model import field_reference
+from sliceworks.training.status import owner_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

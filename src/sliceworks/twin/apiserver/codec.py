@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ PATCH_TYPES = (
 _YAML_TYPES = {YAML, "application/x-yaml"}
 _OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
 _SUMMARY_BYTES = 30
+_LITERALS = {"n": "null", "t": "true", "f": "false"}
 _JSON_HEADERS = {"content-type": JSON, "cache-control": "no-cache, private"}
 _VIEWS = {"Table", "PartialObjectMetadata", "PartialObjectMetadataList"}
 DISCOVERY_LIST = "APIGroupDiscoveryList"
@@ -144,7 +146,7 @@ def read_object(body: bytes, media: str, kind: str, *, custom: bool = False) -> 
     if value is None:
         return {}, []
     if not isinstance(value, dict):
-        problem = f"json: cannot unmarshal {_go_name(value)} into Go value of type {TYPE_META}"
+        problem = f"json: cannot unmarshal {json_kind(value)} into Go value of type {TYPE_META}"
         raise unrecognized(kind, f"couldn't get version/kind; json parse error: {problem}", body)
     return value, duplicates
 
@@ -165,10 +167,6 @@ def _summary(body: bytes) -> str:
     more = " ..." if len(body) > _SUMMARY_BYTES else ""
     start = body[:_SUMMARY_BYTES]
     return (start.decode("utf-8", "replace") if body.startswith(b"{") else start.hex()) + more
-
-
-def _go_name(value: Any) -> str:
-    return {list: "array", str: "string", bool: "bool", dict: "object"}.get(type(value), "number")
 
 
 def _read_json_object(body: bytes) -> tuple[Any, list[str]]:
@@ -212,7 +210,11 @@ def _syntax_error(body: bytes, error: orjson.JSONDecodeError) -> str:
         return "unexpected end of JSON input"
     if position < 0:
         return "exceeded max depth"
-    character = "'\\''" if text[position] == "'" else f"'{text[position]}'"
+    if problem == "Expecting value" and (word := _LITERALS.get(text[position])):
+        # At the end of the document, Go's scanner reads a space.
+        for actual, expected in zip(text[position:] + " ", word, strict=False):
+            if actual != expected:
+                return f"invalid character {_quote_rune(actual)} in literal {word} (expecting '{expected}')"
     before = text[:position]
     element = "array element" if before.count("[") > before.count("]") else "object key:value pair"
     places = {
@@ -221,7 +223,11 @@ def _syntax_error(body: bytes, error: orjson.JSONDecodeError) -> str:
         "Expecting ':' delimiter": "after object key",
         "Expecting ',' delimiter": f"after {element}",
     }
-    return f"invalid character {character} {places.get(problem, 'looking for beginning of value')}"
+    return f"invalid character {_quote_rune(text[position])} {places.get(problem, 'looking for beginning of value')}"
+
+
+def _quote_rune(character: str) -> str:
+    return "'\\''" if character == "'" else f"'{character}'"
 
 
 def _first_error(text: str, default: int) -> tuple[int, str]:
@@ -236,37 +242,33 @@ def _first_error(text: str, default: int) -> tuple[int, str]:
 
 
 def _duplicates(body: bytes) -> list[str]:
-    duplicates: list[str] = []
+    repeated: list[tuple[dict[str, Any], list[str]]] = []
 
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        merged: dict[str, Any] = {}
-        for key, value in items:
-            if key in merged:
-                duplicates.append(key)
-            merged[key] = value
+    def merge_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        merged = dict(pairs)
+        if len(merged) < len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            repeated.append((merged, [key for key in merged if counts[key] > 1]))
         return merged
 
     try:
-        value = json.loads(body, object_pairs_hook=pairs)
+        value = json.loads(body, object_pairs_hook=merge_pairs)
     except (ValueError, RecursionError):
         return []
-    return [f'duplicate field "{path}"' for path in _locate(value, duplicates)] if duplicates else []
+    return [f'duplicate field "{path}"' for path in _locate(value, {id(node): keys for node, keys in repeated})]
 
 
-def _locate(value: Any, names: list[str]) -> list[str]:
-    """The first path of each name in a document."""
-    paths: dict[str, str] = {}
-    stack: list[tuple[Any, str]] = [(value, "")]
+def _locate(value: Any, keys: Mapping[int, list[str]]) -> Iterator[str]:
+    """The paths of keys in a document, which are given by the id of their object."""
+    stack: list[tuple[Any, str]] = [(value, "")] if keys else []
     while stack:
-        node, path = stack.pop(0)
+        node, path = stack.pop()
         if isinstance(node, dict):
-            for key, child in node.items():
-                child_path = f"{path}.{key}" if path else key
-                paths.setdefault(key, child_path)
-                stack.append((child, child_path))
+            prefix = f"{path}." if path else ""
+            yield from (f"{prefix}{key}" for key in keys.get(id(node), ()))
+            stack.extend((child, f"{prefix}{key}") for key, child in reversed(node.items()))
         elif isinstance(node, list):
-            stack.extend((child, f"{path}[{index}]") for index, child in enumerate(node))
-    return [paths[name] for name in dict.fromkeys(names) if name in paths]
+            stack.extend((child, f"{path}[{index}]") for index, child in reversed(list(enumerate(node))))
 
 
 def read_yaml(body: bytes) -> tuple[Any, list[str]]:
@@ -417,6 +419,11 @@ def report_field_problems(call: Call, problems: list[str]) -> None:
         raise ObjectDecodeError(call.resource.kind, call.version.name, call.resource.kind, problem)
     if validation == "Warn":
         call.warnings.extend(problems)
+
+
+def deep_copy(value: Any) -> Any:
+    """A copy of a JSON value that shares nothing with it."""
+    return orjson.loads(orjson.dumps(value))
 
 
 def order_fields(obj: Obj) -> Obj:

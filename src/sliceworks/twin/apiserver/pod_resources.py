@@ -1,4 +1,4 @@
-"""Requests and limits of a whole pod: the sum over its containers, and the defaults of `spec.resources`."""
+"""Requests and limits of a whole pod: the sum over its containers, the defaults of `spec.resources`, and the QoS class."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def default_pod_resources(spec: dict[str, Any]) -> None:
     if limits:
         resources["limits"] = limits
         for name, amount in sum_containers(spec, "requests").items():
-            if name in ("cpu", "memory"):
+            if name in _POD_LEVEL:
                 requests.setdefault(name, amount)
         for name, amount in limits.items():
             if is_pod_level_resource(name):
@@ -72,11 +72,22 @@ def add(total: Amounts, more: Mapping[str, Any]) -> None:
         total[name] = quantity.add(total[name], amount) if name in total else quantity.canonical(amount)
 
 
-def is_best_effort(spec: Mapping[str, Any]) -> bool:
-    """Whether the QoS class is BestEffort: no requests or limits for CPU or memory."""
-    parts = (spec, *(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
-    resources = [amounts for part in parts for amounts in (part.get("resources") or {}).values() if isinstance(amounts, dict)]
-    return not any(quantity.nanos(amount) > 0 for amounts in resources for name, amount in amounts.items() if name in _POD_LEVEL)
+def qos_class(spec: Mapping[str, Any]) -> str:
+    """Guaranteed, Burstable or BestEffort: from the CPU and memory of the pod, or of all containers if it sets none."""
+    containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+    parts = containers if spec.get("resources") is None else (spec,)
+    amounts = [(_qos_amounts(part, "requests"), _qos_amounts(part, "limits")) for part in parts]
+    if not any(requests or limits for requests, limits in amounts):
+        return "BestEffort"
+    guaranteed = all(limits.keys() == _POD_LEVEL and requests in ({}, limits) for requests, limits in amounts)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _qos_amounts(part: Mapping[str, Any], side: str) -> dict[str, int]:
+    """The CPU and memory of one side in nanos, without zeros."""
+    return {
+        name: nanos for name, amount in _amounts(part, side).items() if name in _POD_LEVEL and (nanos := quantity.nanos(amount))
+    }
 
 
 def _total(spec: Mapping[str, Any], side: str) -> Amounts:

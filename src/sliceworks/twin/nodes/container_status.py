@@ -12,11 +12,6 @@ from sliceworks.base import clock, duration
 Obj = dict[str, Any]
 
 
-def is_sidecar(container: Obj) -> bool:
-    """Whether an init container is a sidecar, which runs as long as the pod."""
-    return container.get("restartPolicy") == "Always"
-
-
 def should_restart(container: Obj, spec: Obj, exit_code: int) -> bool:
     """Whether the kubelet restarts a container with this exit code."""
     policy = container.get("restartPolicy") or spec.get("restartPolicy", "Always")

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sliceworks.base.clock import VirtualLoop
+from sliceworks.base.loops import VirtualLoop
 from sliceworks.kube import field_selectors, selectors
 from sliceworks.kube.client import Client
 from sliceworks.twin.apiserver.auth.authentication import AUTHENTICATED, MASTERS, User

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,10 +68,8 @@ async def create_nodes(client: Client, shape: NodeShape, count: int, *, prefix: 
 
     async def create(node: Obj) -> None:
         async with semaphore:
-            try:
+            with suppress(AlreadyExists):
                 await client.create(node, resource=NODE)
-            except AlreadyExists:
-                return
 
     async with asyncio.TaskGroup() as group:
         for node in build_nodes(shape, count, prefix=prefix, first=first):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.kube import resources
+from sliceworks.kube.pod_requests import all_containers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -70,7 +71,7 @@ def missing_sources(pod: Obj, lookup: Lookup) -> Obj | None:
     As in the kubelet, volumes come first, and volumes that no container mounts do not count.
     """
     spec, namespace = pod["spec"], pod["metadata"]["namespace"]
-    mounted = {mount["name"] for container in _containers(spec) for mount in container.get("volumeMounts") or ()}
+    mounted = {mount["name"] for container in all_containers(spec) for mount in container.get("volumeMounts") or ()}
     volumes = [
         {"name": volume["name"], "message": message}
         for volume in spec.get("volumes") or ()
@@ -80,7 +81,7 @@ def missing_sources(pod: Obj, lookup: Lookup) -> Obj | None:
         return {"volumes": volumes}
     containers = [
         {"name": container["name"], "message": message}
-        for container in _containers(spec)
+        for container in all_containers(spec)
         if (message := next(_variable_messages(container, namespace, lookup), ""))
     ]
     return {"containers": containers} if containers else None
@@ -97,13 +98,9 @@ def references(pod: Obj) -> Iterator[SourceKey]:
                 yield SourceKey(kind, namespace, _name(source))
             if "serviceAccountToken" in projection:
                 yield SourceKey(SERVICE_ACCOUNT, namespace, _account(spec))
-    for container in _containers(spec):
+    for container in all_containers(spec):
         for kind, source in _variable_sources(container):
             yield SourceKey(kind, namespace, _name(source))
-
-
-def _containers(spec: Obj) -> tuple[Obj, ...]:
-    return (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
 
 
 def _name(source: Obj) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sliceworks.twin.nodes.container_status import is_sidecar, should_restart
+from sliceworks.kube.pod_requests import is_sidecar
+from sliceworks.twin.controllers.runtime.pod_index import FINISHED_PHASES
+from sliceworks.twin.nodes.container_status import should_restart
 
 Obj = dict[str, Any]
 _KUBELET_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 _SANDBOX_REASONS = ("ImagePullBackOff", "CreateContainerConfigError")
-TERMINAL = ("Succeeded", "Failed")
 
 
 class Addresses(NamedTuple):
@@ -38,9 +39,9 @@ def compute_pod_status(
     """
     old, spec = pod.get("status") or {}, pod["spec"]
     phase = (overlay or {}).get("phase") or _phase(spec, statuses, init, final=final)
-    if old.get("phase") in TERMINAL:
+    if old.get("phase") in FINISHED_PHASES:
         phase = old["phase"]
-    has_sandbox = phase not in TERMINAL and any(map(_has_sandbox, (*statuses, *init)))
+    has_sandbox = phase not in FINISHED_PHASES and any(map(_has_sandbox, (*statuses, *init)))
     status: Obj = {"phase": phase}
     if generation := pod["metadata"].get("generation"):
         status["observedGeneration"] = generation
@@ -168,7 +169,7 @@ def _initialized(spec: Obj, statuses: list[Obj], init: list[Obj], phase: str) ->
 
 
 def _containers_ready(spec: Obj, statuses: list[Obj], init: list[Obj], phase: str) -> tuple[str, str, str]:
-    if phase in TERMINAL:
+    if phase in FINISHED_PHASES:
         return "False", "PodCompleted" if phase == "Succeeded" else "PodFailed", ""
     sidecars = {container["name"] for container in spec.get("initContainers") or () if is_sidecar(container)}
     unready = [status["name"] for status in init if status["name"] in sidecars and not status["ready"]]

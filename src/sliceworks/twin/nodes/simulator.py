@@ -18,18 +18,19 @@ from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.reflector import Reflector, Selection
 from sliceworks.kube.resources import NODE, POD, Key, key_of
 from sliceworks.kube.workqueue import run_worker
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes import pod_sources
 from sliceworks.twin.nodes.container_status import render_message
 from sliceworks.twin.nodes.heartbeat import HeartbeatIntervals, Heartbeats
 from sliceworks.twin.nodes.pod_sources import SourceIndex, SourceKey, source_keys
-from sliceworks.twin.nodes.pod_status import TERMINAL, Addresses
+from sliceworks.twin.nodes.pod_status import Addresses
 from sliceworks.twin.nodes.simulated_node import SimulatedNode, SimulatedNodes
 from sliceworks.twin.nodes.stage import Stages, builtin_stages
 from sliceworks.twin.nodes.stage_lifecycle import ScheduledStage, apply_stage
 from sliceworks.twin.nodes.stage_queue import ObjectKey, StageQueue, TrackedObject, uses_storage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from sliceworks.kube.client import Client
     from sliceworks.kube.requests import DeleteOptions
@@ -39,15 +40,6 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 
-class ChangeHandler(Protocol):
-    """Receives changes of nodes and pods."""
-
-    def on_node_changed(self, node: Obj) -> None: ...
-    def on_node_deleted(self, name: str) -> None: ...
-    def on_pod_changed(self, pod: Obj) -> None: ...
-    def on_pod_deleted(self, key: Key) -> None: ...
-
-
 class Reader(Protocol):
     """Passes existing objects and changes to a sink until it is cancelled."""
 
@@ -55,10 +47,11 @@ class Reader(Protocol):
 
 
 class ObjectSink:
-    """Tracks object names to detect deletions between two lists."""
+    """Calls `on_changed` with created and changed objects, and `on_deleted` with the keys of those deleted since the last list."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_changed: Callable[[Obj], None], on_deleted: Callable[[Key], None]) -> None:
         self.synced = asyncio.Event()
+        self._on_changed, self._on_deleted = on_changed, on_deleted
         self._names: set[Key] = set()
 
     def replaced(self, items: Sequence[Obj]) -> None:
@@ -80,58 +73,6 @@ class ObjectSink:
         else:
             self._names.add(key)
             self._on_changed(obj)
-
-    def _on_changed(self, obj: Obj) -> None:
-        raise NotImplementedError
-
-    def _on_deleted(self, key: Key) -> None:
-        raise NotImplementedError
-
-
-class SourceSink(ObjectSink):
-    """Adds objects of one kind that pods can need to an index."""
-
-    def __init__(self, index: SourceIndex, kind: str) -> None:
-        super().__init__()
-        self._index = index
-        self._kind = kind
-
-    def _on_changed(self, obj: Obj) -> None:
-        self._index.put(SourceKey(self._kind, *key_of(obj)), source_keys(obj))
-
-    def _on_deleted(self, key: Key) -> None:
-        self._index.delete(SourceKey(self._kind, *key))
-
-
-class NodeSink(ObjectSink):
-    """Passes nodes on without managed fields and images."""
-
-    def __init__(self, handler: ChangeHandler) -> None:
-        super().__init__()
-        self._handler = handler
-
-    def _on_changed(self, obj: Obj) -> None:
-        # The object may be shared: copy it instead of deleting fields.
-        metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
-        status = {name: value for name, value in (obj.get("status") or {}).items() if name != "images"}
-        self._handler.on_node_changed({**obj, "metadata": metadata, "status": status})
-
-    def _on_deleted(self, key: Key) -> None:
-        self._handler.on_node_deleted(key.name)
-
-
-class PodSink(ObjectSink):
-    """Passes on pods that are bound to a node."""
-
-    def __init__(self, handler: ChangeHandler) -> None:
-        super().__init__()
-        self._handler = handler
-
-    def _on_changed(self, obj: Obj) -> None:
-        self._handler.on_pod_changed(obj)
-
-    def _on_deleted(self, key: Key) -> None:
-        self._handler.on_pod_deleted(key)
 
 
 async def write_result(client: Client, key: ObjectKey, obj: Obj, result: StageResult) -> None:
@@ -218,17 +159,21 @@ class NodeSimulator:
 
     async def __aenter__(self) -> Self:
         # Pods come last: they start only if what they need is known to exist.
-        sources = [(Selection(resource), SourceSink(self._sources, kind)) for kind, resource in pod_sources.RESOURCES.items()]
-        await self._start_readers(sources)
-        nodes, pods = NodeSink(self), PodSink(self)
+        await self._start_readers(
+            (Selection(resource), ObjectSink(partial(self._on_source_changed, kind), partial(self._on_source_deleted, kind)))
+            for kind, resource in pod_sources.RESOURCES.items()
+        )
         workers = (run_worker(self._stages.queue, self._process, self._retry) for _ in range(self._workers))
         self._tasks += [asyncio.create_task(worker, name="nodes: worker") for worker in workers]
+        nodes = ObjectSink(self._on_node_changed, self._on_node_deleted)
+        pods = ObjectSink(self._on_pod_changed, self._on_pod_deleted)
         await self._start_readers(
-            [(Selection(NODE, labels=self._selector), nodes), (Selection(POD, fields="spec.nodeName!="), pods)]
+            ((Selection(NODE, labels=self._selector), nodes), (Selection(POD, fields="spec.nodeName!="), pods))
         )
         return self
 
-    async def _start_readers(self, sinks: Sequence[tuple[Selection, ObjectSink]]) -> None:
+    async def _start_readers(self, selected: Iterable[tuple[Selection, ObjectSink]]) -> None:
+        sinks = list(selected)
         readers = [self._reader(selection, sink) for selection, sink in sinks]
         self._tasks += [asyncio.create_task(reader.run(), name="nodes: reader") for reader in readers]
         for _, sink in sinks:
@@ -252,9 +197,17 @@ class NodeSimulator:
 
     # Callbacks of the watches.
 
-    def on_node_changed(self, node: Obj) -> None:
-        """Handle a created or changed node."""
-        name = node["metadata"]["name"]
+    def _on_source_changed(self, kind: str, obj: Obj) -> None:
+        self._sources.put(SourceKey(kind, *key_of(obj)), source_keys(obj))
+
+    def _on_source_deleted(self, kind: str, key: Key) -> None:
+        self._sources.delete(SourceKey(kind, *key))
+
+    def _on_node_changed(self, obj: Obj) -> None:
+        # Managed fields and images are not needed. The object may be shared: copy it instead of deleting fields.
+        metadata = {name: value for name, value in obj["metadata"].items() if name != "managedFields"}
+        status = {name: value for name, value in (obj.get("status") or {}).items() if name != "images"}
+        node, name = {**obj, "metadata": metadata, "status": status}, metadata["name"]
         affects_pods = self._nodes.put(node)
         simulated = self._nodes.get(name)
         assert simulated is not None
@@ -264,22 +217,22 @@ class NodeSimulator:
             for key in self._nodes.pods_on(name):
                 self._stages.requeue(ObjectKey("Pod", *key))
 
-    def on_node_deleted(self, name: str) -> None:
+    def _on_node_deleted(self, key: Key) -> None:
         """Handle a node that was deleted or no longer matches the selector."""
+        name = key.name
         self._nodes.delete(name)
         self._heartbeats.delete_node(name)
         self._silent_nodes.discard(name)
         for kind in ("Node", "Lease"):
             self._stages.delete(ObjectKey(kind, "", name))
 
-    def on_pod_changed(self, pod: Obj) -> None:
-        """Handle a created or changed pod that is bound to a node."""
+    def _on_pod_changed(self, pod: Obj) -> None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName")
         if not node:
             return
         key = Key(metadata["namespace"], metadata["name"])
-        if pod["status"].get("phase") in TERMINAL and "deletionTimestamp" not in metadata and self.runtime is None:
-            self.on_pod_deleted(key)
+        if is_finished(pod) and "deletionTimestamp" not in metadata and self.runtime is None:
+            self._on_pod_deleted(key)
             return
         object_key = ObjectKey("Pod", *key)
         self._nodes.add_pod(node, key)
@@ -287,7 +240,7 @@ class NodeSimulator:
         if "podIP" in pod["status"]:
             self._reserve_address(object_key, pod)
 
-    def on_pod_deleted(self, key: Key) -> None:
+    def _on_pod_deleted(self, key: Key) -> None:
         """Handle a deleted pod, or one in a terminal phase."""
         object_key = ObjectKey("Pod", *key)
         tracked = self._stages.get(object_key)
@@ -362,7 +315,7 @@ class NodeSimulator:
             obj = await self._client.get(resource_of(key), key.name, key.namespace or None)
         except NotFound:
             if key.kind == "Pod":
-                self.on_pod_deleted(Key(key.namespace, key.name))
+                self._on_pod_deleted(Key(key.namespace, key.name))
             return
         version = int(obj["metadata"]["resourceVersion"])
         # The watch may have delivered a newer state before this response.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.clock import rfc3339
 from sliceworks.base.conditions import set_condition
+from sliceworks.kube.pod_requests import is_sidecar
 from sliceworks.twin.nodes import container_status
 from sliceworks.twin.nodes.container_status import render_message, should_restart
 from sliceworks.twin.nodes.pod_status import NO_ADDRESSES, Addresses, are_gates_met, compute_pod_status
@@ -293,7 +294,7 @@ def _configure_containers(change: ContainerChange, pod: Obj, now: str) -> tuple[
         if name in messages:
             is_initialized = not init
             return container_status.waiting_status(container, status, "CreateContainerConfigError", messages[name])
-        if init and not container_status.is_sidecar(container):
+        if init and not is_sidecar(container):
             return {**container_status.terminated_status(uid, container, status, now, 0), "ready": True}
         return container_status.running_status(uid, container, status, now, ready=change.ready)
 
@@ -331,15 +332,15 @@ def _change_container(change: ContainerChange, pod: Obj, container: Obj, old: Ob
 
 
 def _change_init_container(change: ContainerChange, pod: Obj, container: Obj, old: Obj | None, now: str) -> Obj:
-    uid, is_sidecar = pod["metadata"].get("uid", ""), container_status.is_sidecar(container)
+    uid, sidecar = pod["metadata"].get("uid", ""), is_sidecar(container)
     state = (old or {}).get("state") or {}
     if change.state == "waiting" and not ("running" in state or "terminated" in state):
         return container_status.waiting_status(container, old, "PodInitializing")
-    if change.state == "running" and is_sidecar:
+    if change.state == "running" and sidecar:
         return container_status.running_status(uid, container, old, now, ready=True)
     if change.state == "running" and "terminated" not in state:
         return {**container_status.terminated_status(uid, container, old, now, 0), "ready": True}
-    if change.state == "terminated" and is_sidecar and "running" in state and change.which == "all":
+    if change.state == "terminated" and sidecar and "running" in state and change.which == "all":
         return container_status.terminated_status(uid, container, old, now, 0)
     return old if old is not None else container_status.waiting_status(container, old, "PodInitializing")
 

@@ -8,8 +8,8 @@ from sliceworks.base import clock
 from sliceworks.base.errors import ApiError
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller_context import STRATEGIC_MERGE_PATCH, ObjectKey
-from sliceworks.twin.controllers.runtime.pod_index import PODS
 from sliceworks.twin.controllers.runtime.recorder import SeriesRecorder
+from sliceworks.twin.controllers.runtime.resource_keys import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

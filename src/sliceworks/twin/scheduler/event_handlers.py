@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from sliceworks.base.errors import BadRequest
 from sliceworks.kube.selectors import from_label_selector
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.controllers.runtime.resource_keys import BUDGETS, CLAIMS, NAMESPACES, NODES, PODS, SERVICES
 from sliceworks.twin.scheduler.default_preemption import DisruptionBudget
 from sliceworks.twin.scheduler.node_plugins import FilterStatus, check_node, check_resources
-from sliceworks.twin.scheduler.pod_info import DEFAULT_SCHEDULER, PodKey, is_finished
+from sliceworks.twin.scheduler.pod_info import DEFAULT_SCHEDULER, PodKey
 from sliceworks.twin.scheduler.pod_queue import SchedulingQueue
 from sliceworks.twin.scheduler.snapshot import Snapshot
-from sliceworks.twin.scheduler.topology_constraints import SERVICES, WORKLOADS
+from sliceworks.twin.scheduler.topology_constraints import WORKLOADS
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller import Change
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.scheduler.pod_info import PodInfo
     from sliceworks.twin.scheduler.pod_queue import QueuedPods
 
-_PODS, _NODES, _NAMESPACES, _BUDGETS = "/pods", "/nodes", "/namespaces", "policy/poddisruptionbudgets"
-_CLAIMS = "/persistentvolumeclaims"
 _MIN_SHAPES = 4096
 # The plugins whose result may change after an event.
 _HELPED_BY_POD_REMOVED = frozenset(("PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
@@ -33,7 +33,7 @@ _HELPED_BY_FREE_RESOURCES = frozenset(("NodeResourcesFit", "NodePorts"))
 class EventHandlers:
     """Keeps a snapshot and a scheduling queue in step with the cluster."""
 
-    resources: ClassVar[frozenset[str]] = frozenset((_PODS, _NODES, _NAMESPACES, _BUDGETS, _CLAIMS, SERVICES, *WORKLOADS))
+    resources: ClassVar[frozenset[str]] = frozenset((PODS, NODES, NAMESPACES, BUDGETS, CLAIMS, SERVICES, *WORKLOADS))
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
@@ -44,20 +44,20 @@ class EventHandlers:
     def observe(self, change: Change) -> None:
         """Update the snapshot and the queue."""
         resource, deleted = change.resource, change.type == "DELETED"
-        if resource == _PODS:
+        if resource == PODS:
             if deleted:
                 self._delete_pod((change.namespace, change.name))
             else:
                 self.update_pod(change.obj)
-        elif resource == _NODES:
+        elif resource == NODES:
             self._update_node(change.name, None if deleted else change.obj)
-        elif resource == _NAMESPACES:
+        elif resource == NAMESPACES:
             self.snapshot.set_namespace(change.name, None if deleted else change.obj["metadata"].get("labels") or {})
             self.queue.requeue_rejected(_HELPED_BY_POD_REMOVED)
-        elif resource == _CLAIMS:
+        elif resource == CLAIMS:
             (self.snapshot.claims.discard if deleted else self.snapshot.claims.add)((change.namespace, change.name))
             self.queue.requeue_rejected(_HELPED_BY_CLAIM)
-        elif resource == _BUDGETS:
+        elif resource == BUDGETS:
             self._update_budget((change.namespace, change.name), None if deleted else change.obj)
         elif resource == SERVICES:
             self.snapshot.default_spreads.set_service(change.namespace, change.name, None if deleted else change.obj)

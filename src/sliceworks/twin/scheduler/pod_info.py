@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.kube.node_affinity import Tolerations, parse_node_affinity
-from sliceworks.kube.pod_requests import pod_requests
-from sliceworks.twin.controllers.runtime.pod_index import FINISHED_PHASES
+from sliceworks.kube.pod_requests import all_containers, pod_requests, sidecars
+from sliceworks.kube.resources import controller_of
 from sliceworks.twin.scheduler.topology_constraints import (
     NO_CONSTRAINTS,
     NO_TERMS,
@@ -19,7 +19,7 @@ from sliceworks.twin.scheduler.topology_constraints import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 PodKey = tuple[str, str]
 HostPort = tuple[str, str, int]
@@ -40,8 +40,7 @@ class NodeRequirements:
         self.non_zero = non_zero.get("cpu", 0), non_zero.get("memory", 0)
         """CPU and memory requests for scoring, with defaults for containers without requests."""
         self.ports = _host_ports(spec)
-        containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
-        self.images = tuple(_normalized_image(container) for container in containers)
+        self.images = tuple(map(_normalized_image, all_containers(spec)))
         self.affinity = parse_node_affinity(spec)
         self.required_label = self.affinity.exact_label()
         self.tolerations = Tolerations(spec.get("tolerations") or ())
@@ -96,7 +95,8 @@ class PodInfo:
         self.terminating = bool(metadata.get("deletionTimestamp"))
         self.preempted = self.terminating and _is_preempted(status)
         self.claims = _claims(spec)
-        self.owner = _controller(metadata.get("ownerReferences") or ())
+        owner = controller_of(obj)
+        self.owner = (owner["apiVersion"], owner["kind"], owner["name"]) if owner else None
 
 
 class PodInfoCache:
@@ -157,11 +157,6 @@ class PodInfoCache:
         return len(self._shapes)
 
 
-def is_finished(obj: Mapping[str, Any]) -> bool:
-    """Whether a pod succeeded or failed: it no longer uses resources of its node."""
-    return (obj.get("status") or {}).get("phase") in FINISHED_PHASES
-
-
 def _scheduling_fields(container: Mapping[str, Any]) -> list[Any]:
     ports = container.get("ports")
     return [
@@ -173,8 +168,7 @@ def _scheduling_fields(container: Mapping[str, Any]) -> list[Any]:
 
 
 def _host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:
-    sidecars = [container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"]
-    ports = [port for container in (*sidecars, *(spec.get("containers") or ())) for port in container.get("ports") or ()]
+    ports = [port for container in (*sidecars(spec), *(spec.get("containers") or ())) for port in container.get("ports") or ()]
     return tuple(
         (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"]) for port in ports if port.get("hostPort")
     )
@@ -189,10 +183,6 @@ def _normalized_image(container: Mapping[str, Any]) -> str:
 def _claims(spec: Mapping[str, Any]) -> tuple[str, ...]:
     volumes = spec.get("volumes") or ()
     return tuple(volume["persistentVolumeClaim"].get("claimName", "") for volume in volumes if "persistentVolumeClaim" in volume)
-
-
-def _controller(owners: Iterable[Mapping[str, Any]]) -> tuple[str, str, str] | None:
-    return next(((owner["apiVersion"], owner["kind"], owner["name"]) for owner in owners if owner.get("controller")), None)
 
 
 def _is_preempted(status: Mapping[str, Any]) -> bool:

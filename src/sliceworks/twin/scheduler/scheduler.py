@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.errors import ApiError
 from sliceworks.twin.apiserver.auth.authentication import AUTHENTICATED, User
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
-from sliceworks.twin.controllers.runtime.pod_index import PODS
+from sliceworks.twin.controllers.runtime.resource_keys import PODS
 from sliceworks.twin.scheduler.binder import Binder
 from sliceworks.twin.scheduler.default_preemption import Preemption, preempt
 from sliceworks.twin.scheduler.event_handlers import EventHandlers
@@ -121,12 +121,14 @@ def _pods_to_report(group: QueuedPods, message: str) -> list[tuple[PodInfo, bool
 
     These are the first pod, pods without a report so far, and in a small group all pods with another message.
     """
-    pods = [pod for _, pod in group.pods.values()]
-    is_small = len(pods) <= _MAX_UPDATED
+    first, is_small = group.first, len(group.pods) <= _MAX_UPDATED
+    # A large group is tried again with every new node: skip the pods that all have a report.
+    all_reported = len(group.last_message) == len(group.pods)
+    pods = [first] if all_reported and not is_small else [pod for _, pod in group.pods.values()]
     reported = []
     for pod in pods:
         is_new = group.last_message.get(pod.key) != message
-        if pod is pods[0] or pod.key not in group.last_message or (is_small and is_new):
+        if pod is first or pod.key not in group.last_message or (is_small and is_new):
             group.last_message[pod.key] = message
             reported.append((pod, is_new))
     return reported

@@ -17,7 +17,6 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
-SERVICES = "/services"
 WORKLOADS = {
     "/replicationcontrollers": ("v1", "ReplicationController"),
     "apps/replicasets": ("apps/v1", "ReplicaSet"),

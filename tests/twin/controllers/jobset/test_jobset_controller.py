@@ -132,7 +132,7 @@ def test_definition_is_established_and_has_columns() -> None:
     async def main(harness: JobSetHarness) -> None:
         path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/jobsets.jobset.x-k8s.io"
         definition = await harness.twin.do("GET", path)
-        assert {item["type"]: item["status"] for item in definition["status"]["conditions"]} == {
+        assert {condition["type"]: condition["status"] for condition in definition["status"]["conditions"]} == {
             "NamesAccepted": "True",
             "Established": "True",
         }

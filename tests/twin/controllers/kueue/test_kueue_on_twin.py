@@ -8,6 +8,8 @@ import pytest
 from tests.support.embedded_twin import run_on_twin
 
 from sliceworks.base import clock
+from sliceworks.twin.controllers.kueue.kueue_api import WORKLOADS
+from sliceworks.twin.store.watch_cache import Entry
 
 if TYPE_CHECKING:
     from tests.support.embedded_twin import EmbeddedTwin
@@ -45,7 +47,7 @@ async def _workload(twin: EmbeddedTwin, job: str) -> Obj:
 
 
 def _states(workload: Obj) -> dict[str, tuple[str, str]]:
-    return {item["type"]: (item["status"], item["reason"]) for item in workload["status"]["conditions"]}
+    return {condition["type"]: (condition["status"], condition["reason"]) for condition in workload["status"]["conditions"]}
 
 
 async def _configure(twin: EmbeddedTwin, text: str) -> None:
@@ -129,10 +131,33 @@ def test_cohort_cycle_blocks_admission() -> None:
         await _submit(twin, "a")
         assert (await twin.do("GET", f"{JOBS}/a"))["spec"]["suspend"]
         conditions = (await _workload(twin, "a"))["status"]["conditions"]
-        assert [item["message"] for item in conditions] == ["ClusterQueue q is inactive"]
+        assert [condition["message"] for condition in conditions] == ["ClusterQueue q is inactive"]
         await twin.do("PATCH", f"{GROUP}/cohorts/upper", {"spec": {"parentName": None}})
         await twin.quiet()
         assert not (await twin.do("GET", f"{JOBS}/a"))["spec"]["suspend"]
+
+    run_on_twin(main, workloads=True)
+
+
+def test_queue_status_does_not_decode_the_other_workloads_of_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = 0
+    object_of = Entry.object
+
+    def counted(entry: Entry) -> Any:
+        nonlocal decoded
+        decoded += entry.resource == WORKLOADS
+        return object_of(entry)
+
+    async def main(twin: EmbeddedTwin) -> None:
+        nonlocal decoded
+        await _prepare(twin, cpu=100)
+        for number in range(30):
+            await _submit(twin, f"before-{number}")
+        monkeypatch.setattr(Entry, "object", counted)
+        await _submit(twin, "after")
+        assert decoded < 30
+        status = (await twin.do("GET", f"{GROUP}/clusterqueues/q"))["status"]
+        assert (status["admittedWorkloads"], status["reservingWorkloads"]) == (31, 31)
 
     run_on_twin(main, workloads=True)
 

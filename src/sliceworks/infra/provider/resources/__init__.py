@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from sliceworks.infra.provider.rest_resource import Object, Resource
 
 RESOURCES: dict[str, Resource] = {
-    **container.CLUSTER_RESOURCES,
+    **container.RESOURCES,
     **compute.RESOURCES,
     **bigquery.RESOURCES,
-    **container.NODE_POOL_RESOURCES,
     **resourcemanager.RESOURCES,
     **storage.RESOURCES,
 }

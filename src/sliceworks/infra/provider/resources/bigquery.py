@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -33,10 +32,7 @@ class Dataset(RestResource):
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete it."""
         query = {"deleteContents": "true"} if prior.get("delete_contents_on_destroy") else None
-        try:
-            await settings.session("big_query").call("DELETE", "/" + fill_template(self.path, prior), query=query)
-        except CloudNotFound:
-            return
+        await settings.session("big_query").call("DELETE", "/" + fill_template(self.path, prior), query=query)
 
 
 class Table(RestResource):
@@ -44,20 +40,13 @@ class Table(RestResource):
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Create the table."""
-        body = self._body(block, planned)
-        await settings.session("big_query").call("POST", "/" + fill_template(self.collection, planned), body)
-        state = await self.read(settings, block, planned)
-        if state is None:
-            raise CloudNotFound(f"{fill_template(self.path, planned)} not found")
-        return state
+        await settings.session("big_query").call("POST", "/" + fill_template(_TABLES, planned), self._body(block, planned))
+        return await self.read(settings, block, planned)
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Update columns or settings."""
         await settings.session("big_query").call("PUT", "/" + fill_template(self.path, prior), self._body(block, planned))
-        state = await self.read(settings, block, planned)
-        if state is None:
-            raise CloudNotFound(f"{fill_template(self.path, planned)} not found")
-        return state
+        return await self.read(settings, block, planned)
 
     def _body(self, block: Block, planned: Object) -> Object:
         body = conversion.to_api_body(block, planned, self.names)
@@ -74,11 +63,9 @@ class Table(RestResource):
 _DATASET_ROLES = {"roles/bigquery.dataOwner": "OWNER", "roles/bigquery.dataEditor": "WRITER", "roles/bigquery.dataViewer": "READER"}
 
 
-class DatasetMember:
+class DatasetMember(Resource):
     """A member of a dataset's access list."""
 
-    filled_in: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
     _path = "/projects/{project}/datasets/{dataset_id}"
 
     def _entry(self, state: Object) -> Object:
@@ -92,13 +79,12 @@ class DatasetMember:
         await self._write(settings, planned, add=True)
         return {**planned, "id": fill_template("projects/{project}/datasets/{dataset_id}/{role}/{member}", planned)}
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
-        """Read the member; None if it was removed."""
-        try:
-            dataset = await settings.session("big_query").call("GET", fill_template(self._path, known))
-        except CloudNotFound:
-            return None
-        return {**known, "etag": dataset.get("etag")} if self._entry(known) in (dataset.get("access") or ()) else None
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
+        """Read the member."""
+        dataset = await settings.session("big_query").call("GET", fill_template(self._path, known))
+        if self._entry(known) not in (dataset.get("access") or ()):
+            raise CloudNotFound(f"{known['member']} does not have {known['role']}")
+        return {**known, "etag": dataset.get("etag")}
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Members are immutable."""
@@ -106,10 +92,7 @@ class DatasetMember:
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Remove the member."""
-        try:
-            await self._write(settings, prior, add=False)
-        except CloudNotFound:
-            return
+        await self._write(settings, prior, add=False)
 
     async def _write(self, settings: ProviderConfig, state: Object, *, add: bool) -> None:
         session, path, entry = settings.session("big_query"), fill_template(self._path, state), self._entry(state)
@@ -119,11 +102,9 @@ class DatasetMember:
             await session.call("PATCH", path, {"access": [*others, entry] if add else others})
 
 
-class FeatureMembership:
+class FeatureMembership(Resource):
     """The configuration of a fleet feature for one membership: an entry of the feature's membershipSpecs."""
 
-    filled_in: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
     _path = "/projects/{project}/locations/{location}/features/{feature}"
 
     def _member(self, state: Object) -> str:
@@ -135,13 +116,12 @@ class FeatureMembership:
         await self._write(settings, planned, {"mesh": _mesh(planned)})
         return {**planned, "id": fill_template(self._path, planned)[1:] + f"/membershipId/{planned['membership']}"}
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
         """Read the entry."""
-        try:
-            feature = await settings.session("gke_hub2").call("GET", fill_template(self._path, known))
-        except CloudNotFound:
-            return None
-        return known if self._member(known) in (feature.get("membershipSpecs") or {}) else None
+        feature = await settings.session("gke_hub2").call("GET", fill_template(self._path, known))
+        if self._member(known) not in (feature.get("membershipSpecs") or {}):
+            raise CloudNotFound(f"feature {known['feature']} has no membership {known['membership']}")
+        return known
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Replace the entry."""
@@ -149,10 +129,7 @@ class FeatureMembership:
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Remove the entry."""
-        try:
-            await self._write(settings, prior, {})
-        except CloudNotFound:
-            return
+        await self._write(settings, prior, {})
 
     async def _write(self, settings: ProviderConfig, state: Object, entry: Object) -> None:
         """Set the entry; an empty one removes it."""
@@ -169,105 +146,64 @@ def _mesh(state: Object) -> Object:
     return {to_camel_case(key): value for key, value in mesh.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class _Wrapped(RestResource):
-    """A Pub/Sub resource: updates wrap the resource; the google provider sends the update mask in the query."""
-
-    inner: str = ""
-
-    async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
-        """Send the changed fields."""
-        new, old = conversion.to_api_body(block, planned, self.names), conversion.to_api_body(block, prior, self.names)
-        changed = sorted(key for key in new.keys() | old.keys() if new.get(key) != old.get(key))
-        if changed:
-            mask = {"updateMask": ",".join(changed)}
-            await settings.session(self.api).call("PATCH", "/" + fill_template(self.path, prior), {self.inner: new}, mask)
-        state = await self.read(settings, block, planned)
-        if state is None:
-            raise CloudNotFound(f"{fill_template(self.path, planned)} not found")
-        return state
+def _pubsub(path: str, wrapped: str) -> RestResource:
+    """A Pub/Sub resource: created by PUT; an update contains the whole resource, and the provider sends the mask in the query."""
+    names = _names({"project", "name"})
+    return RestResource("pubsub", path, names, collection=path, create_method="PUT", wrapped=wrapped, update_mask=True)
 
 
-_REPOSITORY = "projects/{project}/locations/{location}/repositories"
+_LOCATION = "projects/{project}/locations/{location}"
+_REPOSITORY = f"{_LOCATION}/repositories"
 _DATASETS = "projects/{project}/datasets"
+_TABLES = f"{_DATASETS}/{{dataset_id}}/tables"
 
 RESOURCES: dict[str, Resource] = {
     "google_artifact_registry_repository": RestResource(
-        api="artifact_registry",
-        collection=f"{_REPOSITORY}?repository_id={{repository_id}}",
-        path=f"{_REPOSITORY}/{{repository_id}}",
-        id=f"{_REPOSITORY}/{{repository_id}}",
-        names=_names({"project", "location", "repository_id", "name"}),
+        "artifact_registry",
+        f"{_REPOSITORY}/{{repository_id}}",
+        _names({"project", "location", "repository_id", "name"}),
+        create_query="repository_id={repository_id}",
         update_mask=True,
         operations="longrunning",
         update_operations=False,
         derived={"name": "{repository_id}"},
     ),
     "google_artifact_registry_repository_iam_member": IamMember(
-        "artifact_registry",
-        f"{_REPOSITORY}/{{repository:last}}",
-        get=("GET", ":getIamPolicy"),
+        "artifact_registry", f"{_REPOSITORY}/{{repository:last}}", get=("GET", ":getIamPolicy")
     ),
     "google_pubsub_schema": RestResource(
-        api="pubsub",
-        collection="projects/{project}/schemas?schemaId={name}",
-        path="projects/{project}/schemas/{name}",
-        id="projects/{project}/schemas/{name}",
-        names=FieldNames(local=frozenset({"project", "name"})),
-    ),
-    "google_pubsub_topic": _Wrapped(
-        api="pubsub",
-        collection="projects/{project}/topics/{name}",
-        path="projects/{project}/topics/{name}",
-        id="projects/{project}/topics/{name}",
-        names=_names({"project", "name"}),
-        create_method="PUT",
-        inner="topic",
-    ),
-    "google_pubsub_subscription": _Wrapped(
-        api="pubsub",
-        collection="projects/{project}/subscriptions/{name}",
-        path="projects/{project}/subscriptions/{name}",
-        id="projects/{project}/subscriptions/{name}",
-        names=_names({"project", "name"}),
-        create_method="PUT",
-        inner="subscription",
-    ),
-    "google_pubsub_topic_iam_member": IamMember(
         "pubsub",
-        "projects/{project}/topics/{topic:last}",
-        get=("GET", ":getIamPolicy"),
+        "projects/{project}/schemas/{name}",
+        FieldNames(local=frozenset({"project", "name"})),
+        create_query="schemaId={name}",
     ),
+    "google_pubsub_topic": _pubsub("projects/{project}/topics/{name}", "topic"),
+    "google_pubsub_subscription": _pubsub("projects/{project}/subscriptions/{name}", "subscription"),
+    "google_pubsub_topic_iam_member": IamMember("pubsub", "projects/{project}/topics/{topic:last}", get=("GET", ":getIamPolicy")),
     "google_bigquery_dataset": Dataset(
-        api="big_query",
-        collection=_DATASETS,
-        path=f"{_DATASETS}/{{dataset_id}}",
-        id=f"{_DATASETS}/{{dataset_id}}",
-        names=_names({"project", "delete_contents_on_destroy", "access"}, dataset_id="datasetReference.datasetId"),
+        "big_query",
+        f"{_DATASETS}/{{dataset_id}}",
+        _names({"project", "delete_contents_on_destroy", "access"}, dataset_id="datasetReference.datasetId"),
     ),
     "google_bigquery_dataset_iam_member": DatasetMember(),
     "google_bigquery_table": Table(
-        api="big_query",
-        collection=f"{_DATASETS}/{{dataset_id}}/tables",
-        path=f"{_DATASETS}/{{dataset_id}}/tables/{{table_id}}",
-        id=f"{_DATASETS}/{{dataset_id}}/tables/{{table_id}}",
-        names=_names({"project", "dataset_id", "table_id", "schema", "deletion_protection", "table_metadata_view"}),
+        "big_query",
+        f"{_TABLES}/{{table_id}}",
+        _names({"project", "dataset_id", "table_id", "schema", "deletion_protection", "table_metadata_view"}),
     ),
     "google_gke_hub_membership": RestResource(
-        api="gke_hub",
-        collection="projects/{project}/locations/{location}/memberships?membershipId={membership_id}",
-        path="projects/{project}/locations/{location}/memberships/{membership_id}",
-        id="projects/{project}/locations/{location}/memberships/{membership_id}",
-        names=_names({"project", "location", "membership_id"}),
+        "gke_hub",
+        f"{_LOCATION}/memberships/{{membership_id}}",
+        _names({"project", "location", "membership_id"}),
+        create_query="membershipId={membership_id}",
         update_mask=True,
         operations="longrunning",
     ),
     "google_gke_hub_feature": RestResource(
-        api="gke_hub2",
-        collection="projects/{project}/locations/{location}/features?featureId={name}",
-        path="projects/{project}/locations/{location}/features/{name}",
-        id="projects/{project}/locations/{location}/features/{name}",
-        names=_names({"project", "location", "name", "resource_state", "state"}),
+        "gke_hub2",
+        f"{_LOCATION}/features/{{name}}",
+        _names({"project", "location", "name", "resource_state", "state"}),
+        create_query="featureId={name}",
         update_mask=True,
         operations="longrunning",
     ),

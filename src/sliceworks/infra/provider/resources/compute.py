@@ -20,15 +20,8 @@ _REGIONAL = "projects/{project}/regions/{region}"
 _PLACE = frozenset({"project", "region"})
 
 
-def _regional(plural: str, names: FieldNames | None = None) -> RestResource:
-    return RestResource(
-        api="compute",
-        collection=f"{_REGIONAL}/{plural}",
-        path=f"{_REGIONAL}/{plural}/{{name}}",
-        id=f"{_REGIONAL}/{plural}/{{name}}",
-        names=names or FieldNames(local=_PLACE),
-        operations="compute",
-    )
+def _regional(plural: str) -> RestResource:
+    return RestResource("compute", f"{_REGIONAL}/{plural}/{{name}}", FieldNames(local=_PLACE), operations="compute")
 
 
 class Subnetwork(RestResource):
@@ -52,11 +45,9 @@ def find_shrunk_range(prior: Object, planned: Object) -> list[str]:
     return [] if ipaddress.IPv4Network(old).subnet_of(ipaddress.IPv4Network(new)) else ["ip_cidr_range"]
 
 
-class RouterNat:
+class RouterNat(Resource):
     """A NAT of a router: an entry of a list that is always written as a whole."""
 
-    filled_in: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
     _router = _REGIONAL + "/routers/{router:last}"
     _names = FieldNames(
         renamed={"subnetwork": "subnetworks", "nat64_subnetwork": "nat64Subnetworks"},
@@ -66,37 +57,24 @@ class RouterNat:
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Add the entry."""
         await self._write(settings, planned, conversion.to_api_body(block, planned, self._names))
-        return await self._read_existing(settings, block, planned)
+        return await self.read(settings, block, planned)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
-        """Read the entry; None if the router does not have it."""
-        try:
-            router = await settings.session("compute").call("GET", "/" + fill_template(self._router, known))
-        except CloudNotFound:
-            return None
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
+        """Read the entry."""
+        router = await settings.session("compute").call("GET", "/" + fill_template(self._router, known))
         entry = next((nat for nat in router.get("nats") or () if nat["name"] == known["name"]), None)
         if entry is None:
-            return None
+            raise CloudNotFound(f"NAT {known['name']} not found")
         state = conversion.to_state(block, entry, known, self._names)
         return {**state, "id": fill_template("{project}/{region}/{router:last}/{name}", known)}
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Replace the entry of this name."""
-        await self._write(settings, planned, conversion.to_api_body(block, planned, self._names))
-        return await self._read_existing(settings, block, planned)
+        return await self.create(settings, block, planned)
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Remove the entry."""
-        try:
-            await self._write(settings, prior, None)
-        except CloudNotFound:
-            return
-
-    async def _read_existing(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
-        result = await self.read(settings, block, planned)
-        if result is None:
-            raise CloudNotFound(f"the NAT {planned['name']} not found")
-        return result
+        await self._write(settings, prior, None)
 
     async def _write(self, settings: ProviderConfig, state: Object, entry: Object | None) -> None:
         path = "/" + fill_template(self._router, state)
@@ -122,22 +100,18 @@ async def zones(settings: ProviderConfig, block: Block, config: Object) -> Objec
 
 RESOURCES: dict[str, Resource] = {
     "google_compute_network": RestResource(
-        api="compute",
-        collection=f"{_GLOBAL}/networks",
-        path=f"{_GLOBAL}/networks/{{name}}",
-        id=f"{_GLOBAL}/networks/{{name}}",
-        names=FieldNames(
+        "compute",
+        f"{_GLOBAL}/networks/{{name}}",
+        FieldNames(
             renamed={"routing_mode": "routingConfig.routingMode", "gateway_ipv4": "gatewayIPv4"},
             local=frozenset({"delete_default_routes_on_create", "project"}),
         ),
         operations="compute",
     ),
     "google_compute_subnetwork": Subnetwork(
-        api="compute",
-        collection=f"{_REGIONAL}/subnetworks",
-        path=f"{_REGIONAL}/subnetworks/{{name}}",
-        id=f"{_REGIONAL}/subnetworks/{{name}}",
-        names=FieldNames(renamed={"secondary_ip_range": "secondaryIpRanges"}, local=_PLACE | {"send_secondary_ip_range_if_empty"}),
+        "compute",
+        f"{_REGIONAL}/subnetworks/{{name}}",
+        FieldNames(renamed={"secondary_ip_range": "secondaryIpRanges"}, local=_PLACE | {"send_secondary_ip_range_if_empty"}),
         operations="compute",
     ),
     "google_compute_router": _regional("routers"),
@@ -145,11 +119,9 @@ RESOURCES: dict[str, Resource] = {
     "google_compute_resource_policy": _regional("resourcePolicies"),
     "google_compute_address": _regional("addresses"),
     "google_compute_firewall": RestResource(
-        api="compute",
-        collection=f"{_GLOBAL}/firewalls",
-        path=f"{_GLOBAL}/firewalls/{{name}}",
-        id=f"{_GLOBAL}/firewalls/{{name}}",
-        names=FieldNames(renamed={"allow": "allowed", "deny": "denied"}, local=frozenset({"project"})),
+        "compute",
+        f"{_GLOBAL}/firewalls/{{name}}",
+        FieldNames(renamed={"allow": "allowed", "deny": "denied"}, local=frozenset({"project"})),
         operations="compute",
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import CloudError, CloudNotFound
+from sliceworks.base.errors import CloudNotFound
 from sliceworks.infra.provider import conversion
 from sliceworks.infra.provider.conversion import FieldNames
 from sliceworks.infra.provider.rest_resource import Resource, fill_template, last_segment, wait_for_operation
@@ -39,9 +39,8 @@ POOL = FieldNames(
 )
 
 
-async def run_operation(settings: ProviderConfig, state: Object, call: tuple[str, str], body: Object | None) -> None:
+async def run_operation(settings: ProviderConfig, state: Object, method: str, path: str, body: Object | None = None) -> None:
     """Run one operation of a cluster at a time: GKE rejects concurrent ones."""
-    method, path = call
     async with settings.lock(path.partition("/nodePools")[0].partition(":")[0]):
         answer = await settings.session("container").call(method, f"/{path}", body)
         await wait_for_operation(settings, "container", "container", state, answer)
@@ -99,18 +98,16 @@ _NAMES = FieldNames(
 _DEFAULT_POOL = "default-pool"
 
 
-class Cluster:
+class Cluster(Resource):
     """A cluster. Its default node pool is deleted after creation if the configuration says so."""
 
-    filled_in: tuple[str, ...] = ("master_auth",)
+    filled_in = ("master_auth",)
     imports = (CLUSTER, "{project}/{location}/{name}")
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Create a cluster and wait until it is running."""
         body = conversion.to_api_body(block, planned, _NAMES)
-        for name, key in (("network", "network"), ("subnetwork", "subnetwork")):
-            if isinstance(planned.get(name), str):
-                body[key] = planned[name]
+        body |= {name: planned[name] for name in ("network", "subnetwork") if isinstance(planned.get(name), str)}
         if isinstance(planned.get("initial_node_count"), int | float):
             body["initialNodeCount"] = int(planned["initial_node_count"])
         if planned.get("node_config"):
@@ -123,18 +120,15 @@ class Cluster:
             body["maintenancePolicy"] = _maintenance_policy(planned)
         if body.get("ipAllocationPolicy"):
             body["ipAllocationPolicy"]["useIpAliases"] = True
-        await run_operation(settings, planned, ("POST", fill_template(LOCATION, planned) + "/clusters"), {"cluster": body})
+        await run_operation(settings, planned, "POST", fill_template(LOCATION, planned) + "/clusters", {"cluster": body})
         if planned.get("remove_default_node_pool"):
             pool = f"{fill_template(CLUSTER, planned)}/nodePools/{_DEFAULT_POOL}"
-            await run_operation(settings, planned, ("DELETE", pool), None)
-        return await self._read_existing(settings, block, planned)
+            await run_operation(settings, planned, "DELETE", pool)
+        return await self.read(settings, block, planned)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
         """Read the cluster."""
-        try:
-            answer = await settings.session("container").call("GET", "/" + fill_template(CLUSTER, known))
-        except CloudNotFound:
-            return None
+        answer = await settings.session("container").call("GET", "/" + fill_template(CLUSTER, known))
         state = conversion.to_state(block, answer, known, _NAMES)
         network = answer.get("networkConfig") or {}
         state["id"] = fill_template(CLUSTER, state)
@@ -159,36 +153,26 @@ class Cluster:
         path = fill_template(CLUSTER, prior)
         for field, desired in _DESIRED.items():
             if new.get(field) != old.get(field):
-                await run_operation(settings, planned, ("PUT", path), {"update": {desired: new.get(field)}})
+                await run_operation(settings, planned, "PUT", path, {"update": {desired: new.get(field)}})
         gateways = [(item.get("networkConfig") or {}).get("gatewayApiConfig") for item in (new, old)]
         if gateways[0] != gateways[1]:
-            await run_operation(settings, planned, ("PUT", path), {"update": {"desiredGatewayApiConfig": gateways[0]}})
+            await run_operation(settings, planned, "PUT", path, {"update": {"desiredGatewayApiConfig": gateways[0]}})
         if new.get("resourceLabels") != old.get("resourceLabels"):
             now = await settings.session("container").call("GET", f"/{path}")
             labels = {"resourceLabels": new.get("resourceLabels") or {}, "labelFingerprint": now.get("labelFingerprint", "")}
-            await run_operation(settings, planned, ("POST", f"{path}:setResourceLabels"), labels)
+            await run_operation(settings, planned, "POST", f"{path}:setResourceLabels", labels)
         intranode = [bool((item.get("networkConfig") or {}).get("enableIntraNodeVisibility")) for item in (new, old)]
         if intranode[0] != intranode[1]:
             visibility = {"desiredIntraNodeVisibilityConfig": {"enabled": intranode[0]}}
-            await run_operation(settings, planned, ("PUT", path), {"update": visibility})
+            await run_operation(settings, planned, "PUT", path, {"update": visibility})
         if _maintenance_policy(planned) != _maintenance_policy(prior):
             policy = {"maintenancePolicy": _maintenance_policy(planned)}
-            await run_operation(settings, planned, ("POST", f"{path}:setMaintenancePolicy"), policy)
-        return await self._read_existing(settings, block, planned)
+            await run_operation(settings, planned, "POST", f"{path}:setMaintenancePolicy", policy)
+        return await self.read(settings, block, planned)
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete the cluster."""
-        path = fill_template(CLUSTER, prior)
-        try:
-            await run_operation(settings, prior, ("DELETE", path), None)
-        except CloudNotFound:
-            return
-
-    async def _read_existing(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
-        result = await self.read(settings, block, planned)
-        if result is None:
-            raise CloudError(f"{fill_template(CLUSTER, planned)} not found")
-        return result
+        await run_operation(settings, prior, "DELETE", fill_template(CLUSTER, prior))
 
 
 def _first_nodes(block: Block, pool: Object, known: Object) -> Object:
@@ -246,10 +230,7 @@ _DESIRED = {
 async def cluster(settings: ProviderConfig, block: Block, config: Object) -> Object:
     """The data source of a cluster."""
     known = {**config, "project": config.get("project") or settings.project, "location": config.get("location") or settings.region}
-    result = await Cluster().read(settings, block, known)
-    if result is None:
-        raise CloudNotFound(f"{fill_template(CLUSTER, known)} not found")
-    return result
+    return await Cluster().read(settings, block, known)
 
 
 async def versions(settings: ProviderConfig, block: Block, config: Object) -> Object:
@@ -269,14 +250,9 @@ async def versions(settings: ProviderConfig, block: Block, config: Object) -> Ob
     }
 
 
-CLUSTER_RESOURCES: dict[str, Resource] = {"google_container_cluster": Cluster()}
-DATA_SOURCES = {"google_container_cluster": cluster, "google_container_engine_versions": versions}
-
-
-class NodePool:
+class NodePool(Resource):
     """A node pool. Each change is sent by its own method of GKE."""
 
-    filled_in: tuple[str, ...] = ()
     imports = (
         "{project}/{location}/{cluster}/{name}",
         "projects/{project}/locations/{location}/clusters/{cluster}/nodePools/{name}",
@@ -292,17 +268,14 @@ class NodePool:
             body["initialNodeCount"] = 0
         if body.get("autoscaling"):
             body["autoscaling"]["enabled"] = True
-        await self._do(settings, planned, "POST", fill_template(POOLS, planned), {"nodePool": body})
-        return await self._read_existing(settings, block, planned)
+        await run_operation(settings, planned, "POST", fill_template(POOLS, planned), {"nodePool": body})
+        return await self.read(settings, block, planned)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
         """Read the node pool and its number of nodes per zone."""
-        try:
-            answer = await settings.session("container").call("GET", "/" + self._path(known))
-        except CloudNotFound:
-            return None
+        answer = await settings.session("container").call("GET", "/" + self._path(known))
         if answer.get("status") == "STOPPING":
-            return None
+            raise CloudNotFound(f"{self._path(known)} is being deleted")
         state = conversion.to_state(block, _readable(answer), known, POOL)
         for placement in state.get("placement_policy") or ():
             placement["type"] = str((answer.get("placementPolicy") or {}).get("type") or "")
@@ -318,35 +291,24 @@ class NodePool:
         new, old = _pool_body(block, planned), _pool_body(block, prior)
         path = self._path(prior)
         if planned.get("node_count") != prior.get("node_count") and planned.get("node_count") is not None:
-            await self._do(settings, planned, "POST", f"{path}:setSize", {"nodeCount": int(planned["node_count"])})
+            await run_operation(settings, planned, "POST", f"{path}:setSize", {"nodeCount": int(planned["node_count"])})
         if new.get("autoscaling") != old.get("autoscaling"):
             autoscaling = {**(new.get("autoscaling") or {}), "enabled": bool(new.get("autoscaling"))}
-            await self._do(settings, planned, "POST", f"{path}:setAutoscaling", {"autoscaling": autoscaling})
+            await run_operation(settings, planned, "POST", f"{path}:setAutoscaling", {"autoscaling": autoscaling})
         if new.get("management") != old.get("management"):
-            await self._do(settings, planned, "POST", f"{path}:setManagement", {"management": new.get("management") or {}})
+            management = {"management": new.get("management") or {}}
+            await run_operation(settings, planned, "POST", f"{path}:setManagement", management)
         change = _pool_update(new, old)
         if change:
-            await self._do(settings, planned, "PUT", path, change)
-        return await self._read_existing(settings, block, planned)
+            await run_operation(settings, planned, "PUT", path, change)
+        return await self.read(settings, block, planned)
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete the node pool."""
-        try:
-            await self._do(settings, prior, "DELETE", self._path(prior), None)
-        except CloudNotFound:
-            return
+        await run_operation(settings, prior, "DELETE", self._path(prior))
 
     def _path(self, state: Object) -> str:
         return fill_template(POOLS, state) + f"/{state['name']}"
-
-    async def _read_existing(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
-        result = await self.read(settings, block, planned)
-        if result is None:
-            raise CloudError(f"{self._path(planned)} not found")
-        return result
-
-    async def _do(self, settings: ProviderConfig, state: Object, method: str, path: str, body: Object | None) -> None:
-        await run_operation(settings, state, (method, path), body)
 
 
 _READ_ONLY_PORT = "insecureKubeletReadonlyPortEnabled"
@@ -407,4 +369,5 @@ async def _count(settings: ProviderConfig, urls: list[str]) -> int:
     return sum(sizes) // len(sizes) if sizes else 0
 
 
-NODE_POOL_RESOURCES: dict[str, Resource] = {"google_container_node_pool": NodePool()}
+RESOURCES: dict[str, Resource] = {"google_container_cluster": Cluster(), "google_container_node_pool": NodePool()}
+DATA_SOURCES = {"google_container_cluster": cluster, "google_container_engine_versions": versions}

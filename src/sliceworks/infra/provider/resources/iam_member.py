@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import CloudAlreadyExists, CloudError, CloudNotFound, FailedPrecondition
-from sliceworks.infra.provider.rest_resource import fill_template
+from sliceworks.base.errors import CloudAlreadyExists, CloudNotFound, FailedPrecondition
+from sliceworks.infra.provider.rest_resource import Resource, fill_template
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,8 +18,8 @@ Object = dict[str, Any]
 _TRIES = 20
 
 
-@dataclass(frozen=True, slots=True)
-class IamMember:
+@dataclass(frozen=True)
+class IamMember(Resource):
     """One member of one role of a resource. `path` is a template over the state; verbs differ between APIs."""
 
     api: str
@@ -29,27 +29,19 @@ class IamMember:
     wrapped: bool = True
     id: str = "{resource_name}/{role}/{member}"
     resource_name: Callable[[str], str] = field(default=lambda path: path)
-    filled_in: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Add the member."""
         await self._change(settings, planned, lambda bindings: _added(bindings, planned))
-        state = await self.read(settings, block, planned)
-        if state is None:
-            raise CloudError(f"{planned['member']} was not added to {planned['role']}")
-        return state
+        return await self.read(settings, block, planned)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
-        """Read the member; None if it was removed."""
-        try:
-            policy = await self._policy(settings, known)
-        except CloudNotFound:
-            return None
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
+        """Read the member."""
+        policy = await self._policy(settings, known)
         if not any(
             known["member"] in binding.get("members", ()) for binding in policy.get("bindings") or () if _same(binding, known)
         ):
-            return None
+            raise CloudNotFound(f"{known['member']} does not have {known['role']}")
         resource_name = self.resource_name(fill_template(self.path, known))
         return {**known, "etag": policy.get("etag"), "id": fill_template(self.id, {**known, "resource_name": resource_name})}
 
@@ -59,10 +51,7 @@ class IamMember:
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Remove the member."""
-        try:
-            await self._change(settings, prior, lambda bindings: _without(bindings, prior))
-        except CloudNotFound:
-            return
+        await self._change(settings, prior, lambda bindings: _without(bindings, prior))
 
     async def _policy(self, settings: ProviderConfig, state: Object) -> Object:
         method, verb = self.get

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 
-class ProjectService:
+class ProjectService(Resource):
     """An enabled service of a project."""
 
-    filled_in: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
     _path = "/projects/{project}/services/{service}"
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
@@ -30,11 +28,13 @@ class ProjectService:
         await self._read_project(settings, planned)
         return _enabled(planned)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
-        """Read the service; None if it is disabled."""
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
+        """Read the service."""
         await self._read_project(settings, known)
         answer = await settings.session("service_usage").call("GET", fill_template(self._path, known))
-        return _enabled(known) if answer.get("state") == "ENABLED" else None
+        if answer.get("state") != "ENABLED":
+            raise CloudNotFound(f"service {known['service']} is disabled")
+        return _enabled(known)
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Only attributes of Terraform itself can change."""
@@ -54,53 +54,38 @@ def _enabled(state: Object) -> Object:
     return {**state, "id": fill_template("{project}/{service}", state)}
 
 
-class ServiceAccount:
+class ServiceAccount(Resource):
     """A service account: created by its account id, identified by its e-mail address."""
 
-    filled_in: tuple[str, ...] = ()
     _path = "/projects/{project}/serviceAccounts/{account_id}@{project}.iam.gserviceaccount.com"
     imports = (_path[1:],)
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Create the account."""
-        account_fields = {
-            key: planned[name]
-            for key, name in (("displayName", "display_name"), ("description", "description"))
-            if planned.get(name)
+        names = (("displayName", "display_name"), ("description", "description"))
+        body = {
+            "accountId": planned["account_id"],
+            "serviceAccount": {key: planned[name] for key, name in names if planned.get(name)},
         }
-        body = {"accountId": planned["account_id"], "serviceAccount": account_fields}
-        answer = await settings.session("iam_beta").call(
-            "POST", fill_template("/projects/{project}/serviceAccounts", planned), body
-        )
-        return self._state(planned, answer)
+        path = fill_template("/projects/{project}/serviceAccounts", planned)
+        return self._state(planned, await settings.session("iam_beta").call("POST", path, body))
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
         """Read the account."""
-        try:
-            answer = await settings.session("iam_beta").call("GET", fill_template(self._path, known))
-        except CloudNotFound:
-            return None
-        return self._state(known, answer)
+        return self._state(known, await settings.session("iam_beta").call("GET", fill_template(self._path, known)))
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Update display name and description; enable or disable."""
-        session = settings.session("iam_beta")
+        session, path = settings.session("iam_beta"), fill_template(self._path, prior)
         account_fields = {"displayName": planned.get("display_name") or "", "description": planned.get("description") or ""}
-        await session.call(
-            "PATCH", fill_template(self._path, prior), {"serviceAccount": account_fields, "updateMask": "displayName,description"}
-        )
+        await session.call("PATCH", path, {"serviceAccount": account_fields, "updateMask": "displayName,description"})
         if bool(prior.get("disabled")) != bool(planned.get("disabled")):
-            await session.call(
-                "POST", fill_template(self._path, prior) + (":disable" if planned.get("disabled") else ":enable"), {}
-            )
-        return self._state(planned, await session.call("GET", fill_template(self._path, prior)))
+            await session.call("POST", path + (":disable" if planned.get("disabled") else ":enable"), {})
+        return self._state(planned, await session.call("GET", path))
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete the account."""
-        try:
-            await settings.session("iam_beta").call("DELETE", fill_template(self._path, prior))
-        except CloudNotFound:
-            return
+        await settings.session("iam_beta").call("DELETE", fill_template(self._path, prior))
 
     def _state(self, known: Object, answer: Object) -> Object:
         account_fields = {"display_name": answer.get("displayName"), "description": answer.get("description")}
@@ -126,21 +111,21 @@ class CustomRole(RestResource):
         try:
             deleted = (await session.call("GET", path)).get("deleted")
         except CloudNotFound:
-            await session.call("POST", "/" + fill_template(self.collection, planned), {"roleId": planned["role_id"], "role": role})
+            roles = fill_template("/projects/{project}/roles", planned)
+            await session.call("POST", roles, {"roleId": planned["role_id"], "role": role})
         else:
             if not deleted:
                 raise CloudAlreadyExists(f"Custom project role {path[1:]} already exists and must be imported")
             await session.call("POST", f"{path}:undelete", {})
             await session.call("PATCH", path, role, {"updateMask": ",".join(sorted(role))})
-        state = await self.read(settings, block, planned)
-        if state is None:
-            raise CloudNotFound(f"{path[1:]} not found")
-        return state
+        return await self.read(settings, block, planned)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
-        """Read the role; None if it is deleted."""
-        state = await RestResource.read(self, settings, block, known)
-        return None if state is None or state.get("deleted") else state
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
+        """Read the role."""
+        state = await super().read(settings, block, known)
+        if state.get("deleted"):
+            raise CloudNotFound(f"{state['id']} is deleted")
+        return state
 
 
 async def project(settings: ProviderConfig, block: Block, config: Object) -> Object:
@@ -173,30 +158,25 @@ RESOURCES: dict[str, Resource] = {
     "google_project_service": ProjectService(),
     "google_service_account": ServiceAccount(),
     "google_project_iam_member": IamMember(
-        "resource_manager",
-        "projects/{project}",
-        resource_name=lambda path: path.removeprefix("projects/"),
+        "resource_manager", "projects/{project}", resource_name=lambda path: path.removeprefix("projects/")
     ),
     "google_service_account_iam_member": IamMember("iam_beta", "{service_account_id}"),
     "google_project_iam_custom_role": CustomRole(
-        api="iam_beta",
-        collection="projects/{project}/roles",
-        path="projects/{project}/roles/{role_id}",
-        id="projects/{project}/roles/{role_id}",
-        names=FieldNames(renamed={"permissions": "includedPermissions"}, local=frozenset({"project", "role_id", "name"})),
+        "iam_beta",
+        "projects/{project}/roles/{role_id}",
+        FieldNames(renamed={"permissions": "includedPermissions"}, local=frozenset({"project", "role_id", "name"})),
         update_mask=True,
         derived={"name": "projects/{project}/roles/{role_id}"},
     ),
     "google_vertex_ai_tensorboard": RestResource(
-        api="vertex_ai",
-        collection="projects/{project}/locations/{region}/tensorboards",
-        path="{name}",
-        id="{name}",
-        names=FieldNames(
+        "vertex_ai",
+        "{name}",
+        FieldNames(
             renamed={"effective_labels": "labels"},
             local=frozenset({"project", "region", "labels", "terraform_labels"}),
             sent=frozenset({"effective_labels"}),
         ),
+        collection="projects/{project}/locations/{region}/tensorboards",
         update_mask=True,
         operations="longrunning",
         named_by_answer=True,

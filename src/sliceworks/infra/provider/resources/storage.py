@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import CloudInvalid, CloudNotFound
-from sliceworks.infra.provider import conversion
-from sliceworks.infra.provider.conversion import FieldNames
+from sliceworks.base.errors import CloudInvalid
+from sliceworks.infra.provider.conversion import FieldNames, quote_segment
 from sliceworks.infra.provider.resources.iam_member import IamMember
 from sliceworks.infra.provider.rest_resource import Resource, RestResource
 
@@ -19,29 +17,24 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
 class Bucket(RestResource):
     """A bucket; `force_destroy` empties it before deletion."""
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete it."""
-        session = settings.session("storage")
-        listed = await session.call("GET", f"/b/{prior['name']}/o", query={"versions": "true"})
-        if listed.get("items") and not prior.get("force_destroy"):
+        session, path = settings.session("storage"), f"/b/{prior['name']}/o"
+        objects = [item async for page in session.pages(path, {"versions": "true"}) for item in page.get("items") or ()]
+        if objects and not prior.get("force_destroy"):
             raise CloudInvalid(
                 f"Error trying to delete bucket {prior['name']} containing objects without `force_destroy` set to true"
             )
-        if prior.get("force_destroy"):
-            for item in listed.get("items") or ():
-                await session.call("DELETE", f"/b/{prior['name']}/o/{conversion.quote_segment(item['name'])}")
-        await RestResource.delete(self, settings, block, prior)
+        for item in objects:
+            await session.call("DELETE", f"{path}/{quote_segment(item['name'])}")
+        await super().delete(settings, block, prior)
 
 
-class BucketObject:
+class BucketObject(Resource):
     """An object whose content is in the configuration."""
-
-    filled_in: tuple[str, ...] = ()
-    imports: tuple[str, ...] = ()
 
     async def create(self, settings: ProviderConfig, block: Block, planned: Object) -> Object:
         """Upload the content."""
@@ -51,15 +44,10 @@ class BucketObject:
         answer = await settings.upload(path, content, query, planned.get("content_type") or "text/plain; charset=utf-8")
         return _object(planned, answer)
 
-    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object | None:
+    async def read(self, settings: ProviderConfig, block: Block, known: Object) -> Object:
         """Read the object; a changed content shows in its hash."""
-        try:
-            answer = await settings.session("storage").call(
-                "GET", f"/b/{known['bucket']}/o/{conversion.quote_segment(known['name'])}"
-            )
-        except CloudNotFound:
-            return None
-        return _object(known, answer)
+        path = f"/b/{known['bucket']}/o/{quote_segment(known['name'])}"
+        return _object(known, await settings.session("storage").call("GET", path))
 
     async def update(self, settings: ProviderConfig, block: Block, prior: Object, planned: Object) -> Object:
         """Upload the new content."""
@@ -67,10 +55,7 @@ class BucketObject:
 
     async def delete(self, settings: ProviderConfig, block: Block, prior: Object) -> None:
         """Delete it."""
-        try:
-            await settings.session("storage").call("DELETE", f"/b/{prior['bucket']}/o/{conversion.quote_segment(prior['name'])}")
-        except CloudNotFound:
-            return
+        await settings.session("storage").call("DELETE", f"/b/{prior['bucket']}/o/{quote_segment(prior['name'])}")
 
 
 def _object(known: Object, answer: Object) -> Object:
@@ -91,11 +76,9 @@ def _object(known: Object, answer: Object) -> Object:
 
 RESOURCES: dict[str, Resource] = {
     "google_storage_bucket": Bucket(
-        api="storage",
-        collection="b?project={project}",
-        path="b/{name}",
-        id="{name}",
-        names=FieldNames(
+        "storage",
+        "b/{name}",
+        FieldNames(
             renamed={
                 "effective_labels": "labels",
                 "uniform_bucket_level_access": "iamConfiguration.uniformBucketLevelAccess.enabled",
@@ -106,15 +89,11 @@ RESOURCES: dict[str, Resource] = {
             sent=frozenset({"effective_labels"}),
             upper=frozenset({"location"}),
         ),
+        id="{name}",
+        create_query="project={project}",
         derived={"url": "gs://{name}"},
         also=("{project}/{name}",),
     ),
-    "google_storage_bucket_iam_member": IamMember(
-        "storage",
-        "b/{bucket}",
-        get=("GET", "/iam"),
-        set=("PUT", "/iam"),
-        wrapped=False,
-    ),
+    "google_storage_bucket_iam_member": IamMember("storage", "b/{bucket}", get=("GET", "/iam"), set=("PUT", "/iam"), wrapped=False),
     "google_storage_bucket_object": BucketObject(),
 }

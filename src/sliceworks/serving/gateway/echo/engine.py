@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.http.messages import HttpError, bad_request
-from sliceworks.base.timers import create_timer
+from sliceworks.serving.gateway.echo.timer import create_timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -158,9 +158,7 @@ class Engine:
             raise bad_request(f"max_tokens: must be a non-negative integer, got {max_tokens!r}", param="max_tokens")
         count = max_tokens or self.settings.tokens or _DEFAULT_TOKENS
         words = prompt.split(None, count)[:count] or ["…"]
-        count = count if max_tokens or self.settings.tokens else len(words)
-        words = (words * (count // len(words) + 1))[:count]
-        return [words[0], *(f" {word}" for word in words[1:])]
+        return repeat_words(words, count if max_tokens or self.settings.tokens else len(words))
 
     def scale(self, seconds: float) -> float:
         """A time under the current load, with jitter."""
@@ -241,6 +239,12 @@ class _TokenStream:
                 self._due += self._engine.scale(settings.token_time)
                 self._engine.timers.call_at(self._due, self._write_next)
                 return
+
+
+def repeat_words(words: list[str], count: int) -> list[str]:
+    """`count` tokens: the words, again from the first after the last, each but the first after a space."""
+    words = (words * (count // len(words) + 1))[:count]
+    return [words[0], *(f" {word}" for word in words[1:])]
 
 
 def count_tokens(text: str) -> int:

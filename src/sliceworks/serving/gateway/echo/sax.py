@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from sliceworks.base import clock, files
-from sliceworks.serving.gateway.echo.engine import count_tokens
+from sliceworks.serving.gateway.echo.engine import count_tokens, repeat_words
 from sliceworks.serving.gateway.sax_messages import ADMIN, LANGUAGE
 
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ class SaxCell:
         self._loaded(request.model_key)
         words = request.text.split() or ["…"]
         limit = int(request.extra_inputs.items.get("per_example_max_decode_steps", 0)) or min(len(words), _DEFAULT_TOKENS)
-        words = (words * (limit // len(words) + 1))[:limit]
-        return [words[0], *(f" {word}" for word in words[1:])]
+        return repeat_words(words, limit)
 
     def _generate(self, request: Any, _context: Any) -> Any:
         words = self._words(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.apiserver.auth.rbac import Attributes
-from sliceworks.twin.apiserver.validation.certificates import parse_request
+from sliceworks.twin.apiserver.validation.certificate_signing_request import parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

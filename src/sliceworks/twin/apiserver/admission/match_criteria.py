@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.twin.apiserver import codec, version_conversion
@@ -83,7 +81,7 @@ class WriteAttributes:
     def _converted(self, obj: Obj | None, target: Target) -> Obj | None:
         if obj is None or target.kind == self.target.kind:
             return obj
-        stored = codec.to_stored(self.call.resource, self.call.version, orjson.loads(orjson.dumps(obj)))
+        stored = codec.to_stored(self.call.resource, self.call.version, codec.deep_copy(obj))
         return version_conversion.from_storage(target.resource, stored, target.version)
 
     def from_version(self, obj: Obj, target: Target) -> Obj:

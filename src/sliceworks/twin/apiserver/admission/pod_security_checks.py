@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.apiserver.auth.rbac import quoted
+from sliceworks.schemas.field_errors import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

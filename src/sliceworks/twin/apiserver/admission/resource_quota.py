@@ -195,7 +195,7 @@ def _matches(selector: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     if scope in {"Terminating", "NotTerminating"}:
         return is_terminating(pod) == (scope == "Terminating")
     if scope in {"BestEffort", "NotBestEffort"}:
-        return pod_resources.is_best_effort(spec) == (scope == "BestEffort")
+        return (pod_resources.qos_class(spec) == "BestEffort") == (scope == "BestEffort")
     if scope == "CrossNamespacePodAffinity":
         return _crosses_namespaces(spec.get("affinity") or {})
     return scope == "PriorityClass" and _matches_class(selector, spec.get("priorityClassName") or "")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, names
+from sliceworks.twin.apiserver.validation.pod import MIRROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sliceworks.twin.apiserver.admission.chain import Admission, Obj, Store
 
-_MIRROR = "kubernetes.io/config.mirror"
 _ENFORCE = "kubernetes.io/enforce-mountable-secrets"
 _VOLUME_PREFIX = "kube-api-access-"
 _MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -31,7 +31,7 @@ async def wait_for_default_account(store: Store, namespace: str) -> None:
 def service_account(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     """Set the account of a pod, mount its token and copy its pull secrets."""
     spec = obj.setdefault("spec", {})
-    if _MIRROR in (obj["metadata"].get("annotations") or {}):
+    if MIRROR in (obj["metadata"].get("annotations") or {}):
         if spec.get("serviceAccountName"):
             raise ctx.forbidden(obj, "a mirror pod may not reference service accounts")
         return

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 STORAGE_CLASSES = "storage.k8s.io/storageclasses"
 INGRESS_CLASSES = "networking.k8s.io/ingressclasses"
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_STORAGE = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 _DEFAULT_INGRESS = ("ingressclass.kubernetes.io/is-default-class",)
 _INGRESS_CLASS_ANNOTATION = "kubernetes.io/ingress.class"
@@ -33,7 +33,7 @@ def add_protection_finalizer(finalizer: str) -> Callable[[Admission, Obj, Mappin
 
 def default_storage_class(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     spec = obj.setdefault("spec", {})
-    if spec.get("storageClassName") is not None or _CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {}):
+    if spec.get("storageClassName") is not None or CLASS_ANNOTATION in (obj["metadata"].get("annotations") or {}):
         return
     name = _default_class(ctx, STORAGE_CLASSES, _DEFAULT_STORAGE)
     if name is not None:
@@ -61,10 +61,18 @@ def check_claim_resize(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) 
         raise ctx.forbidden(obj, _NOT_RESIZABLE)
 
 
-def storage_class_of(claim: Mapping[str, Any]) -> str:
-    """The storage class of a claim: its annotation, or its field."""
-    annotation = (claim["metadata"].get("annotations") or {}).get(_CLASS_ANNOTATION)
-    return str(annotation if annotation is not None else (claim.get("spec") or {}).get("storageClassName") or "")
+def storage_class_of(obj: Mapping[str, Any]) -> str:
+    """The storage class of a claim or volume: its annotation, or its field."""
+    annotation = (obj["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
+    return str(annotation if annotation is not None else (obj.get("spec") or {}).get("storageClassName") or "")
+
+
+def is_default_storage_class(obj: Mapping[str, Any]) -> bool:
+    return _is_default(obj["metadata"], _DEFAULT_STORAGE)
+
+
+def _is_default(metadata: Mapping[str, Any], annotations: tuple[str, ...]) -> bool:
+    return any((metadata.get("annotations") or {}).get(key) == "true" for key in annotations)
 
 
 def _size(claim: Mapping[str, Any]) -> str:
@@ -75,7 +83,7 @@ def _size(claim: Mapping[str, Any]) -> str:
 def _default_class(ctx: Admission, resource: str, annotations: tuple[str, ...]) -> str | None:
     """The name of the default class; of several the newest, then the first by name."""
     classes = [item["metadata"] for item in ctx.find_all(resource, "")]
-    defaults = [item for item in classes if any((item.get("annotations") or {}).get(key) == "true" for key in annotations)]
+    defaults = [metadata for metadata in classes if _is_default(metadata, annotations)]
     if not defaults:
         return None
     newest = max(item.get("creationTimestamp", "") for item in defaults)

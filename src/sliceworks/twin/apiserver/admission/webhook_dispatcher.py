@@ -20,7 +20,7 @@ from sliceworks.schemas.field_errors import quoted
 from sliceworks.schemas.golang import json_kind
 from sliceworks.schemas.model import Schema, build
 from sliceworks.twin.apiserver.admission.match_criteria import MatchConditions, MatchCriteria, conditions_hold
-from sliceworks.twin.apiserver.codec import TYPE_META
+from sliceworks.twin.apiserver.codec import TYPE_META, deep_copy
 from sliceworks.twin.apiserver.patch.jsonpatch import json_patch
 from sliceworks.twin.apiserver.webhook_client import CallError
 
@@ -280,7 +280,7 @@ def _denial(name: str, status: Obj) -> ApiError:
 
 def _patched(attributes: WriteAttributes, target: Target, obj: Obj, operations: Any) -> Obj:
     """The object after a JSON patch, decoded and with defaults. Raises InternalError for a patch that does not apply."""
-    patched = orjson.loads(orjson.dumps(obj))
+    patched = deep_copy(obj)
     for operation in operations:
         try:
             patched = json_patch(patched, [operation])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base.errors import NotFound
+from sliceworks.schemas.field_errors import quoted
 from sliceworks.twin.apiserver.auth.rbac import (
     GROUP,
     Attributes,
@@ -13,7 +14,6 @@ from sliceworks.twin.apiserver.auth.rbac import (
     aggregate_errors,
     format_go_list,
     new_forbidden,
-    quoted,
     uncovered_rules,
 )
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import orjson
-
 from sliceworks.base.errors import Forbidden
+from sliceworks.schemas.field_errors import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -188,10 +187,6 @@ def _held_verbs(index: RuleIndex, group: str, resource: str, names: tuple[str, .
         if not own_rule.names or (names and names[0] in own_rule.names)
         for verb in own_rule.verbs
     }
-
-
-def quoted(text: str) -> str:
-    return orjson.dumps(text).decode()
 
 
 def format_go_list(values: Iterable[str]) -> str:

@@ -156,11 +156,11 @@ def format_path_element(name: str) -> str:
     if kind == "f":
         return "." + text
     if kind == "k":
-        return "[" + ",".join(f"{key}={_spoken_value(value)}" for key, value in sorted(orjson.loads(text).items())) + "]"
-    return f"[={_spoken_value(orjson.loads(text))}]" if kind == "v" else f"[{text}]"
+        return "[" + ",".join(f"{key}={_encode(value)}" for key, value in sorted(orjson.loads(text).items())) + "]"
+    return f"[={_encode(orjson.loads(text))}]" if kind == "v" else f"[{text}]"
 
 
-def _spoken_value(value: Any) -> str:
+def _encode(value: Any) -> str:
     return orjson.dumps(value).decode()
 
 

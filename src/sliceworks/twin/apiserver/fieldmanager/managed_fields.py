@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import Conflict
 from sliceworks.schemas.field_errors import FieldError, invalid, too_long
+from sliceworks.schemas.golang import encode_json
 from sliceworks.twin.apiserver.fieldmanager import fieldpath
 from sliceworks.twin.apiserver.fieldmanager.fieldpath import contains, difference, format_paths, single_field, union
-from sliceworks.twin.apiserver.fieldmanager.typed_value import compact_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +26,9 @@ UPDATE = "Update"
 APPLY = "Apply"
 MAX_UPDATE_MANAGERS = 10
 ANCIENT_CHANGES = "ancient-changes"
+MAX_MANAGER_NAME = 128
+SCALE = "autoscaling/v1"
+REPLICAS = ("f:spec", "f:replicas")
 
 
 def build_entry(
@@ -42,15 +45,15 @@ def build_entry(
     return entry
 
 
-def identity(of: Entry) -> Identity:
+def identity(entry: Entry) -> Identity:
     """The key that identifies an entry."""
-    operation = of["operation"]
-    return of.get("manager", ""), operation, "" if operation == APPLY else of["apiVersion"], of.get("subresource", "")
+    operation = entry["operation"]
+    return entry.get("manager", ""), operation, "" if operation == APPLY else entry["apiVersion"], entry.get("subresource", "")
 
 
-def with_fields(of: Entry, fields: Fields) -> Entry:
+def with_fields(entry: Entry, fields: Fields) -> Entry:
     """A copy of the entry with another field set."""
-    return {**of, "fieldsV1": fields}
+    return {**entry, "fieldsV1": fields}
 
 
 def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
@@ -58,8 +61,8 @@ def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=_sort_key)
 
 
-def _sort_key(of: Entry) -> tuple[str, str, str, str, str]:
-    return of["operation"], of.get("time") or "", of.get("manager", ""), of["apiVersion"], of.get("subresource", "")
+def _sort_key(entry: Entry) -> tuple[str, str, str, str, str]:
+    return entry["operation"], entry.get("time") or "", entry.get("manager", ""), entry["apiVersion"], entry.get("subresource", "")
 
 
 def parse_entries(parsed: Any) -> list[Entry] | None:
@@ -147,7 +150,7 @@ def conflict_error(conflicts: list[tuple[Entry, Fields]]) -> Conflict:
 
 
 def _owner(entry: Entry) -> str:
-    name = compact_json(entry.get("manager", ""))
+    name = encode_json(entry.get("manager", ""))
     if entry.get("subresource"):
         name += f' with subresource "{entry["subresource"]}"'
     return f"{name} using {entry['apiVersion']}" if entry["operation"] == UPDATE else name
@@ -157,10 +160,7 @@ def _identity_json(entry: Entry) -> str:
     """The identity as a JSON string; Kubernetes iterates over managers in this order."""
     manager, operation, version, subresource = identity(entry)
     parts = (("manager", manager), ("operation", operation), ("apiVersion", version), ("subresource", subresource))
-    return "{" + ",".join(f'"{name}":{compact_json(value)}' for name, value in parts if value) + "}"
-
-
-MAX_MANAGER_NAME = 128
+    return "{" + ",".join(f'"{name}":{encode_json(value)}' for name, value in parts if value) + "}"
 
 
 def manager_name(field_manager: str, user_agent: str) -> str:
@@ -186,10 +186,6 @@ def manager_errors(field_manager: str, path: str = "fieldManager") -> list[Field
             errors.append(invalid(path, field_manager, f"invalid character U+{ord(letter):04X} (at position {position})"))
         position += len(letter.encode())
     return errors
-
-
-SCALE = "autoscaling/v1"
-REPLICAS = ("f:spec", "f:replicas")
 
 
 def to_scale_entries(entries: list[Entry], paths: Paths) -> list[Entry]:

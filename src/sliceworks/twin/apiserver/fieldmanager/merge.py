@@ -16,7 +16,7 @@ Change = tuple["Fields | None", "Fields | None"]
 
 _SAME: Change = (None, None)
 _ABSENT: Any = object()
-_MOST_LAYOUTS, _MOST_KEYS = 256, 64
+_MAX_LAYOUTS, _MAX_LAYOUT_KEYS = 256, 64
 
 
 def to_field_set(shape: Shape, value: Any) -> Fields:
@@ -85,8 +85,8 @@ def _layout(shape: Shape, keys: tuple[str, ...]) -> Layout:
     fields = [(key, *shape.fields[key]) for key in sorted(keys)]
     labels = {".": EMPTY, **{label: EMPTY for _, label, _ in fields}}
     layout = labels, [field for field in fields if field[2].kind]
-    if len(keys) <= _MOST_KEYS:
-        if len(shape.layouts) >= _MOST_LAYOUTS:
+    if len(keys) <= _MAX_LAYOUT_KEYS:
+        if len(shape.layouts) >= _MAX_LAYOUTS:
             shape.layouts.clear()
         shape.layouts[keys] = layout
     return layout
@@ -149,23 +149,23 @@ def _compare_maps(shape: Shape, old: Fields, new: Fields) -> Change:
         if deleted is not None:
             removed[label] = deleted
     if len(old) > len(new) or not old.keys() <= new.keys():
-        _removed_keys(shape, old, new, changed, removed)
+        _compare_removed_keys(shape, old, new, changed, removed)
     if len(changed) > 1:
         changed = sort_level(changed)
     return changed or None, removed or None
 
 
-def _removed_keys(shape: Shape, old: Fields, new: Fields, changed: Fields, removed: Fields) -> None:
+def _compare_removed_keys(shape: Shape, old: Fields, new: Fields, changed: Fields, removed: Fields) -> None:
     for key, before in old.items():
         if key in new:
             continue
         label, sub = shape.fields[key]
         if shape.zeros is not None and (before is None or key in shape.zeros):
-            came, went = compare(sub, before, shape.zeros.get(key))
-            if came is not None:
-                changed[label] = came
-            if went is not None:
-                removed[label] = went
+            added, deleted = compare(sub, before, shape.zeros.get(key))
+            if added is not None:
+                changed[label] = added
+            if deleted is not None:
+                removed[label] = deleted
         else:
             removed[label] = whole_value_set(sub, before)
 

@@ -10,6 +10,7 @@ import orjson
 from sliceworks.base.errors import BadRequest
 from sliceworks.schemas.builtins import OBJECT_META, builtin_scheme
 from sliceworks.schemas.decoder import decode
+from sliceworks.schemas.golang import encode_json
 from sliceworks.schemas.model import Schema, build
 from sliceworks.twin.apiserver.fieldmanager.fieldpath import format_path_element
 
@@ -71,7 +72,7 @@ class Shape:
                 f"associative list with keys has an element that omits all key fields [{listed}]"
                 " (and doesn't have default values for any key fields)"
             )
-        return "k:" + compact_json(keys)
+        return "k:" + encode_json(keys)
 
 
 class _Fields(dict[str, tuple[str, Shape]]):
@@ -100,21 +101,13 @@ def _scalar_label(item: Any) -> str:
         raise MissingKeyError("associative list without keys has an element that's a map type")
     if type(item) is list:
         raise MissingKeyError("not supported: associative list with lists as elements")
-    return quote_json(item) if type(item) is str else compact_json(item)
-
-
-def compact_json(value: Any) -> str:
-    """JSON as Go writes it: keys in order, `<`, `>` and `&` escaped."""
-    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-    if "<" in text or ">" in text or "&" in text:
-        text = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return text
+    return quote_json(item) if type(item) is str else encode_json(item)
 
 
 @lru_cache(maxsize=8192)
 def quote_json(text: str) -> str:
     """A string as Go encodes it in JSON. Cached, since item names repeat."""
-    return compact_json(text)
+    return encode_json(text)
 
 
 # Untyped values: maps are divided into fields, lists and scalars are atomic.
@@ -136,8 +129,8 @@ def shape_of(schema: Schema) -> Shape:
 @cache
 def _envelope() -> dict[str, Schema]:
     """The schema with the type and metadata fields of every custom resource."""
-    text = build({"type": "string"})
-    return {"apiVersion": text, "kind": text, "metadata": builtin_scheme().component(OBJECT_META)}
+    string = build({"type": "string"})
+    return {"apiVersion": string, "kind": string, "metadata": builtin_scheme().component(OBJECT_META)}
 
 
 def _shape(schema: Schema, *, preserve: bool, typed: bool) -> Shape:
@@ -220,18 +213,15 @@ def check_applied(applied: dict[str, Any], shape: Shape, api_version: str, kind:
         raise BadRequest("metadata.managedFields must be nil")
     if not has_type(shape, applied):
         problems = list(type_errors(shape, applied))
-        raise BadRequest(f"failed to create typed patch object ({_spoken(applied)}): {_listed(problems)}")
+        listed = problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
+        raise BadRequest(f"failed to create typed patch object ({_describe(applied)}): {listed}")
 
 
-def _spoken(applied: dict[str, Any]) -> str:
+def _describe(applied: dict[str, Any]) -> str:
     metadata = applied.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     group, _, version = str(applied["apiVersion"]).rpartition("/")
     return f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}; {group}/{version}, Kind={applied['kind']}"
-
-
-def _listed(problems: list[str]) -> str:
-    return problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
 
 
 def has_type(shape: Shape, value: Any) -> bool:
@@ -273,25 +263,15 @@ def type_errors(shape: Shape, value: Any, path: str = "") -> Iterator[str]:
     form = shape.form
     if value is None or not form:
         return
-    if form == "map":
-        yield from (
-            _map_misfits(shape, value, path)
-            if type(value) is dict
-            else [_format_error(path, f"expected map, got &{{{format_go_value(value)}}}")]
-        )
-    elif form == "list":
-        yield from (
-            _list_misfits(shape, value, path)
-            if type(value) is list
-            else [_format_error(path, f"expected list, got &{{{format_go_value(value)}}}")]
-        )
-    else:
-        problem = _scalar_misfit(form, value)
-        if problem:
-            yield _format_error(path, problem)
+    if form == "map" and type(value) is dict:
+        yield from _map_errors(shape, value, path)
+    elif form == "list" and type(value) is list:
+        yield from _list_errors(shape, value, path)
+    elif problem := _type_problem(form, value):
+        yield _format_error(path, problem)
 
 
-def _map_misfits(shape: Shape, value: dict[str, Any], path: str) -> Iterator[str]:
+def _map_errors(shape: Shape, value: dict[str, Any], path: str) -> Iterator[str]:
     for key in sorted(value):
         if shape.closed and key not in shape.names:
             yield _format_error(f"{path}.{key}", "field not declared in schema")
@@ -299,7 +279,7 @@ def _map_misfits(shape: Shape, value: dict[str, Any], path: str) -> Iterator[str
         yield from type_errors(shape.fields[key][1], value[key], f"{path}.{key}")
 
 
-def _list_misfits(shape: Shape, items: list[Any], path: str) -> Iterator[str]:
+def _list_errors(shape: Shape, items: list[Any], path: str) -> Iterator[str]:
     seen: set[str] = set()
     for index, item in enumerate(items):
         place = f"[{index}]"
@@ -317,8 +297,10 @@ def _list_misfits(shape: Shape, items: list[Any], path: str) -> Iterator[str]:
             yield from type_errors(shape.element, item, path + place)
 
 
-def _scalar_misfit(form: str, value: Any) -> str:
+def _type_problem(form: str, value: Any) -> str:
     kind = type(value)
+    if form in ("map", "list"):
+        return f"expected {form}, got &{{{format_go_value(value)}}}"
     if form in ("integer", "number"):
         return "" if kind in (int, float) else f"expected numeric (int or float), got {GO_TYPES[kind]}"
     if form == "string":

@@ -6,76 +6,46 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.schemas.golang import encode_json
 from sliceworks.twin.apiserver.fieldmanager import managed_fields
 from sliceworks.twin.apiserver.fieldmanager.fieldpath import EMPTY, Fields, difference, intersection, recursive_difference, union
 from sliceworks.twin.apiserver.fieldmanager.managed_fields import APPLY, UPDATE, Entry, build_entry, identity, with_fields
 from sliceworks.twin.apiserver.fieldmanager.merge import compare, merge, prune, reconcile_field_set, to_field_set
-from sliceworks.twin.apiserver.fieldmanager.typed_value import MissingKeyError, check_applied, compact_json, shape_of, type_errors
+from sliceworks.twin.apiserver.fieldmanager.typed_value import MissingKeyError, check_applied, shape_of, type_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sliceworks.schemas import Schema
-    from sliceworks.twin.apiserver.fieldmanager.managed_fields import Identity
     from sliceworks.twin.apiserver.fieldmanager.typed_value import Shape
 
-    KubeObject = dict[str, Any]
-    Convert = Callable[[KubeObject, str], tuple[KubeObject, Schema] | None]
-    """An object in another version of its kind, with that version's schema; None where there is no such version."""
     Object = dict[str, Any]
 
 
 class Comparison:
-    """The two objects of a write, and the changes between them in each version that managedFields entries refer to."""
+    """The two objects of a write, and the fields that it changes and removes, without those that the endpoint resets."""
 
-    def __init__(
-        self, live: KubeObject, new: KubeObject, shape: Shape, *, api_version: str, reset: Fields, convert: Convert | None = None
-    ) -> None:
+    def __init__(self, live: Object, new: Object, shape: Shape, reset: Fields) -> None:
         self.live = live
         self.new = new
-        self.reset = reset
-        self.convert = convert
-        self.changed, self.removed = self._compared(shape, live, new)
-        self._versions: dict[str, tuple[Fields, Fields] | None] = {api_version: (self.changed, self.removed)}
-
-    def _compared(self, shape: Shape, live: KubeObject, new: KubeObject) -> tuple[Fields, Fields]:
-        added, deleted = compare(shape, live, new)
-        return recursive_difference(added or EMPTY, self.reset), recursive_difference(deleted or EMPTY, self.reset)
-
-    def changes(self, version: str) -> tuple[Fields, Fields] | None:
-        """The changed and the removed fields in the schema of a version; None if the version is no longer served."""
-        if version not in self._versions:
-            self._versions[version] = self._converted(version)
-        return self._versions[version]
-
-    def _converted(self, version: str) -> tuple[Fields, Fields] | None:
-        if self.convert is None:
-            return self.changed, self.removed
-        live, new = self.convert(self.live, version), self.convert(self.new, version)
-        return None if live is None or new is None else self._compared(shape_of(new[1]), live[0], new[0])
+        changed, removed = compare(shape, live, new)
+        self.changed = recursive_difference(changed or EMPTY, reset)
+        self.removed = recursive_difference(removed or EMPTY, reset)
 
     def remaining_entries(self, entries: list[Entry]) -> list[Entry]:
         """The entries without the changed and removed fields; entries without fields are dropped."""
         kept: list[Entry] = []
         for entry in entries:
-            changes = self.changes(entry["apiVersion"])
-            if changes is None:
-                continue
             fields = entry.get("fieldsV1") or EMPTY
-            rest = difference(difference(fields, changes[0]), changes[1])
+            rest = difference(difference(fields, self.changed), self.removed)
             if rest:
                 kept.append(entry if rest is fields else with_fields(entry, rest))
         return kept
 
     def conflicts(self, others: list[Entry]) -> list[tuple[Entry, Fields]]:
         """The managers of changed fields, each with those fields."""
-        fieldses: list[tuple[Entry, Fields]] = []
-        for item in others:
-            added, _ = self.changes(item["apiVersion"]) or (EMPTY, EMPTY)
-            shared = intersection(item.get("fieldsV1") or EMPTY, added) if added else EMPTY
-            if shared:
-                fieldses.append((item, shared))
-        return fieldses
+        if not self.changed:
+            return []
+        shared = [(entry, intersection(entry.get("fieldsV1") or EMPTY, self.changed)) for entry in others]
+        return [(entry, fields) for entry, fields in shared if fields]
 
 
 LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
@@ -104,7 +74,7 @@ def refresh_last_applied(metadata: dict[str, Any], applied: dict[str, Any]) -> N
         applied = {**applied, "metadata": {**given, "annotations": annotations}}
         if not annotations:
             del applied["metadata"]["annotations"]
-    metadata["annotations"] = {**metadata["annotations"], LAST_APPLIED_ANNOTATION: compact_json(applied) + "\n"}
+    metadata["annotations"] = {**metadata["annotations"], LAST_APPLIED_ANNOTATION: encode_json(applied) + "\n"}
 
 
 def _last_applied_json(metadata: Any) -> str:
@@ -112,15 +82,12 @@ def _last_applied_json(metadata: Any) -> str:
     return str(annotations.get(LAST_APPLIED_ANNOTATION) or "") if isinstance(annotations, dict) else ""
 
 
-_SYSTEM = dict.fromkeys(
-    (
-        ".",
-        *("f:name", "f:namespace", "f:creationTimestamp", "f:selfLink", "f:uid", "f:clusterName"),
-        *("f:generation", "f:managedFields", "f:resourceVersion"),
-    )
-)
-
-_BEFORE = "before-first-apply"
+_SYSTEM_FIELDS = {
+    ".",
+    *("f:name", "f:namespace", "f:creationTimestamp", "f:selfLink", "f:uid", "f:clusterName"),
+    *("f:generation", "f:managedFields", "f:resourceVersion"),
+}
+_BEFORE_FIRST_APPLY = "before-first-apply"
 
 
 def update(
@@ -134,7 +101,6 @@ def update(
     now: str,
     reset_fields: Fields | None = None,
     reset_owners: bool = False,
-    convert: Convert | None = None,
 ) -> None:
     """Set `metadata.managedFields` of an object that is created (`live` is None), updated or patched.
 
@@ -150,7 +116,7 @@ def update(
     shape = shape_of(schema)
     try:
         entries = _reconciled_entries(shape, entries)
-        step = Comparison(before, new, shape, api_version=api_version, reset=reset_fields or EMPTY, convert=convert)
+        step = Comparison(before, new, shape, reset_fields or EMPTY)
         entries = _updated(step, entries, build_entry(manager, UPDATE, api_version, time=now, subresource=subresource))
     except MissingKeyError:
         return
@@ -206,9 +172,9 @@ def _without_system_fields(fields: Fields) -> Fields:
     rest = {name: below for name, below in fields.items() if name not in ("f:apiVersion", "f:kind")}
     metadata = rest.get("f:metadata")
     if metadata is not None:
-        mine = {name: below for name, below in metadata.items() if name not in _SYSTEM}
-        if mine:
-            rest["f:metadata"] = mine
+        owned = {name: below for name, below in metadata.items() if name not in _SYSTEM_FIELDS}
+        if owned:
+            rest["f:metadata"] = owned
         else:
             del rest["f:metadata"]
     return rest
@@ -226,7 +192,6 @@ def apply(
     now: str,
     kind: str = "",
     reset_fields: Fields | None = None,
-    convert: Convert | None = None,
 ) -> Object:
     """The object after a server-side apply, with its `managedFields`. Raises Conflict if other managers own changed fields."""
     shape, reset = shape_of(schema), reset_fields or EMPTY
@@ -235,26 +200,22 @@ def apply(
     entries: list[Entry] = (before.get("metadata") or EMPTY).get("managedFields") or []
     entries = _reconciled_entries(shape, entries)
     if not entries:
-        first = Comparison({}, before, shape, api_version=api_version, reset=reset)
-        entries = _updated(first, [], build_entry(_BEFORE, UPDATE, api_version, time=now, subresource=subresource))
+        first = Comparison({}, before, shape, reset)
+        entries = _updated(first, [], build_entry(_BEFORE_FIRST_APPLY, UPDATE, api_version, time=now, subresource=subresource))
     fields = recursive_difference(to_field_set(shape, applied), reset)
     me = build_entry(manager, APPLY, api_version, time=now, fields=fields, subresource=subresource)
-    others, last = _apart(entries, identity(me))
+    others = [entry for entry in entries if identity(entry) != identity(me)]
+    last = next((entry for entry in entries if identity(entry) == identity(me)), None)
     merged = merge(shape, before, applied)
     if last is not None:
         merged = _pruned(shape, merged, last, [*others, me])
-    step = Comparison(before, merged, shape, api_version=api_version, reset=reset, convert=convert)
+    step = Comparison(before, merged, shape, reset)
     if not force:
-        _refuse_conflicts(step, others, shape, manager, api_version)
+        _reject_conflicts(step, others, shape, manager, api_version)
     result = _result(step, others, me, last)
     if manager == "kubectl":
         refresh_last_applied(result["metadata"], applied)
     return result
-
-
-def _apart(entries: list[Entry], me: Identity) -> tuple[list[Entry], Entry | None]:
-    others = [entry for entry in entries if identity(entry) != me]
-    return others, next((item for item in entries if identity(item) == me), None)
 
 
 def _pruned(shape: Shape, merged: Object, last: Entry, entries: list[Entry]) -> Object:
@@ -269,7 +230,7 @@ def _pruned(shape: Shape, merged: Object, last: Entry, entries: list[Entry]) -> 
     return pruned
 
 
-def _refuse_conflicts(step: Comparison, others: list[Entry], shape: Shape, manager: str, api_version: str) -> None:
+def _reject_conflicts(step: Comparison, others: list[Entry], shape: Shape, manager: str, api_version: str) -> None:
     conflicts = step.conflicts(others)
     if conflicts and manager == "kubectl":
         # Fields that client-side `kubectl apply` wrote and that have not changed since belong to kubectl.

@@ -17,8 +17,7 @@ from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.handlers.read import render_list
 from sliceworks.twin.apiserver.handlers.response import View, object_response
 from sliceworks.twin.apiserver.registry import crd_registry
-from sliceworks.twin.apiserver.request_info import check_list_options, conflict, not_found, object_modified
-from sliceworks.twin.apiserver.selection import build_filter
+from sliceworks.twin.apiserver.request_info import conflict, not_found, object_modified
 
 if TYPE_CHECKING:
     from sliceworks.base.transport import Response
@@ -45,7 +44,6 @@ class DeleteOptions:
     policy: str = ""
     uid: str | None = None
     version: str | None = None
-    dry_run: bool = False
 
 
 def read_options(call: Call) -> DeleteOptions:
@@ -72,6 +70,8 @@ def read_options(call: Call) -> DeleteOptions:
     if (warning := call.resource.strategy.delete_warning) and not {"propagationPolicy", "orphanDependents"} & raw.keys():
         call.warnings.append(warning)
     call.delete_options = {name: value for name, value in raw.items() if name not in ("kind", "apiVersion")}
+    if raw.get("dryRun"):
+        call.params.setdefault("dryRun", ["All"])
     return options_from(raw)
 
 
@@ -85,7 +85,6 @@ def options_from(raw: Obj) -> DeleteOptions:
         policy,
         preconditions.get("uid"),
         preconditions.get("resourceVersion"),
-        bool(raw.get("dryRun")),
     )
 
 
@@ -103,12 +102,17 @@ def _check(raw: Obj) -> None:
         raise new_invalid("meta.k8s.io", "DeleteOptions", "", errors)
 
 
-def _precondition_failed(call: Call, name: str, what: str, values: tuple[str, str], event: str) -> Conflict:
-    group, kind, (expected, actual) = call.resource.group, call.resource.kind, values
-    reason = f"the {what} in the precondition ({expected}) does not match the {what} in record ({actual})"
-    details = {"name": name, **({"group": group} if group else {}), "kind": kind}
-    message = f'Operation cannot be fulfilled on {kind} "{name}": {reason}. The object might have been {event}'
-    return Conflict(message, details=details)
+def check_preconditions(call: Call, metadata: Obj, options: DeleteOptions) -> None:
+    """Raise Conflict if the object is not the one that the options of its deletion name."""
+    name, group, kind = metadata["name"], call.resource.group, call.resource.kind
+    for noun, expected, actual, event in (
+        ("UID", options.uid, metadata["uid"], "deleted and then recreated"),
+        ("ResourceVersion", options.version, metadata["resourceVersion"], "modified"),
+    ):
+        if expected is not None and expected != actual:
+            reason = f"the {noun} in the precondition ({expected}) does not match the {noun} in record ({actual})"
+            message = f'Operation cannot be fulfilled on {kind} "{name}": {reason}. The object might have been {event}'
+            raise Conflict(message, details={"name": name, **({"group": group} if group else {}), "kind": kind})
 
 
 class DeleteHandler:
@@ -119,8 +123,6 @@ class DeleteHandler:
 
     async def delete(self, call: Call) -> Response:
         options = read_options(call)
-        if options.dry_run:
-            call.params.setdefault("dryRun", ["All"])
         current = self._server.store.get(call.resource.storage_key, call.namespace, call.name)
         if current is None:
             raise not_found(call)
@@ -131,25 +133,20 @@ class DeleteHandler:
         return codec.json_response(200, _success(call, entry), call.form, call.warnings)
 
     async def delete_collection(self, call: Call) -> Response:
-        options = read_options(call)
-        check_list_options(call, watch=False)
-        if options.dry_run:
-            call.params.setdefault("dryRun", ["All"])
-        match = build_filter(call)
-        store = self._server.store
-        deleted: list[Entry] = []
-        for entry in [e for e in store.scan(call.resource.storage_key, call.namespace or None) if match is None or match(e)]:
+        options, store = read_options(call), self._server.store
+        entries, metadata = await self._server.reader.select(call)
+        for entry in entries:
             current = store.get(call.resource.storage_key, entry.namespace, entry.name)
             if current is not None:
-                deleted.append((await self.remove(call, current, options))[0])
+                await self.remove(call, current, options)
         await store.wait_durable()
-        deleted = await self._server.served_entries(call, deleted)
-        return await render_list(call, View(call), deleted, {"resourceVersion": str(store.announced)})
+        entries = await self._server.served_entries(call, entries)
+        return await render_list(call, View(call), entries, metadata)
 
     async def remove(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
         """Admit the deletion of one object, and delete it; returns its last or current state, and whether it is deleted already."""
         obj = codec.to_served(call.resource, call.version, await self._server.served_entry(call, current))
-        self._check_preconditions(call, obj["metadata"], options)
+        check_preconditions(call, obj["metadata"], options)
         await self._server.admit(call, "DELETE", {}, obj)
         if self._server.dynamic is not None or call.resource.conversion is not None:
             latest = self._server.store.get(call.resource.storage_key, current.namespace, current.name)
@@ -203,14 +200,6 @@ class DeleteHandler:
         marked = codec.to_stored(call.resource, call.version, {**obj, "metadata": dict(metadata)})
         self._server.put(call.resource, current.namespace, current.name, marked, call.dry_run)
 
-    def _check_preconditions(self, call: Call, metadata: Obj, options: DeleteOptions) -> None:
-        name = metadata["name"]
-        if options.uid is not None and options.uid != metadata["uid"]:
-            raise _precondition_failed(call, name, "UID", (options.uid, metadata["uid"]), "deleted and then recreated")
-        if options.version is not None and options.version != metadata["resourceVersion"]:
-            versions = (options.version, metadata["resourceVersion"])
-            raise _precondition_failed(call, name, "ResourceVersion", versions, "modified")
-
     def _grace(self, call: Call, obj: Obj, options: DeleteOptions) -> int:
         """The remaining grace period in seconds."""
         if not call.resource.strategy.graceful_deletion:
@@ -222,7 +211,7 @@ class DeleteHandler:
         grace = options.grace
         if grace is None:
             grace = current if current is not None else spec.get("terminationGracePeriodSeconds", 30)
-        grace = max(int(grace), 1) if grace < 0 else int(grace)
+        grace = 1 if grace < 0 else int(grace)
         return min(grace, current) if current is not None else grace
 
     def _set_finalizers(self, metadata: Obj, options: DeleteOptions, strategy: Strategy) -> None:

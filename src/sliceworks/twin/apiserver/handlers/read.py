@@ -61,9 +61,17 @@ class ReadHandler:
     async def list_objects(self, call: Call) -> Response:
         if call.form.view == "PartialObjectMetadata":
             raise codec.not_acceptable(streamed=True)
+        view = View(call)
+        entries, metadata = await self.select(call)
+        await self._server.store.wait_durable()
+        entries = await self._server.served_entries(call, entries)
+        return await render_list(call, view, entries, metadata)
+
+    async def select(self, call: Call) -> tuple[list[Entry], Obj]:
+        """The entries that the selectors, `limit` and `continue` of a call select, and the metadata of their list."""
         limit = call.number("limit") or 0
         check_list_options(call, watch=False)
-        view, match = View(call), build_filter(call)
+        match = build_filter(call)
         at, after = await self._position(call)
         revision = at if at is not None else self._server.store.revision
         entries, last = self._collect(call, match, at, after, limit)
@@ -73,9 +81,7 @@ class ReadHandler:
             if call.param("labelSelector") == "" and call.param("fieldSelector") == "":
                 remaining = self._server.store.count(call.resource.storage_key, call.namespace or None, after=last, at=at)
                 metadata["remainingItemCount"] = remaining
-        await self._server.store.wait_durable()
-        entries = await self._server.served_entries(call, entries)
-        return await render_list(call, view, entries, metadata)
+        return entries, metadata
 
     def _collect(
         self, call: Call, match: Callable[[Entry], bool] | None, at: int | None, after: str, limit: int

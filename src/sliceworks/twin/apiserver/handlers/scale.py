@@ -17,7 +17,7 @@ from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.fieldmanager import managed_fields, updater
 from sliceworks.twin.apiserver.handlers.response import partial_metadata
 from sliceworks.twin.apiserver.patch import jsonpatch
-from sliceworks.twin.apiserver.patch.patcher import deep_copy, read_patch
+from sliceworks.twin.apiserver.patch.patcher import copy_patched, read_patch
 from sliceworks.twin.apiserver.patch.strategic_merge import strategic_merge
 from sliceworks.twin.apiserver.printers import table_columns, workload_kinds
 from sliceworks.twin.apiserver.request_info import OBJECT_MODIFIED, check_write_options, conflict, not_found
@@ -105,7 +105,7 @@ def _apply_patch(live: Obj, patch: Patch) -> Obj:
     if not isinstance(new, dict) or not isinstance(new.get("metadata"), dict):
         raise BadRequest("the patched Scale is not an object")
     try:
-        decoded: Obj = schemas.decode(schema, deep_copy(new), [])
+        decoded: Obj = schemas.decode(schema, copy_patched(new), [])
     except schemas.TypeMismatch as error:
         raise codec.ObjectDecodeError("Scale", "v1", "Scale", error) from error
     return decoded

@@ -11,14 +11,14 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true, set_condition
 from sliceworks.base.errors import BadRequest, Conflict, NotFound, TooManyRequests
 from sliceworks.base.transport import Response
-from sliceworks.schemas.field_errors import new_invalid, required
 from sliceworks.twin.apiserver import codec
+from sliceworks.twin.apiserver.auth.rbac import aggregate_errors
 from sliceworks.twin.apiserver.auth.service_account_token import token_request
 from sliceworks.twin.apiserver.handlers import scale
-from sliceworks.twin.apiserver.handlers.delete import options_from
+from sliceworks.twin.apiserver.handlers.delete import check_preconditions, options_from
 from sliceworks.twin.apiserver.handlers.response import object_response
-from sliceworks.twin.apiserver.registry import strategies
-from sliceworks.twin.apiserver.request_info import check_write_options, not_found
+from sliceworks.twin.apiserver.request_info import check_write_options, conflict, not_found
+from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.generic_server import ApiServer
@@ -38,7 +38,7 @@ class SubresourceHandler:
 
     async def handle(self, call: Call) -> Response:
         name = call.target.subresource
-        if name == "status" or name in strategies.POD_SUBRESOURCES or name in call.resource.strategy.parts:
+        if name == "status" or name in call.resource.strategy.parts:
             return await self._handle_part(call)
         handler = getattr(self, f"_{name}", None)
         if handler is None:
@@ -87,22 +87,21 @@ class SubresourceHandler:
     async def _binding(self, call: Call) -> Response:
         """Assign a pod to a node."""
         binding = codec.read_body_of_kind(call, _BINDING, "Binding")
+        _check_name(call, binding, "Binding")
+        _check_binding(binding)
         await self._server.admit_body(call, "CREATE", binding)
-        node = (binding.get("target") or {}).get("name")
-        if not node:
-            raise new_invalid("", "Binding", call.name, [required("target.name")])
-        entry = self._entry(call)
-        pod = codec.to_served(call.resource, call.version, entry)
+        pod = codec.to_served(call.resource, call.version, self._entry(call))
+        _check_preconditions(call, binding, pod)
         if pod["metadata"].get("deletionTimestamp"):
             raise _not_bound(call, f"pod {call.name} is being deleted, cannot be assigned to a host")
         if pod["spec"].get("nodeName"):
             raise _not_bound(call, f'pod {call.name} is already assigned to node "{pod["spec"]["nodeName"]}"')
         if pod["spec"].get("schedulingGates"):
             raise _not_bound(call, f"pod {call.name} has non-empty .spec.schedulingGates")
-        pod["spec"]["nodeName"] = node
-        annotations = {**(pod["metadata"].get("annotations") or {}), **(binding.get("metadata", {}).get("annotations") or {})}
-        if annotations:
-            pod["metadata"]["annotations"] = annotations
+        pod["spec"]["nodeName"] = binding["target"]["name"]
+        for field in ("annotations", "labels"):
+            if values := binding["metadata"].get(field):
+                pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **values}
         set_condition(
             pod.setdefault("status", {}).setdefault("conditions", []),
             {"type": "PodScheduled", "status": "True", "lastProbeTime": None},
@@ -115,15 +114,33 @@ class SubresourceHandler:
     async def _eviction(self, call: Call) -> Response:
         """Delete a pod if its disruption budget allows."""
         eviction = codec.read_body_of_kind(call, "io.k8s.api.policy.v1.Eviction", "Eviction")
+        _check_name(call, eviction, "Eviction")
+        raw_options = eviction.get("deleteOptions") or {}
+        options = options_from(raw_options)
+        if raw_options.get("dryRun"):
+            call.params.setdefault("dryRun", raw_options["dryRun"])
         await self._server.admit_body(call, "CREATE", eviction)
-        options = options_from(eviction.get("deleteOptions") or {})
         entry = self._entry(call)
         pod = codec.to_served(call.resource, call.version, entry)
+        check_preconditions(call, pod["metadata"], options)
         if not _can_ignore_budget(pod):
             self._check_budget(call, pod)
-        await self._server.deleter.remove(_delete_call(call), entry, options)
+        if not call.dry_run:
+            entry = self._add_disruption_target(call, pod)
+        await self._server.deleter.remove(_delete_call(call), entry, replace(options, version=None))
         await self._server.store.wait_durable()
         return codec.json_response(201, orjson.dumps(_success(201)), call.form)
+
+    def _add_disruption_target(self, call: Call, pod: Obj) -> Entry:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastProbeTime": None,
+        }
+        set_condition(pod.setdefault("status", {}).setdefault("conditions", []), condition)
+        return self._server.put(call.resource, call.namespace, call.name, pod, dry_run=False)
 
     def _check_budget(self, call: Call, pod: Obj) -> None:
         """Decrement the allowed disruptions of the pod's budget; raise TooManyRequests if there are none."""
@@ -172,6 +189,31 @@ class SubresourceHandler:
         if self._server.logs is None:
             raise NotFound(f"no log of container {container} in pod {call.name}: the twin simulates its containers", details={})
         return self._server.logs(call, pod, container)
+
+
+def _check_name(call: Call, body: Obj, kind: str) -> None:
+    if (body.get("metadata") or {}).get("name") != call.name:
+        raise BadRequest(f"name in URL does not match name in {kind} object")
+
+
+def _check_binding(binding: Obj) -> None:
+    target, errors = binding.get("target") or {}, ErrorList()
+    if target.get("kind"):
+        errors.check_supported(target, "target", "kind", ("Node", "<empty>"))
+    errors.check_required(target, "target", "name")
+    if errors:
+        raise BadRequest(aggregate_errors(map(str, errors)))
+
+
+def _check_preconditions(call: Call, binding: Obj, pod: Obj) -> None:
+    """Compare the UID and resourceVersion of a Binding, if it has them, with those of the pod."""
+    for field, noun in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        expected, actual = binding["metadata"].get(field), pod["metadata"].get(field)
+        if expected and expected != actual:
+            key = f"/registry/pods/{call.namespace}/{call.name}"
+            problem = f"Precondition failed: {noun} in precondition: {expected}, {noun} in object meta: {actual}"
+            reason = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {problem}"
+            raise conflict(call, call.name, reason)
 
 
 def _connect_options(call: Call) -> Obj:

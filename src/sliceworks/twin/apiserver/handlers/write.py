@@ -5,19 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import orjson
-
 from sliceworks import schemas
 from sliceworks.base import budget, clock, names
 from sliceworks.base.errors import BadRequest
 from sliceworks.schemas import field_errors
-from sliceworks.schemas.field_errors import FieldError, invalid, required
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.admission.service_account import wait_for_default_account
 from sliceworks.twin.apiserver.fieldmanager import updater
 from sliceworks.twin.apiserver.handlers.response import object_response
 from sliceworks.twin.apiserver.patch.patcher import apply_patch, check_patch_options, read_patch
-from sliceworks.twin.apiserver.registry import crd_registry, strategies
+from sliceworks.twin.apiserver.registry import crd_registry
 from sliceworks.twin.apiserver.request_info import (
     OBJECT_MODIFIED,
     already_exists,
@@ -28,8 +25,9 @@ from sliceworks.twin.apiserver.request_info import (
     object_modified,
     uid_differs,
 )
-from sliceworks.twin.apiserver.validation.endpoints import endpoint_slice_errors
-from sliceworks.twin.apiserver.validation.object_meta import metadata_errors, metadata_update_errors
+from sliceworks.twin.apiserver.validation.endpoints import validate_endpoint_slice
+from sliceworks.twin.apiserver.validation.error_list import ErrorList
+from sliceworks.twin.apiserver.validation.object_meta import validate_object_meta, validate_object_meta_update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,7 +84,7 @@ def _reset_custom(obj: Obj, old: Obj) -> None:
     """Keep only the status and the managed fields of a custom resource."""
     status, managed_fields = obj.get("status"), obj["metadata"].get("managedFields")
     obj.clear()
-    obj.update(orjson.loads(orjson.dumps(old)))
+    obj.update(codec.deep_copy(old))
     obj.pop("status", None)
     if status is not None:
         obj["status"] = status
@@ -115,52 +113,48 @@ def reset_fields(call: Call) -> Obj:
     return dict(strategy.status_reset_fields if subresource == "status" else strategy.reset_fields)
 
 
-async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
+async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> ErrorList:
     """All validation errors of a new object, or of an update of an old one."""
-    registry, prepared = server.crd_registry, dict[str, schemas.Schema]()
-    if call.resource.custom:
-        await registry.compile_rules(call.version.schema())
-    elif call.resource.key == crd_registry.KEY:
-        prepared = await registry.prepare(obj, old)
-    return _validation_errors(server, call, obj, old, prepared)
-
-
-def _validation_errors(
-    server: ApiServer, call: Call, obj: Obj, old: Obj | None, prepared: dict[str, schemas.Schema]
-) -> list[FieldError]:
-    resource, metadata = call.resource, obj["metadata"]
-    builtin, old_metadata = not resource.custom, old["metadata"] if old is not None else None
-    errors = _name_errors(call, metadata) if old is None else []
-    errors += metadata_errors(metadata, "metadata", builtin=builtin, old=old_metadata)
-    if old_metadata is not None:
-        errors += metadata_update_errors(metadata, old_metadata, "metadata", builtin=builtin)
+    registry, resource, metadata = server.crd_registry, call.resource, obj["metadata"]
+    prepared: dict[str, schemas.Schema] = {}
     if resource.custom:
-        return errors + schemas.validate(call.version.schema(), obj, "", old=old, cel=server.cel)
-    if resource.key == crd_registry.KEY:
-        return errors + server.crd_registry.errors(call, obj, old, prepared)
-    errors += _builtin_errors(server, call, obj, old)
-    if not errors and (validate := resource.strategy.validate_references) is not None:
-        errors = validate(server.view, obj, old)
+        await registry.compile_rules(call.version.schema())
+    elif resource.key == crd_registry.KEY:
+        prepared = await registry.prepare(obj, old)
+    errors = ErrorList()
+    if old is None:
+        _validate_name(errors, call, metadata)
+        validate_object_meta(errors, metadata, builtin=not resource.custom)
+    else:
+        validate_object_meta(errors, metadata, builtin=not resource.custom, old=old["metadata"])
+        validate_object_meta_update(errors, metadata, old["metadata"], builtin=not resource.custom)
+    if resource.custom:
+        errors += schemas.validate(call.version.schema(), obj, "", old=old, cel=server.cel)
+    elif resource.key == crd_registry.KEY:
+        errors += registry.errors(call, obj, old, prepared)
+    else:
+        _validate_builtin(errors, server, call, obj, old)
+        if not errors and (validate := resource.strategy.validate_references) is not None:
+            validate(errors, obj, old, server.view)
     return errors
 
 
-def _builtin_errors(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> list[FieldError]:
+def _validate_builtin(errors: ErrorList, server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> None:
     strategy, subresource = call.resource.strategy, call.target.subresource
     if subresource in strategy.parts and old is not None:
-        return strategy.parts[subresource].validate(obj, old)
+        strategy.parts[subresource].validate(errors, obj, old)
+        return
     if subresource == "status" and old is not None:
-        return list(strategy.validate_status(obj, old)) if strategy.validate_status else []
-    errors: list[FieldError] = []
+        if strategy.validate_status is not None:
+            strategy.validate_status(errors, obj, old)
+        return
     validate = strategy.validate
     if call.resource.key == _ENDPOINT_SLICES and server.pod_network is not None:
-        validate = partial(endpoint_slice_errors, pods=server.pod_network)
+        validate = partial(validate_endpoint_slice, pods=server.pod_network)
     if validate is not None and (old is None or _needs_validation(obj, old)):
-        errors += validate(obj)
-    if old is not None and subresource in strategies.POD_SUBRESOURCES:
-        errors += strategies.pod_subresource_errors(subresource, obj, old)
-    elif old is not None and strategy.validate_update is not None:
-        errors += strategy.validate_update(obj, old)
-    return errors
+        validate(errors, obj)
+    if old is not None and strategy.validate_update is not None:
+        strategy.validate_update(errors, obj, old)
 
 
 def _needs_validation(obj: Obj, old: Obj) -> bool:
@@ -171,15 +165,12 @@ def _needs_validation(obj: Obj, old: Obj) -> bool:
     return any(obj.get(field) != old.get(field) for field in obj.keys() | old.keys() if field not in ("metadata", "status"))
 
 
-def _name_errors(call: Call, metadata: Obj) -> list[FieldError]:
-    name, prefix = metadata.get("name"), metadata.get("generateName")
-    check = call.resource.strategy.name_errors
-    errors: list[FieldError] = []
-    if prefix:
-        errors += [invalid("metadata.generateName", prefix, problem) for problem in check(names.mask_trailing_dash(prefix))]
-    if not name:
-        return [*errors, required("metadata.name", "name or generateName is required")]
-    return errors + [invalid("metadata.name", name, problem) for problem in check(name)]
+def _validate_name(errors: ErrorList, call: Call, metadata: Obj) -> None:
+    rule = call.resource.strategy.name_errors
+    if prefix := metadata.get("generateName"):
+        for problem in rule(names.mask_trailing_dash(prefix)):
+            errors.invalid("metadata.generateName", prefix, problem)
+    errors.check_required_name(metadata, "metadata", "name", rule, "name or generateName is required")
 
 
 def object_warnings(call: Call, obj: Obj, old: Obj | None) -> list[str]:
@@ -246,7 +237,7 @@ class WriteHandler:
             obj = await compute(call, partial(apply_patch, call, patch, old, clock.timestamp()), current)
             self._check_patched(call, obj, old)
             # Only status and metadata can differ: no plugin changes what both objects share.
-            shared = old if call.target.subresource == "status" and not call.resource.strategy.parts else None
+            shared = old if call.target.subresource == "status" and "status" not in call.resource.strategy.parts else None
             entry, status = await self.update_object(call, obj, current, old=shared, applied=patch.apply), 200
         await self._server.store.wait_durable()
         return object_response(call, status, await self._server.served_entry(call, entry))
@@ -370,11 +361,9 @@ class WriteHandler:
             reset(obj, old)
         elif subresource in strategy.parts:
             strategy.parts[subresource].prepare(obj, old)
+            increment_generation(call, obj, old)
         elif subresource == "status":
             reset_all_but_status(call, obj, old)
-        elif subresource in strategies.POD_SUBRESOURCES:
-            strategies.prepare_pod_subresource(subresource, obj, old)
-            increment_generation(call, obj, old)
         else:
             if strategy.has_status:
                 copy_field(old, obj, "status")

@@ -120,8 +120,8 @@ def _copied(value: Any) -> Any:
 
 
 def _decoded(call: Call, patch: Patch, new: Obj, untouched: Obj) -> Obj:
-    # A patched object shares values with the old one, and decoding modifies its input.
-    touched = deep_copy({field: value for field, value in new.items() if field not in untouched})
+    # Decoding modifies its input.
+    touched = copy_patched({field: value for field, value in new.items() if field not in untouched})
     read = codec.decode_only(call, touched, patch.duplicates, by_name=patch.type == _STRATEGIC)
     complete = {"kind": read["kind"], "apiVersion": read["apiVersion"], "metadata": untouched.get("metadata", read["metadata"])}
     for field in {**new, **read}:
@@ -172,13 +172,13 @@ def _apply(call: Call, patch: Patch, old: Obj | None, now: str) -> Obj:
         subresource=call.target.subresource, api_version=call.api_version, now=now, reset_fields=reset,
     )  # fmt: skip
     merged["metadata"].setdefault("name", call.name)
-    return codec.decode(call, deep_copy(merged), patch.duplicates)
+    return codec.decode(call, copy_patched(merged), patch.duplicates)
 
 
-def deep_copy(obj: Obj) -> Obj:
-    """A copy that shares nothing."""
+def copy_patched(obj: Obj) -> Obj:
+    """A copy of a patched object, which shares values with the old one."""
     try:
-        copied: Obj = orjson.loads(orjson.dumps(obj))
+        copied: Obj = codec.deep_copy(obj)
     except (orjson.JSONEncodeError, orjson.JSONDecodeError) as error:
         raise BadRequest(f"the patched object cannot be written: {error}") from error
     return copied

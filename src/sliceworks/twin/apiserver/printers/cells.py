@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     Row = Callable[[dict[str, Any], datetime], list[Any]]
+    Cell = Callable[[dict[str, Any], datetime], Any]
+    RowConditions = Callable[[dict[str, Any]], list[dict[str, str]] | None]
 
 Obj = dict[str, Any]
 NONE, UNSET, UNKNOWN = "<none>", "<unset>", "<unknown>"
@@ -30,12 +32,46 @@ class Printer:
 
     columns: tuple[str, ...]
     row: Row
-    conditions: Callable[[Obj], list[dict[str, str]] | None] | None = None
+    conditions: RowConditions | None = None
 
 
-def printer(columns: str, row: Row, conditions: Callable[[Obj], list[dict[str, str]] | None] | None = None) -> Printer:
-    """A printer whose columns are separated by bars."""
-    return Printer(tuple(name.strip() for name in columns.split("|")), row, conditions)
+def printer(
+    columns: str, cells: Row | None = None, *, name: Cell | None = None, conditions: RowConditions | None = None
+) -> Printer:
+    """A printer whose columns are separated by bars.
+
+    A column shows the field, or the length of the field, after its equals sign. `Name` and `Age` show the same in all kinds.
+    `cells` returns all other cells.
+    """
+    known: dict[str, Cell] = {"Name": name or name_of, "Age": age}
+    titles: list[str] = []
+    sources: list[Cell | None] = []
+    for column in columns.split("|"):
+        title, _, path = column.strip().partition("=")
+        titles.append(title)
+        sources.append(_field_cell(title, path) if path else known.get(title.partition(":")[0]))
+
+    def row(obj: Obj, now: datetime) -> list[Any]:
+        others = iter(cells(obj, now) if cells is not None else ())
+        return [next(others) if source is None else source(obj, now) for source in sources] + list(others)
+
+    return Printer(tuple(titles), row, conditions)
+
+
+def _field_cell(column: str, path: str) -> Cell:
+    """The cell of a field: `spec.type`, `len(spec.rules)`, or `spec.replicas or 0` for a number in a column of strings."""
+    path, is_number, _ = path.partition(" or 0")
+    counts = path.startswith("len(")
+    default: Any = () if counts else 0 if is_number or ":integer" in column else False if ":boolean" in column else ""
+    *parents, field = path.removeprefix("len(").removesuffix(")").split(".")
+
+    def cell(obj: Obj, now: datetime) -> Any:
+        for parent in parents:
+            obj = obj.get(parent) or {}
+        value = obj.get(field) or default
+        return len(value) if counts else value
+
+    return cell
 
 
 @lru_cache(maxsize=4096)
@@ -64,7 +100,7 @@ def age(obj: Obj, now: datetime) -> str:
     return age_since(obj["metadata"].get("creationTimestamp"), now)
 
 
-def name_of(obj: Obj) -> str:
+def name_of(obj: Obj, now: datetime) -> str:
     return str(obj["metadata"].get("name", ""))
 
 
@@ -105,12 +141,12 @@ def container_cells(template: dict[str, Any] | None) -> list[str]:
     return [",".join(container.get(key, "") for container in containers) for key in ("name", "image")]
 
 
-def first_few(listed: Iterable[str], shown: int, *, empty: str) -> str:
+def first_few(listed: Iterable[str], shown: int, *, empty: str, separator: str = ",") -> str:
     """The first values of a list, and how many more there are."""
     values = list(listed)
     if not values:
         return empty
-    joined = ",".join(values[:shown])
+    joined = separator.join(values[:shown])
     return f"{joined} + {len(values) - shown} more..." if len(values) > shown else joined
 
 

@@ -13,7 +13,6 @@ from sliceworks.twin.apiserver.printers.cells import (
     first_few,
     format_labels,
     format_selector,
-    name_of,
     printer,
     spec_of,
     status_of,
@@ -26,12 +25,11 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-def service_row(obj: Obj, now: datetime) -> list[Any]:
+def service_cells(obj: Obj, now: datetime) -> list[Any]:
     spec = spec_of(obj)
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP") or NONE]
     ports = ",".join(_port(port) for port in spec.get("ports") or ()) or NONE
-    service_type = spec.get("type", "")
-    return [name_of(obj), service_type, addresses[0], _external(obj), ports, age(obj, now), format_labels(spec.get("selector"))]
+    return [addresses[0], _external(obj), ports, format_labels(spec.get("selector"))]
 
 
 def _port(port: Obj) -> str:
@@ -54,44 +52,35 @@ def _load_balancer_addresses(obj: Obj) -> list[str]:
     return sorted({entry.get("ip") or entry.get("hostname") or "" for entry in entries} - {""})
 
 
-def ingress_row(obj: Obj, now: datetime) -> list[Any]:
+def ingress_cells(obj: Obj, now: datetime) -> list[Any]:
     spec = spec_of(obj)
-    ports = "80, 443" if spec.get("tls") else "80"
-    hosts = _hosts(spec.get("rules") or [])
-    return [
-        name_of(obj),
-        spec.get("ingressClassName") or NONE,
-        hosts,
-        ",".join(_load_balancer_addresses(obj)),
-        ports,
-        age(obj, now),
-    ]
+    addresses, ports = ",".join(_load_balancer_addresses(obj)), "80, 443" if spec.get("tls") else "80"
+    return [spec.get("ingressClassName") or NONE, _hosts(spec.get("rules") or []), addresses, ports]
 
 
 def _hosts(rules: list[Obj]) -> str:
     listed: list[str] = []
-    for position, rule in enumerate(rules):
+    for rule in rules:
         if len(listed) == _SHOWN:
-            return f"{','.join(listed)} + {len(rules) - _SHOWN} more..." if position < len(rules) else ""
+            return f"{','.join(listed)} + {len(rules) - _SHOWN} more..."
         if rule.get("host"):
             listed.append(rule["host"])
     return ",".join(listed) or "*"
 
 
-def ingress_class_row(obj: Obj, now: datetime) -> list[Any]:
-    spec = spec_of(obj)
-    reference = spec.get("parameters")
+def ingress_class_cells(obj: Obj, now: datetime) -> list[Any]:
+    reference = spec_of(obj).get("parameters")
     parameters = NONE
     if reference:
         group = f".{reference['apiGroup']}" if reference.get("apiGroup") is not None else ""
         parameters = f"{reference.get('kind', '')}{group}/{reference.get('name', '')}"
-    return [name_of(obj), spec.get("controller", ""), parameters, age(obj, now)]
+    return [parameters]
 
 
-def endpoints_row(obj: Obj, now: datetime) -> list[Any]:
+def endpoints_cells(obj: Obj, now: datetime) -> list[Any]:
     subsets = obj.get("subsets") or []
     addresses = (address for subset in subsets for address in _addresses(subset))
-    return [name_of(obj), first_few(addresses, _SHOWN, empty="") if subsets else NONE, age(obj, now)]
+    return [first_few(addresses, _SHOWN, empty="") if subsets else NONE]
 
 
 def _addresses(subset: Obj) -> Iterator[str]:
@@ -102,27 +91,17 @@ def _addresses(subset: Obj) -> Iterator[str]:
         yield from (f"[{ip}]:{port.get('port', 0)}" if ":" in ip else f"{ip}:{port.get('port', 0)}" for ip in addresses)
 
 
-def endpoint_slice_row(obj: Obj, now: datetime) -> list[Any]:
+def endpoint_slice_cells(obj: Obj, now: datetime) -> list[Any]:
     ports = (str(port["port"]) if port.get("port") is not None else port.get("name") or "*" for port in obj.get("ports") or ())
     addresses = (address for endpoint in obj.get("endpoints") or () for address in endpoint.get("addresses") or ())
-    return [
-        name_of(obj),
-        obj.get("addressType", ""),
-        first_few(ports, _SHOWN, empty=UNSET),
-        first_few(addresses, _SHOWN, empty=UNSET),
-        age(obj, now),
-    ]
+    return [first_few(ports, _SHOWN, empty=UNSET), first_few(addresses, _SHOWN, empty=UNSET)]
 
 
-def network_policy_row(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), format_selector(spec_of(obj).get("podSelector") or {}), age(obj, now)]
+def network_policy_cells(obj: Obj, now: datetime) -> list[Any]:
+    return [format_selector(spec_of(obj).get("podSelector") or {})]
 
 
-def service_cidr_row(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), ",".join(spec_of(obj).get("cidrs") or ()), age(obj, now)]
-
-
-def ip_address_row(obj: Obj, now: datetime) -> list[Any]:
+def ip_address_cells(obj: Obj, now: datetime) -> list[Any]:
     """kube-apiserver adds the age in a cell without a column."""
     parent = spec_of(obj).get("parentRef")
     reference = NONE
@@ -130,14 +109,14 @@ def ip_address_row(obj: Obj, now: datetime) -> list[Any]:
         group = f".{parent['group']}" if parent.get("group") else ""
         namespace = f"/{parent['namespace']}" if parent.get("namespace") else ""
         reference = f"{parent.get('resource', '')}{group}".lower() + f"{namespace}/{parent.get('name', '')}"
-    return [name_of(obj), reference, age(obj, now)]
+    return [reference, age(obj, now)]
 
 
-SERVICE = printer("Name:name | Type | Cluster-IP | External-IP | Port(s) | Age | Selector:wide", service_row)
-INGRESS = printer("Name:name | Class | Hosts | Address | Ports | Age", ingress_row)
-INGRESS_CLASS = printer("Name:name | Controller | Parameters | Age", ingress_class_row)
-ENDPOINTS = printer("Name:name | Endpoints | Age", endpoints_row)
-ENDPOINT_SLICE = printer("Name:name | AddressType | Ports | Endpoints | Age", endpoint_slice_row)
-NETWORK_POLICY = printer("Name:name | Pod-Selector | Age", network_policy_row)
-SERVICE_CIDR = printer("Name:name | CIDRs | Age", service_cidr_row)
-IP_ADDRESS = printer("Name:name | ParentRef", ip_address_row)
+SERVICE = printer("Name:name | Type=spec.type | Cluster-IP | External-IP | Port(s) | Age | Selector:wide", service_cells)
+INGRESS = printer("Name:name | Class | Hosts | Address | Ports | Age", ingress_cells)
+INGRESS_CLASS = printer("Name:name | Controller=spec.controller | Parameters | Age", ingress_class_cells)
+ENDPOINTS = printer("Name:name | Endpoints | Age", endpoints_cells)
+ENDPOINT_SLICE = printer("Name:name | AddressType=addressType | Ports | Endpoints | Age", endpoint_slice_cells)
+NETWORK_POLICY = printer("Name:name | Pod-Selector | Age", network_policy_cells)
+SERVICE_CIDR = printer("Name:name | CIDRs | Age", lambda obj, now: [",".join(spec_of(obj).get("cidrs") or ())])
+IP_ADDRESS = printer("Name:name | ParentRef", ip_address_cells)

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.twin.apiserver.printers.cells import (
     NONE,
     Obj,
-    age,
     age_since,
     condition_status,
     container_cells,
     format_labels,
-    name_of,
     parse_time,
     printer,
     spec_of,
@@ -59,7 +57,7 @@ class _Summary:
     sidecar_restarts: _Restarts = field(default_factory=_Restarts)
 
 
-def pod_row(obj: Obj, now: datetime) -> list[Any]:
+def pod_cells(obj: Obj, now: datetime) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     inits = spec.get("initContainers") or []
     sidecars = {container["name"] for container in inits if container.get("restartPolicy") == "Always"}
@@ -70,11 +68,9 @@ def pod_row(obj: Obj, now: datetime) -> list[Any]:
         _read_containers(obj, status, summary)
     total = len(spec.get("containers") or ()) + len(sidecars)
     return [
-        name_of(obj),
         f"{summary.ready}/{total}",
         _deletion_reason(obj, status) or summary.reason,
         summary.restarts.cell(now),
-        age(obj, now),
         *_wide(obj, spec, status),
     ]
 
@@ -165,14 +161,14 @@ def row_conditions(obj: Obj) -> list[dict[str, str]] | None:
     return [{"type": "Completed", "status": "True", "reason": phase, "message": _COMPLETED[phase]}]
 
 
-def pod_template_row(obj: Obj, now: datetime) -> list[Any]:
+def pod_template_cells(obj: Obj, now: datetime) -> list[Any]:
     template = obj.get("template") or {}
-    return [name_of(obj), *container_cells(template), format_labels((template.get("metadata") or {}).get("labels"))]
+    return [*container_cells(template), format_labels((template.get("metadata") or {}).get("labels"))]
 
 
 POD = printer(
     "Name:name | Ready | Status | Restarts | Age | IP:wide | Node:wide | Nominated Node:wide | Readiness Gates:wide",
-    pod_row,
-    row_conditions,
+    pod_cells,
+    conditions=row_conditions,
 )
-POD_TEMPLATE = printer("Name:name | Containers | Images | Pod Labels", pod_template_row)
+POD_TEMPLATE = printer("Name:name | Containers | Images | Pod Labels", pod_template_cells)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
+from sliceworks.schemas.golang import encode_json
 from sliceworks.twin.apiserver.printers.cells import age_since
 from sliceworks.twin.apiserver.printers.core_kinds import DEFAULT
 from sliceworks.twin.apiserver.printers.jsonpath import JsonPath
@@ -103,6 +102,5 @@ def _format_string(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list):
-        encoded = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
-        return encoded.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+        return encode_json(value)
     return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,14 +12,13 @@ from sliceworks.twin.apiserver.printers.cells import (
     UNKNOWN,
     UNSET,
     Obj,
-    age,
     age_since,
     condition_status,
     container_cells,
     duration_between,
+    first_few,
     format_labels,
     format_selector,
-    name_of,
     printer,
     spec_of,
     status_of,
@@ -32,74 +31,54 @@ _FINISHED_CONDITIONS = ("Complete", "Failed")
 _RUNNING_CONDITIONS = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
 
 
-def deployment_row(obj: Obj, now: datetime) -> list[Any]:
+def deployment_cells(obj: Obj, now: datetime) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     return [
-        name_of(obj),
         f"{status.get('readyReplicas', 0)}/{spec.get('replicas', 0)}",
-        status.get("updatedReplicas", 0),
-        status.get("availableReplicas", 0),
-        age(obj, now),
         *container_cells(spec.get("template")),
         str(from_label_selector(spec.get("selector"))),
     ]
 
 
-def replica_set_row(obj: Obj, now: datetime) -> list[Any]:
-    return [*_replicas(obj, now), format_selector(spec_of(obj).get("selector"))]
+def replica_set_cells(obj: Obj, now: datetime) -> list[Any]:
+    return [*container_cells(spec_of(obj).get("template")), format_selector(spec_of(obj).get("selector"))]
 
 
-def replication_controller_row(obj: Obj, now: datetime) -> list[Any]:
-    return [*_replicas(obj, now), format_labels(spec_of(obj).get("selector"))]
+def replication_controller_cells(obj: Obj, now: datetime) -> list[Any]:
+    return [*container_cells(spec_of(obj).get("template")), format_labels(spec_of(obj).get("selector"))]
 
 
-def _replicas(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = spec_of(obj), status_of(obj)
-    counts = [spec.get("replicas", 0), status.get("replicas", 0), status.get("readyReplicas", 0)]
-    return [name_of(obj), *counts, age(obj, now), *container_cells(spec.get("template"))]
-
-
-def scale_row(obj: Obj, now: datetime) -> list[Any]:
-    return [name_of(obj), spec_of(obj).get("replicas", 0), status_of(obj).get("replicas", 0), age(obj, now)]
-
-
-def stateful_set_row(obj: Obj, now: datetime) -> list[Any]:
+def stateful_set_cells(obj: Obj, now: datetime) -> list[Any]:
     spec = spec_of(obj)
     ready = f"{status_of(obj).get('readyReplicas', 0)}/{spec.get('replicas', 0)}"
-    return [name_of(obj), ready, age(obj, now), *container_cells(spec.get("template"))]
+    return [ready, *container_cells(spec.get("template"))]
 
 
-def daemon_set_row(obj: Obj, now: datetime) -> list[Any]:
-    spec, status = spec_of(obj), status_of(obj)
+def daemon_set_cells(obj: Obj, now: datetime) -> list[Any]:
+    spec = spec_of(obj)
     template = spec.get("template") or {}
-    numbers = ("desiredNumberScheduled", "currentNumberScheduled", "numberReady", "updatedNumberScheduled", "numberAvailable")
     return [
-        name_of(obj),
-        *(status.get(number, 0) for number in numbers),
         format_labels((template.get("spec") or {}).get("nodeSelector")),
-        age(obj, now),
         *container_cells(template),
         format_selector(spec.get("selector")),
     ]
 
 
-def controller_revision_row(obj: Obj, now: datetime) -> list[Any]:
+def controller_revision_cells(obj: Obj, now: datetime) -> list[Any]:
     owner = controller_of(obj)
     controller = NONE
     if owner is not None:
         group = owner.get("apiVersion", "").rpartition("/")[0]
         controller = f"{owner.get('kind', '')}{'.' + group if group else ''}".lower() + f"/{owner.get('name', '')}"
-    return [name_of(obj), controller, obj.get("revision", 0), age(obj, now)]
+    return [controller]
 
 
-def job_row(obj: Obj, now: datetime) -> list[Any]:
+def job_cells(obj: Obj, now: datetime) -> list[Any]:
     spec = spec_of(obj)
     return [
-        name_of(obj),
         _job_status(obj),
         _completions(spec, status_of(obj)),
         _job_duration(status_of(obj), now),
-        age(obj, now),
         *container_cells(spec.get("template")),
         format_selector(spec.get("selector")),
     ]
@@ -128,41 +107,32 @@ def _job_duration(status: Obj, now: datetime) -> str:
     return duration_between(start, end) if end else age_since(start, now)
 
 
-def cron_job_row(obj: Obj, now: datetime) -> list[Any]:
+def cron_job_cells(obj: Obj, now: datetime) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     suspended = spec.get("suspend")
     return [
-        name_of(obj),
-        spec.get("schedule", ""),
         spec.get("timeZone") or NONE,
         UNSET if suspended is None else str(bool(suspended)),
-        len(status.get("active") or ()),
         age_since(status["lastScheduleTime"], now) if status.get("lastScheduleTime") else NONE,
-        age(obj, now),
         *container_cells(job.get("template")),
         format_selector(job.get("selector")),
     ]
 
 
-def disruption_budget_row(obj: Obj, now: datetime) -> list[Any]:
+def disruption_budget_cells(obj: Obj, now: datetime) -> list[Any]:
     spec = spec_of(obj)
-    limits = [str(spec[limit]) if spec.get(limit) is not None else "N/A" for limit in ("minAvailable", "maxUnavailable")]
-    return [name_of(obj), *limits, status_of(obj).get("disruptionsAllowed", 0), age(obj, now)]
+    return [str(spec[limit]) if spec.get(limit) is not None else "N/A" for limit in ("minAvailable", "maxUnavailable")]
 
 
-def autoscaler_row(obj: Obj, now: datetime) -> list[Any]:
+def autoscaler_cells(obj: Obj, now: datetime) -> list[Any]:
     spec, status = spec_of(obj), status_of(obj)
     target = spec.get("scaleTargetRef") or {}
     min_replicas = spec.get("minReplicas")
     return [
-        name_of(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
         _metrics(spec, status),
         UNSET if min_replicas is None else str(min_replicas),
-        spec.get("maxReplicas", 0),
-        status.get("currentReplicas", 0),
-        age(obj, now),
     ]
 
 
@@ -172,11 +142,8 @@ def _metrics(spec: Obj, status: Obj) -> str:
     if "targetCPUUtilizationPercentage" in spec and not metrics:
         used = status.get("currentCPUUtilizationPercentage")
         return f"cpu: {UNKNOWN if used is None else f'{used}%'}/{spec['targetCPUUtilizationPercentage']}%"
-    if not metrics:
-        return NONE
     cells = [_metric(metric, current[index] if index < len(current) else {}) for index, metric in enumerate(metrics)]
-    joined = ", ".join(cells[:2])
-    return f"{joined} + {len(cells) - 2} more..." if len(cells) > 2 else joined
+    return first_few(cells, 2, empty=NONE, separator=", ")
 
 
 def _metric(metric: Obj, current: Obj) -> str:
@@ -210,19 +177,36 @@ def _utilization(value: Obj, target: Obj) -> str:
 
 
 _WIDE = "Containers:wide | Images:wide | Selector:wide"
-_COUNTS = "Name:name | Desired:integer | Current:integer | Ready:integer"
-DEPLOYMENT = printer(f"Name:name | Ready | Up-to-date | Available | Age | {_WIDE}", deployment_row)
-REPLICA_SET = printer(f"{_COUNTS} | Age | {_WIDE}", replica_set_row)
-REPLICATION_CONTROLLER = printer(f"{_COUNTS} | Age | {_WIDE}", replication_controller_row)
-STATEFUL_SET = printer("Name:name | Ready | Age | Containers:wide | Images:wide", stateful_set_row)
-DAEMON_SET = printer(f"{_COUNTS} | Up-to-date:integer | Available:integer | Node Selector | Age | {_WIDE}", daemon_set_row)
-CONTROLLER_REVISION = printer("Name:name | Controller | Revision | Age", controller_revision_row)
-JOB = printer(f"Name:name | Status | Completions | Duration | Age | {_WIDE}", job_row)
+_REPLICAS = (
+    "Name:name | Desired:integer=spec.replicas | Current:integer=status.replicas | Ready:integer=status.readyReplicas"
+    f" | Age | {_WIDE}"
+)
+DEPLOYMENT = printer(
+    f"Name:name | Ready | Up-to-date=status.updatedReplicas or 0 | Available=status.availableReplicas or 0 | Age | {_WIDE}",
+    deployment_cells,
+)
+REPLICA_SET = printer(_REPLICAS, replica_set_cells)
+REPLICATION_CONTROLLER = printer(_REPLICAS, replication_controller_cells)
+STATEFUL_SET = printer("Name:name | Ready | Age | Containers:wide | Images:wide", stateful_set_cells)
+DAEMON_SET = printer(
+    "Name:name | Desired:integer=status.desiredNumberScheduled | Current:integer=status.currentNumberScheduled"
+    " | Ready:integer=status.numberReady | Up-to-date:integer=status.updatedNumberScheduled"
+    f" | Available:integer=status.numberAvailable | Node Selector | Age | {_WIDE}",
+    daemon_set_cells,
+)
+CONTROLLER_REVISION = printer("Name:name | Controller | Revision=revision or 0 | Age", controller_revision_cells)
+JOB = printer(f"Name:name | Status | Completions | Duration | Age | {_WIDE}", job_cells)
 CRON_JOB = printer(
-    f"Name:name | Schedule | Timezone | Suspend:boolean | Active:integer | Last Schedule | Age | {_WIDE}", cron_job_row
+    "Name:name | Schedule=spec.schedule | Timezone | Suspend:boolean | Active:integer=len(status.active)"
+    f" | Last Schedule | Age | {_WIDE}",
+    cron_job_cells,
 )
 POD_DISRUPTION_BUDGET = printer(
-    "Name:name | Min Available | Max Unavailable | Allowed Disruptions:integer | Age", disruption_budget_row
+    "Name:name | Min Available | Max Unavailable | Allowed Disruptions:integer=status.disruptionsAllowed | Age",
+    disruption_budget_cells,
 )
-SCALE = printer("Name | Desired:integer | Available:integer | Age", scale_row)
-HORIZONTAL_POD_AUTOSCALER = printer("Name:name | Reference | Targets | MinPods | MaxPods | Replicas | Age", autoscaler_row)
+SCALE = printer("Name | Desired:integer=spec.replicas | Available:integer=status.replicas | Age")
+HORIZONTAL_POD_AUTOSCALER = printer(
+    "Name:name | Reference | Targets | MinPods | MaxPods=spec.maxReplicas or 0 | Replicas=status.currentReplicas or 0 | Age",
+    autoscaler_cells,
+)

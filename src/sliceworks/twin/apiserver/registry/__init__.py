@@ -5,5 +5,6 @@ Reading order:
 `kinds`: one strategy per built-in kind.
 `strategies`: PrepareForCreate and PrepareForUpdate of the built-in kinds.
 `service_allocator`: cluster IPs and node ports of Services.
+`crd_strategy`: defaults, stored versions and conditions of CustomResourceDefinitions.
 `crd_registry`, `crd_controller`: custom resources.
 """

@@ -14,10 +14,10 @@ from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.retry import Backoff
 from sliceworks.base.transport import Request
 from sliceworks.kube.workqueue import WorkQueue, run_worker
-from sliceworks.schemas import crds
 from sliceworks.twin.apiserver.auth.authentication import User
 from sliceworks.twin.apiserver.codec import MediaTypeOptions
 from sliceworks.twin.apiserver.handlers.delete import DeleteOptions
+from sliceworks.twin.apiserver.registry import crd_strategy
 from sliceworks.twin.apiserver.registry.crd_registry import FINALIZER, KEY
 from sliceworks.twin.apiserver.request_info import Call, RequestInfo
 from sliceworks.twin.store.watch_cache import DELETED, Change
@@ -77,13 +77,15 @@ class CrdController:
         now = clock.timestamp()
         if conflict is None:
             status["acceptedNames"] = dict(names)
-            crds.set_condition(definition, _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now))
+            crd_strategy.set_condition(definition, _condition("NamesAccepted", "True", "NoConflicts", "no conflicts found", now))
             message = "the initial names have been accepted"
-            crds.set_condition(definition, _condition("Established", "True", "InitialNamesAccepted", message, now))
+            crd_strategy.set_condition(definition, _condition("Established", "True", "InitialNamesAccepted", message, now))
         else:
-            crds.set_condition(definition, _condition("NamesAccepted", "False", *conflict, now))
+            crd_strategy.set_condition(definition, _condition("NamesAccepted", "False", *conflict, now))
             if not is_condition_true(definition, "Established"):
-                crds.set_condition(definition, _condition("Established", "False", "NotAccepted", "not all names are accepted", now))
+                crd_strategy.set_condition(
+                    definition, _condition("Established", "False", "NotAccepted", "not all names are accepted", now)
+                )
         return repr(status) != old_status
 
     def _conflict(self, definition: Obj) -> tuple[str, str] | None:
@@ -112,14 +114,14 @@ class CrdController:
         if self._server.store.count(key):
             message = "CustomResource deletion is in progress"
             condition = _condition("Terminating", "True", "InstanceDeletionInProgress", message, clock.timestamp())
-            if crds.set_condition(definition, condition):
+            if crd_strategy.set_condition(definition, condition):
                 self._put(definition)
             return
         metadata = definition["metadata"]
         metadata["finalizers"] = [name for name in metadata.get("finalizers") or () if name != FINALIZER]
         if metadata["finalizers"]:
             condition = _condition("Terminating", "False", "InstanceDeletionCompleted", "removed all instances", clock.timestamp())
-            crds.set_condition(definition, condition)
+            crd_strategy.set_condition(definition, condition)
             self._put(definition)
             return
         del metadata["finalizers"]

@@ -20,6 +20,7 @@ from sliceworks.base.conditions import is_condition_true
 from sliceworks.cel import rules
 from sliceworks.schemas import crds
 from sliceworks.schemas.validation import has_rules
+from sliceworks.twin.apiserver.registry import crd_strategy
 from sliceworks.twin.apiserver.registry.resources import Resource, Strategy, Subresource, Version, field_getter
 from sliceworks.twin.apiserver.validation import crd
 from sliceworks.twin.store.watch_cache import DELETED, Change
@@ -214,7 +215,7 @@ class CrdRegistry:
         finalizers = definition["metadata"].setdefault("finalizers", [])
         if FINALIZER not in finalizers:
             finalizers.append(FINALIZER)
-        crds.set_condition(
+        crd_strategy.set_condition(
             definition,
             {
                 "type": "Terminating",

@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import names
-from sliceworks.schemas import builtins, crds
+from sliceworks.schemas import builtins
 from sliceworks.twin.apiserver import version_conversion
 from sliceworks.twin.apiserver.admission import (
     certificate_signing,
@@ -24,13 +24,13 @@ from sliceworks.twin.apiserver.admission import (
 )
 from sliceworks.twin.apiserver.admission.chain import CREATE, UPDATE
 from sliceworks.twin.apiserver.printers import core_kinds, network_kinds, pod_kinds, storage_kinds, workload_kinds
-from sliceworks.twin.apiserver.registry import service_allocator, strategies
+from sliceworks.twin.apiserver.registry import crd_strategy, service_allocator, strategies
 from sliceworks.twin.apiserver.registry.resources import Part, Registry, Resource, Strategy, Subresource, Version, field_getter
 from sliceworks.twin.apiserver.validation import (
     admission_registration,
     apps,
     batch,
-    certificates,
+    certificate_signing_request,
     core_group,
     defaults,
     endpoints,
@@ -39,20 +39,20 @@ from sliceworks.twin.apiserver.validation import (
     network,
     pod,
     pod_update,
-    pod_warning_rules,
+    pod_warnings,
     policy,
     rbac_objects,
     service,
     storage,
 )
 from sliceworks.twin.apiserver.validation.defaults import Defaulter, build_defaulter, static_defaults
+from sliceworks.twin.apiserver.validation.error_list import ErrorList, immutable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sliceworks.twin.apiserver.admission.chain import Plugin
     from sliceworks.twin.apiserver.validation.defaults import Json
-    from sliceworks.twin.apiserver.validation.field_checks import Errors
 
 Obj = dict[str, Any]
 
@@ -67,13 +67,18 @@ def _on(*operations: str, run: tuple[Plugin, ...]) -> dict[tuple[str, str], tupl
 
 
 _TEMPLATE_CHECK = _on(CREATE, UPDATE, run=(pod_security.check_template("spec", "template"),))
-_TEMPLATE_WARNINGS = pod_warning_rules.template_warnings("spec", "template")
-_NAMED_TEMPLATE_WARNINGS = pod_warning_rules.template_warnings("spec", "template", names_pods=True)
+_TEMPLATE_WARNINGS = pod_warnings.template_warnings("spec", "template")
+_NAMED_TEMPLATE_WARNINGS = pod_warnings.template_warnings("spec", "template", names_pods=True)
 _NAME_FIELD = {"name": field_getter("metadata.name")}
 _REPLICAS_FIELD = {"status.replicas": field_getter("status.replicas", "0")}
 _RBAC = Strategy(name_errors=names.path_segment_errors, allow_create_on_update=True)
 _REVIEW = Strategy(create_only=True)
-_WEBHOOK_CONFIGURATION = Strategy(has_generation=True, allow_unconditional_update=False, printer=core_kinds.WEBHOOK_CONFIGURATION)
+_WEBHOOK_CONFIGURATION = Strategy(
+    has_generation=True,
+    allow_unconditional_update=False,
+    validate=admission_registration.validate_webhook_configuration,
+    printer=core_kinds.WEBHOOK_CONFIGURATION,
+)
 _ORPHANED_PODS = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
     "propagationPolicy=Orphan to suppress this warning"
@@ -83,22 +88,22 @@ _EVENT = Strategy(allow_create_on_update=True, printer=core_kinds.EVENT)
 STRATEGIES: dict[str, Strategy] = {
     "/bindings": _REVIEW,
     "/configmaps": Strategy(
-        validate=core_group.config_map_errors,
-        validate_update=core_group.config_map_update_errors,
+        validate=core_group.validate_config_map,
+        validate_update=core_group.validate_config_map_update,
         printer=core_kinds.CONFIG_MAP,
     ),
-    "/endpoints": Strategy(allow_create_on_update=True, validate=endpoints.endpoints_errors, printer=network_kinds.ENDPOINTS),
+    "/endpoints": Strategy(allow_create_on_update=True, validate=endpoints.validate_endpoints, printer=network_kinds.ENDPOINTS),
     "/events": replace(
         _EVENT,
         name_errors=names.path_segment_errors,
-        validate=core_group.event_errors,
+        validate=core_group.validate_event,
         selectable_fields={
             **_fields(*(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion"))),
             **_fields("involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "type"),
             "source": lambda obj: str((obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""),
         },
     ),
-    "/limitranges": Strategy(allow_create_on_update=True, validate=policy.limit_range_errors),
+    "/limitranges": Strategy(allow_create_on_update=True, validate=policy.validate_limit_range),
     "/namespaces": Strategy(
         name_errors=names.dns1123_label_errors,
         return_deleted_object=True,
@@ -106,16 +111,16 @@ STRATEGIES: dict[str, Strategy] = {
         add_defaults=strategies.label_namespace_name,
         prepare_for_create=strategies.prepare_namespace,
         prepare_for_update=strategies.keep_namespace_spec,
-        validate=core_group.namespace_errors,
-        validate_status=core_group.namespace_status_errors,
+        validate=core_group.validate_namespace,
+        validate_status=core_group.validate_namespace_status,
         validating=_on(CREATE, UPDATE, run=(pod_security.check_namespace,)),
         printer=core_kinds.NAMESPACE,
     ),
     "/nodes": Strategy(
         keeps_status_on_create=True,
         selectable_fields={"spec.unschedulable": field_getter("spec.unschedulable", "false")},
-        validate=core_group.node_errors,
-        validate_update=core_group.node_update_errors,
+        validate=core_group.validate_node,
+        validate_update=core_group.validate_node_update,
         mutating=_on(CREATE, run=(toleration.taint_new_node,)),
         printer=core_kinds.NODE,
     ),
@@ -123,8 +128,8 @@ STRATEGIES: dict[str, Strategy] = {
         return_deleted_object=True,
         selectable_fields=_NAME_FIELD,
         prepare_for_create=strategies.reset_status({"phase": "Pending"}),
-        validate=storage.claim_errors,
-        validate_update=storage.claim_update_errors,
+        validate=storage.validate_persistent_volume_claim,
+        validate_update=storage.validate_persistent_volume_claim_update,
         mutating=_on(
             CREATE,
             run=(
@@ -142,14 +147,20 @@ STRATEGIES: dict[str, Strategy] = {
         return_deleted_object=True,
         selectable_fields=_NAME_FIELD,
         prepare_for_create=strategies.prepare_volume,
-        validate=storage.volume_errors,
-        validate_update=storage.volume_update_errors,
+        validate=storage.validate_persistent_volume,
+        validate_update=storage.validate_persistent_volume_update,
         mutating=_on(CREATE, run=(storage_class.add_protection_finalizer("kubernetes.io/pv-protection"),)),
         printer=storage_kinds.PERSISTENT_VOLUME,
     ),
     "/pods": Strategy(
         has_generation=True,
         status_reset_fields={"f:spec": {}, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
+        parts={
+            "ephemeralcontainers": Part(
+                {"f:status": {}}, strategies.prepare_ephemeral_containers, pod_update.validate_ephemeral_containers_update
+            ),
+            "resize": Part({"f:status": {}}, strategies.prepare_resize, pod_update.validate_resize),
+        },
         return_deleted_object=True,
         graceful_deletion=True,
         selectable_fields={
@@ -158,10 +169,10 @@ STRATEGIES: dict[str, Strategy] = {
             "spec.hostNetwork": field_getter("spec.hostNetwork", "false"),
         },
         prepare_for_create=strategies.prepare_pod,
-        validate=pod.pod_object_errors,
-        validate_update=pod_update.pod_update_errors,
-        validate_status=pod_update.pod_status_errors,
-        warnings=pod_warning_rules.pod_warnings,
+        validate=pod.validate_pod,
+        validate_update=pod_update.validate_pod_update,
+        validate_status=pod_update.validate_pod_status_update,
+        warnings=pod_warnings.pod_warnings,
         warns_on_update=False,  # controllers update pods often
         mutating={
             **_on(
@@ -186,8 +197,8 @@ STRATEGIES: dict[str, Strategy] = {
     "/podtemplates": Strategy(
         has_generation=True,
         return_deleted_object=True,
-        validate=apps.pod_template_object_errors,
-        warnings=pod_warning_rules.template_warnings("template"),
+        validate=apps.validate_pod_template_object,
+        warnings=pod_warnings.template_warnings("template"),
         validating=_on(CREATE, UPDATE, run=(pod_security.check_template("template"),)),
         printer=pod_kinds.POD_TEMPLATE,
     ),
@@ -196,8 +207,8 @@ STRATEGIES: dict[str, Strategy] = {
         orphans_by_default=True,
         selectable_fields=_REPLICAS_FIELD,
         prepare_for_create=strategies.reset_status({"replicas": 0}),
-        validate=apps.replication_controller_errors,
-        validate_status=apps.replica_check("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+        validate=apps.validate_replication_controller,
+        validate_status=apps.validate_status_replicas("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
         warnings=_NAMED_TEMPLATE_WARNINGS,
         validating=_TEMPLATE_CHECK,
         printer=workload_kinds.REPLICATION_CONTROLLER,
@@ -205,16 +216,16 @@ STRATEGIES: dict[str, Strategy] = {
     "/resourcequotas": Strategy(
         return_deleted_object=True,
         prepare_for_create=strategies.reset_status({}),
-        validate=policy.quota_errors,
-        validate_update=policy.quota_update_errors,
-        validate_status=policy.quota_status_errors,
+        validate=policy.validate_resource_quota,
+        validate_update=policy.validate_resource_quota_update,
+        validate_status=policy.validate_resource_quota_status,
         printer=core_kinds.RESOURCE_QUOTA,
     ),
     "/secrets": Strategy(
         selectable_fields=_fields("type"),
         add_defaults=strategies.encode_string_data,
-        validate=core_group.secret_errors,
-        validate_update=core_group.secret_update_errors,
+        validate=core_group.validate_secret,
+        validate_update=core_group.validate_secret_update,
         printer=core_kinds.SECRET,
     ),
     "/serviceaccounts": Strategy(return_deleted_object=True, printer=core_kinds.SERVICE_ACCOUNT),
@@ -225,40 +236,36 @@ STRATEGIES: dict[str, Strategy] = {
         selectable_fields=_fields("spec.clusterIP", "spec.type"),
         prepare_for_create=service_allocator.prepare_service,
         prepare_for_update=service_allocator.prepare_service_update,
-        validate=service.service_errors,
-        validate_update=service.service_update_errors,
-        validate_status=service.service_status_errors,
-        validate_references=service_allocator.cluster_ip_errors,
+        validate=service.validate_service,
+        validate_update=service.validate_service_update,
+        validate_status=service.validate_service_status,
+        validate_references=service_allocator.validate_allocation,
         printer=network_kinds.SERVICE,
     ),
-    "admissionregistration.k8s.io/mutatingwebhookconfigurations": replace(
-        _WEBHOOK_CONFIGURATION, validate=admission_registration.webhook_configuration_errors(mutating=True)
-    ),
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations": _WEBHOOK_CONFIGURATION,
     "admissionregistration.k8s.io/validatingadmissionpolicies": Strategy(
         has_generation=True,
         allow_unconditional_update=False,
         prepare_for_create=strategies.reset_status({}),
-        validate=admission_registration.policy_errors,
+        validate=admission_registration.validate_admission_policy,
         printer=core_kinds.VALIDATING_POLICY,
     ),
     "admissionregistration.k8s.io/validatingadmissionpolicybindings": Strategy(
         has_generation=True,
         allow_unconditional_update=False,
-        validate=admission_registration.policy_binding_errors,
+        validate=admission_registration.validate_admission_policy_binding,
         printer=core_kinds.VALIDATING_POLICY_BINDING,
     ),
-    "admissionregistration.k8s.io/validatingwebhookconfigurations": replace(
-        _WEBHOOK_CONFIGURATION, validate=admission_registration.webhook_configuration_errors(mutating=False)
-    ),
+    "admissionregistration.k8s.io/validatingwebhookconfigurations": _WEBHOOK_CONFIGURATION,
     "apiextensions.k8s.io/customresourcedefinitions": Strategy(
         has_generation=True,
         allow_unconditional_update=False,
-        prepare_for_create=lambda obj, cluster: crds.reset_status(obj),
-        prepare_for_update=lambda new, old, cluster: crds.record_stored_version(new),
+        prepare_for_create=lambda obj, cluster: crd_strategy.reset_status(obj),
+        prepare_for_update=lambda new, old, cluster: crd_strategy.record_stored_version(new),
     ),
     "apps/controllerrevisions": Strategy(
-        validate=apps.controller_revision_errors,
-        validate_update=apps.controller_revision_update_errors,
+        validate=apps.validate_controller_revision,
+        validate_update=immutable("data"),
         printer=workload_kinds.CONTROLLER_REVISION,
     ),
     "apps/daemonsets": Strategy(
@@ -266,9 +273,9 @@ STRATEGIES: dict[str, Strategy] = {
         add_defaults=strategies.add_template_generation,
         prepare_for_create=strategies.prepare_daemon_set,
         prepare_for_update=strategies.count_template_generation,
-        validate=apps.daemon_set_errors,
-        validate_update=apps.selector_update_errors,
-        validate_status=apps.count_check(
+        validate=apps.validate_daemon_set,
+        validate_update=immutable("spec.selector"),
+        validate_status=apps.validate_status_counts(
             "currentNumberScheduled",
             "numberMisscheduled",
             "desiredNumberScheduled",
@@ -287,9 +294,9 @@ STRATEGIES: dict[str, Strategy] = {
         has_generation=True,
         status_reset_fields={"f:spec": {}, "f:metadata": {"f:labels": {}}},
         prepare_for_create=strategies.reset_status({}),
-        validate=apps.deployment_errors,
-        validate_update=apps.selector_update_errors,
-        validate_status=apps.replica_check("updatedReplicas", "readyReplicas", "availableReplicas"),
+        validate=apps.validate_deployment,
+        validate_update=immutable("spec.selector"),
+        validate_status=apps.validate_status_replicas("updatedReplicas", "readyReplicas", "availableReplicas"),
         warnings=_NAMED_TEMPLATE_WARNINGS,
         validating=_TEMPLATE_CHECK,
         printer=workload_kinds.DEPLOYMENT,
@@ -298,9 +305,9 @@ STRATEGIES: dict[str, Strategy] = {
         has_generation=True,
         selectable_fields=_REPLICAS_FIELD,
         prepare_for_create=strategies.reset_status({"replicas": 0}),
-        validate=apps.replica_set_errors,
-        validate_update=apps.selector_update_errors,
-        validate_status=apps.replica_check("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+        validate=apps.validate_replica_set,
+        validate_update=immutable("spec.selector"),
+        validate_status=apps.validate_status_replicas("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
         warnings=_NAMED_TEMPLATE_WARNINGS,
         validating=_TEMPLATE_CHECK,
         printer=workload_kinds.REPLICA_SET,
@@ -308,9 +315,9 @@ STRATEGIES: dict[str, Strategy] = {
     "apps/statefulsets": Strategy(
         has_generation=True,
         prepare_for_create=strategies.reset_status({"replicas": 0, "availableReplicas": 0}),
-        validate=apps.stateful_set_errors,
-        validate_update=apps.stateful_set_update_errors,
-        validate_status=apps.replica_check(
+        validate=apps.validate_stateful_set,
+        validate_update=apps.validate_stateful_set_update,
+        validate_status=apps.validate_status_replicas(
             "readyReplicas",
             "currentReplicas",
             "updatedReplicas",
@@ -329,16 +336,16 @@ STRATEGIES: dict[str, Strategy] = {
     "authorization.k8s.io/subjectaccessreviews": _REVIEW,
     "autoscaling/horizontalpodautoscalers": Strategy(
         prepare_for_create=strategies.reset_status({"desiredReplicas": 0, "currentMetrics": None}),
-        validate=horizontal_pod_autoscaler.autoscaler_errors,
-        validate_status=apps.count_check("currentReplicas", "desiredReplicas"),
+        validate=horizontal_pod_autoscaler.validate_autoscaler,
+        validate_status=apps.validate_status_counts("currentReplicas", "desiredReplicas"),
         conversions={"v1": version_conversion.AUTOSCALER_V1},
         printer=workload_kinds.HORIZONTAL_POD_AUTOSCALER,
     ),
     "batch/cronjobs": Strategy(
         has_generation=True,
         prepare_for_create=strategies.reset_status({}),
-        validate=batch.cron_job_errors,
-        warnings=pod_warning_rules.template_warnings("spec", "jobTemplate", "spec", "template", names_pods=True),
+        validate=batch.validate_cron_job,
+        warnings=pod_warnings.template_warnings("spec", "jobTemplate", "spec", "template", names_pods=True),
         validating=_on(CREATE, UPDATE, run=(pod_security.check_template("spec", "jobTemplate", "spec", "template"),)),
         printer=workload_kinds.CRON_JOB,
     ),
@@ -348,28 +355,32 @@ STRATEGIES: dict[str, Strategy] = {
         delete_warning=_ORPHANED_PODS,
         selectable_fields={"status.successful": field_getter("status.succeeded", "0")},
         prepare_for_create=strategies.prepare_job,
-        validate=batch.job_errors,
-        validate_update=batch.job_update_errors,
-        validate_status=apps.job_status_errors,
+        validate=batch.validate_job,
+        validate_update=batch.validate_job_update,
+        validate_status=batch.validate_job_status,
         warnings=_NAMED_TEMPLATE_WARNINGS,
         validating=_TEMPLATE_CHECK,
         printer=workload_kinds.JOB,
     ),
     "certificates.k8s.io/certificatesigningrequests": Strategy(
-        name_errors=certificates.any_name_errors,
+        name_errors=certificate_signing_request.any_name_errors,
         selectable_fields=_fields("spec.signerName"),
         reset_fields={"f:spec": {}, "f:status": {}},
         parts={
             "approval": Part(
-                {"f:spec": {}, "f:status": {"f:certificate": {}}}, certificates.prepare_approval, certificates.approval_errors
+                {"f:spec": {}, "f:status": {"f:certificate": {}}},
+                strategies.prepare_signing_approval,
+                certificate_signing_request.validate_approval,
             ),
             "status": Part(
-                {"f:spec": {}, "f:status": {"f:conditions": {}}}, certificates.prepare_status, certificates.status_errors
+                {"f:spec": {}, "f:status": {"f:conditions": {}}},
+                strategies.prepare_signing_status,
+                certificate_signing_request.validate_status,
             ),
         },
         prepare_for_create=strategies.reset_status({}),
-        prepare_for_update=certificates.keep_request,
-        validate=certificates.request_errors,
+        prepare_for_update=strategies.keep_signing_request,
+        validate=certificate_signing_request.validate_request,
         mutating=_on(CREATE, run=(certificate_signing.set_requester,)),
         validating=_on(CREATE, run=(certificate_signing.check_subject,)),
         printer=core_kinds.CERTIFICATE_SIGNING_REQUEST,
@@ -377,59 +388,68 @@ STRATEGIES: dict[str, Strategy] = {
     "coordination.k8s.io/leases": Strategy(
         allow_create_on_update=True,
         allow_unconditional_update=False,
-        validate=core_group.lease_errors,
+        validate=core_group.validate_lease,
         printer=core_kinds.LEASE,
     ),
     "discovery.k8s.io/endpointslices": Strategy(
         has_generation=True,
-        validate=endpoints.endpoint_slice_errors,
-        validate_update=endpoints.endpoint_slice_update_errors,
+        validate=endpoints.validate_endpoint_slice,
+        validate_update=immutable("addressType"),
         printer=network_kinds.ENDPOINT_SLICE,
     ),
     "events.k8s.io/events": replace(
         _EVENT,
         storage_key="/events",
-        validate=core_group.new_event_errors,
-        validate_update=core_group.new_event_update_errors,
+        validate=core_group.validate_events_v1,
+        validate_update=core_group.validate_events_v1_update,
         conversions={"v1": version_conversion.EVENTS_V1},
     ),
     "flowcontrol.apiserver.k8s.io/flowschemas": Strategy(
         has_generation=True,
         prepare_for_create=strategies.reset_status({}),
-        validate=flow_control.flow_schema_errors,
-        validate_status=flow_control.condition_errors,
+        validate=flow_control.validate_flow_schema,
+        validate_status=flow_control.validate_conditions,
         printer=core_kinds.FLOW_SCHEMA,
     ),
     "flowcontrol.apiserver.k8s.io/prioritylevelconfigurations": Strategy(
         has_generation=True,
         prepare_for_create=strategies.reset_status({}),
-        validate=flow_control.priority_level_errors,
-        validate_status=flow_control.condition_errors,
+        validate=flow_control.validate_priority_level,
+        validate_status=flow_control.validate_conditions,
         printer=core_kinds.PRIORITY_LEVEL_CONFIGURATION,
     ),
     "networking.k8s.io/ingressclasses": Strategy(
         has_generation=True,
-        validate=network.ingress_class_errors,
-        validate_update=network.ingress_class_update_errors,
+        validate=network.validate_ingress_class,
+        validate_update=immutable("spec.controller"),
         printer=network_kinds.INGRESS_CLASS,
     ),
     "networking.k8s.io/ingresses": Strategy(
         has_generation=True,
         prepare_for_create=strategies.reset_status({"loadBalancer": {}}),
-        validate=network.ingress_errors,
-        validate_status=network.ingress_status_errors,
-        warnings=pod_warning_rules.ingress_warnings,
+        validate=network.validate_ingress,
+        validate_status=network.validate_ingress_status,
+        warnings=pod_warnings.ingress_warnings,
         mutating=_on(CREATE, run=(storage_class.default_ingress_class,)),
         printer=network_kinds.INGRESS,
     ),
-    "networking.k8s.io/ipaddresses": Strategy(printer=network_kinds.IP_ADDRESS),
-    "networking.k8s.io/networkpolicies": Strategy(
-        has_generation=True, validate=network.network_policy_errors, printer=network_kinds.NETWORK_POLICY
+    "networking.k8s.io/ipaddresses": Strategy(
+        name_errors=network.ip_address_name_errors,
+        validate=network.validate_ip_address,
+        validate_update=immutable("spec.parentRef"),
+        printer=network_kinds.IP_ADDRESS,
     ),
-    "networking.k8s.io/servicecidrs": Strategy(printer=network_kinds.SERVICE_CIDR),
+    "networking.k8s.io/networkpolicies": Strategy(
+        has_generation=True, validate=network.validate_network_policy, printer=network_kinds.NETWORK_POLICY
+    ),
+    "networking.k8s.io/servicecidrs": Strategy(
+        validate=network.validate_service_cidr,
+        validate_update=network.validate_service_cidr_update,
+        printer=network_kinds.SERVICE_CIDR,
+    ),
     "node.k8s.io/runtimeclasses": Strategy(
-        validate=policy.runtime_class_errors,
-        validate_update=policy.runtime_class_update_errors,
+        validate=policy.validate_runtime_class,
+        validate_update=immutable("handler"),
         printer=core_kinds.RUNTIME_CLASS,
     ),
     "policy/poddisruptionbudgets": Strategy(
@@ -439,63 +459,67 @@ STRATEGIES: dict[str, Strategy] = {
         prepare_for_create=strategies.reset_status(
             {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
         ),
-        validate=policy.disruption_budget_errors,
-        validate_status=apps.count_check("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
+        validate=policy.validate_pod_disruption_budget,
+        validate_status=apps.validate_status_counts("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"),
         printer=workload_kinds.POD_DISRUPTION_BUDGET,
     ),
     "rbac.authorization.k8s.io/clusterrolebindings": replace(
         _RBAC,
-        validate=rbac_objects.binding_errors(namespaced=False),
-        validate_update=rbac_objects.binding_update_errors,
+        validate=rbac_objects.validate_cluster_role_binding,
+        validate_update=rbac_objects.validate_binding_update,
         printer=core_kinds.ROLE_BINDING,
     ),
-    "rbac.authorization.k8s.io/clusterroles": replace(_RBAC, validate=rbac_objects.cluster_role_errors),
+    "rbac.authorization.k8s.io/clusterroles": replace(_RBAC, validate=rbac_objects.validate_cluster_role),
     "rbac.authorization.k8s.io/rolebindings": replace(
         _RBAC,
-        validate=rbac_objects.binding_errors(namespaced=True),
-        validate_update=rbac_objects.binding_update_errors,
+        validate=rbac_objects.validate_role_binding,
+        validate_update=rbac_objects.validate_binding_update,
         printer=core_kinds.ROLE_BINDING,
     ),
-    "rbac.authorization.k8s.io/roles": replace(_RBAC, validate=rbac_objects.role_errors),
+    "rbac.authorization.k8s.io/roles": replace(_RBAC, validate=rbac_objects.validate_role),
     "scheduling.k8s.io/priorityclasses": Strategy(
         has_generation=True,
-        validate=policy.priority_class_errors,
-        validate_update=policy.priority_class_update_errors,
+        validate=policy.validate_priority_class,
+        validate_update=policy.validate_priority_class_update,
         validating=_on(CREATE, UPDATE, run=(priority.check_single_default,)),
         printer=core_kinds.PRIORITY_CLASS,
     ),
     "storage.k8s.io/csidrivers": Strategy(
         allow_unconditional_update=False,
         return_deleted_object=True,
-        validate=storage.csi_driver_errors,
-        validate_update=storage.csi_driver_update_errors,
+        validate=storage.validate_csi_driver,
+        validate_update=storage.validate_csi_driver_update,
         printer=storage_kinds.CSI_DRIVER,
     ),
     "storage.k8s.io/csinodes": Strategy(
         allow_unconditional_update=False,
         return_deleted_object=True,
-        validate=storage.csi_node_errors,
+        validate=storage.validate_csi_node,
         printer=storage_kinds.CSI_NODE,
     ),
-    "storage.k8s.io/csistoragecapacities": Strategy(allow_unconditional_update=False),
+    "storage.k8s.io/csistoragecapacities": Strategy(
+        allow_unconditional_update=False,
+        validate=storage.validate_csi_storage_capacity,
+        validate_update=immutable("nodeTopology", "storageClassName"),
+    ),
     "storage.k8s.io/storageclasses": Strategy(
         return_deleted_object=True,
-        validate=storage.storage_class_errors,
-        validate_update=storage.storage_class_update_errors,
+        validate=storage.validate_storage_class,
+        validate_update=storage.validate_storage_class_update,
         printer=storage_kinds.STORAGE_CLASS,
     ),
     "storage.k8s.io/volumeattachments": Strategy(
         allow_unconditional_update=False,
         return_deleted_object=True,
         prepare_for_create=strategies.reset_status({"attached": False}),
-        validate=storage.attachment_errors,
-        validate_update=storage.attachment_update_errors,
+        validate=storage.validate_volume_attachment,
+        validate_update=immutable("spec"),
         printer=storage_kinds.VOLUME_ATTACHMENT,
     ),
     "storage.k8s.io/volumeattributesclasses": Strategy(
         return_deleted_object=True,
-        validate=storage.attributes_class_errors,
-        validate_update=storage.attributes_class_update_errors,
+        validate=storage.validate_volume_attributes_class,
+        validate_update=storage.validate_volume_attributes_class_update,
         mutating=_on(CREATE, run=(storage_class.add_protection_finalizer("kubernetes.io/vac-protection"),)),
         printer=storage_kinds.VOLUME_ATTRIBUTES_CLASS,
     ),
@@ -539,7 +563,7 @@ def builtin_registry() -> Registry:
 _CORE = "io.k8s.api.core.v1."
 _APPS = "io.k8s.api.apps.v1."
 _CONDITIONAL_DEFAULTS: dict[str, Defaulter] = {
-    builtins.component_name("apiextensions.k8s.io", "v1", "CustomResourceDefinition"): crds.set_defaults,
+    builtins.component_name("apiextensions.k8s.io", "v1", "CustomResourceDefinition"): crd_strategy.set_defaults,
     _CORE + "Container": defaults.container,
     _CORE + "EphemeralContainer": defaults.container,
     _CORE + "Volume": defaults.volume,
@@ -563,8 +587,8 @@ _CONDITIONAL_DEFAULTS: dict[str, Defaulter] = {
     "io.k8s.api.batch.v1.Job": defaults.job,
     "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler": defaults.autoscaler_v1,
     "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler": defaults.autoscaler_v2,
-    "io.k8s.api.flowcontrol.v1.FlowSchemaSpec": flow_control.flow_schema_spec_defaults,
-    "io.k8s.api.flowcontrol.v1.QueuingConfiguration": flow_control.queuing_defaults,
+    "io.k8s.api.flowcontrol.v1.FlowSchemaSpec": defaults.nonzero(matchingPrecedence=1000),
+    "io.k8s.api.flowcontrol.v1.QueuingConfiguration": defaults.nonzero(handSize=8, queues=64, queueLengthLimit=50),
     "io.k8s.api.rbac.v1.Subject": defaults.subject,
     "io.k8s.api.networking.v1.NetworkPolicySpec": defaults.network_policy_spec,
 }
@@ -579,14 +603,19 @@ def defaulters() -> dict[str, Defaulter]:
 
 
 @cache
-def checks() -> dict[str, Callable[[Json, str], Errors]]:
+def checks() -> dict[str, Callable[[Json, str], ErrorList]]:
     """By schema component: `Strategy.validate` in the form in which the schema engine calls it."""
-    found: dict[str, Callable[[Json, str], Errors]] = {}
-    for item in builtins.builtin_scheme().resources:
-        if (validate := STRATEGIES[f"{item.group}/{item.plural}"].validate) is not None:
-            component = builtins.component_name(item.group, item.version, item.kind)
-            found[component] = lambda value, _path, validate=validate: validate(value)  # type: ignore[misc]
-    return found
+    return {
+        builtins.component_name(item.group, item.version, item.kind): partial(_check, validate)
+        for item in builtins.builtin_scheme().resources
+        if (validate := STRATEGIES[f"{item.group}/{item.plural}"].validate) is not None
+    }
+
+
+def _check(validate: Callable[[ErrorList, Obj], None], value: Json, _path: str) -> ErrorList:
+    errors = ErrorList()
+    validate(errors, value)
+    return errors
 
 
 builtins.builtin_scheme().register(defaulters(), checks())

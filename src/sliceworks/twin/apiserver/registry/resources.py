@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from sliceworks.schemas import Schema
-    from sliceworks.schemas.field_errors import FieldError
     from sliceworks.twin.apiserver.admission.chain import Plugin
     from sliceworks.twin.apiserver.printers.cells import Printer
     from sliceworks.twin.apiserver.request_info import RequestInfo
+    from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
 
 Obj = dict[str, Any]
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     """The fields that it does not change."""
     prepare: Callable[[Obj, Obj], None]
     """Resets these fields in the new object to those of the old one."""
-    validate: Callable[[Obj, Obj], list[FieldError]]
+    validate: Callable[[ErrorList, Obj, Obj], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Strategy:
     reset_fields: Mapping[str, Any] = field(default_factory=lambda: {"f:status": {}})
     """The fields that a write of the object itself does not change, if it has a status subresource."""
     parts: Mapping[str, Part] = field(default_factory=dict)
-    """Subresources with rules of their own, by name."""
+    """The subresources that take and return the whole object, by name; `status` too, if it has rules of its own."""
     allow_create_on_update: bool = False
     allow_unconditional_update: bool = True
     return_deleted_object: bool = False
@@ -83,12 +83,12 @@ class Strategy:
     """Adds defaults that the client owns as if it had sent them."""
     prepare_for_create: Callable[[Obj, ClusterView], None] = lambda obj, cluster: None
     prepare_for_update: Callable[[Obj, Obj, ClusterView], None] = lambda new, old, cluster: None
-    validate: Callable[[Obj], list[FieldError]] | None = None
+    validate: Callable[[ErrorList, Obj], None] | None = None
     """Validates an object without its metadata."""
-    validate_update: Callable[[Obj, Obj], list[FieldError]] | None = None
+    validate_update: Callable[[ErrorList, Obj, Obj], None] | None = None
     """Rejects changes of immutable fields."""
-    validate_status: Callable[[Obj, Obj], list[FieldError]] | None = None
-    validate_references: Callable[[ClusterView, Obj, Obj | None], list[FieldError]] | None = None
+    validate_status: Callable[[ErrorList, Obj, Obj], None] | None = None
+    validate_references: Callable[[ErrorList, Obj, Obj | None, ClusterView], None] | None = None
     """Validates a valid object against other objects."""
     warnings: Callable[[Obj], list[str]] | None = None
     warns_on_update: bool = True

@@ -1,18 +1,14 @@
-"""PrepareForCreate and PrepareForUpdate of the built-in kinds, and the pod subresources ephemeralcontainers and resize.
-
-Services are in `service_allocator`.
-"""
+"""PrepareForCreate and PrepareForUpdate of the built-in kinds and of their subresources. Services are in `service_allocator`."""
 
 from __future__ import annotations
 
 import base64
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from sliceworks.base import clock
-from sliceworks.base import quantity as quantities
-from sliceworks.schemas.field_errors import FieldError, forbidden, invalid
+from sliceworks.twin.apiserver.codec import deep_copy
+from sliceworks.twin.apiserver.pod_resources import qos_class
+from sliceworks.twin.apiserver.validation.certificate_signing_request import APPROVALS, find_conditions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,9 +19,6 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-POD_SUBRESOURCES = ("ephemeralcontainers", "resize")
-_MIRROR = "kubernetes.io/config.mirror"
-_EPHEMERAL = "spec.ephemeralContainers"
 
 
 def label_namespace_name(obj: Obj) -> None:
@@ -61,36 +54,6 @@ def prepare_pod(obj: Obj, cluster: ClusterView) -> None:
             }
         ]
     obj["status"] = status
-
-
-def qos_class(spec: Obj) -> str:
-    """Guaranteed, Burstable or BestEffort, from the CPU and memory of all containers."""
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    has_resources, guaranteed = False, True
-    for container in containers:
-        resources = container.get("resources") or {}
-        requests, limits = _cpu_and_memory(resources.get("requests")), _cpu_and_memory(resources.get("limits"))
-        has_resources = has_resources or bool(requests or limits)
-        if set(limits) != {"cpu", "memory"} or (requests and requests != limits):
-            guaranteed = False
-    if not has_resources:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
-
-
-def _cpu_and_memory(resources: Obj | None) -> dict[str, Any]:
-    """The amounts that are not zero."""
-    amounts: dict[str, Any] = {}
-    for name in ("cpu", "memory"):
-        value = (resources or {}).get(name)
-        if value is not None:
-            try:
-                amount = quantities.parse(value)
-            except ValueError:
-                continue
-            if amount:
-                amounts[name] = amount
-    return amounts
 
 
 def prepare_job(obj: Obj, cluster: ClusterView) -> None:
@@ -154,48 +117,73 @@ def encode_string_data(obj: Obj) -> None:
             data[key] = base64.b64encode(value.encode()).decode()
 
 
-def prepare_pod_subresource(subresource: str, new: Obj, old: Obj) -> None:
-    """Reset all fields that the subresource may not change."""
-    spec: Obj = orjson.loads(orjson.dumps(old["spec"]))
-    if subresource == "ephemeralcontainers":
-        spec.pop("ephemeralContainers", None)
-        if new["spec"].get("ephemeralContainers"):
-            spec["ephemeralContainers"] = new["spec"]["ephemeralContainers"]
-    else:
-        resized = {container["name"]: container for container in _resizable_containers(new["spec"])}
-        for container in _resizable_containers(spec):
-            new_container = resized.get(container["name"], container)
-            container |= {field: new_container[field] for field in ("resources", "resizePolicy") if field in new_container}
+def prepare_ephemeral_containers(new: Obj, old: Obj) -> None:
+    """The ephemeralcontainers subresource of a pod changes these only."""
+    spec = deep_copy(old["spec"])
+    spec.pop("ephemeralContainers", None)
+    if new["spec"].get("ephemeralContainers"):
+        spec["ephemeralContainers"] = new["spec"]["ephemeralContainers"]
+    _reset_pod(new, old, spec)
+
+
+def prepare_resize(new: Obj, old: Obj) -> None:
+    """The resize subresource of a pod changes the resources of its containers only."""
+    spec = deep_copy(old["spec"])
+    resized = {container["name"]: container for container in _resizable_containers(new["spec"])}
+    for container in _resizable_containers(spec):
+        new_container = resized.get(container["name"], container)
+        container |= {field: new_container[field] for field in ("resources", "resizePolicy") if field in new_container}
+    _reset_pod(new, old, spec)
+
+
+def _reset_pod(new: Obj, old: Obj, spec: Obj) -> None:
     new["spec"] = spec
     if "status" in old:
         new["status"] = old["status"]
 
 
-def pod_subresource_errors(subresource: str, new: Obj, old: Obj) -> list[FieldError]:
-    """Errors of an update of ephemeralcontainers or resize."""
-    if _MIRROR in (old["metadata"].get("annotations") or {}):
-        resize = subresource == "resize"
-        return [forbidden("", "static pods cannot be resized" if resize else "static pods do not support ephemeral containers")]
-    if subresource == "resize":
-        return _resize_errors(new, old)
-    containers = {container["name"]: container for container in new["spec"].get("ephemeralContainers") or ()}
-    errors = []
-    for container in old["spec"].get("ephemeralContainers") or ():
-        name = container["name"]
-        if name not in containers:
-            errors.append(forbidden(_EPHEMERAL, f'existing ephemeral containers "{name}" may not be removed\n'))
-        elif containers[name] != container:
-            errors.append(forbidden(_EPHEMERAL, f'existing ephemeral containers "{name}" may not be changed\n'))
-    return errors
-
-
-def _resize_errors(new: Obj, old: Obj) -> list[FieldError]:
-    old_class = (old.get("status") or {}).get("qosClass") or qos_class(old["spec"])
-    if qos_class(new["spec"]) == old_class:
-        return []
-    return [invalid("spec", old_class, "Pod QOS Class may not change as a result of resizing")]
-
-
 def _resizable_containers(spec: Obj) -> list[Obj]:
     sidecars = [container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"]
     return [*(spec.get("containers") or ()), *sidecars]
+
+
+def keep_signing_request(new: Obj, old: Obj, cluster: ClusterView) -> None:
+    """A CertificateSigningRequest is immutable except through its subresources."""
+    new["spec"] = old.get("spec") or {}
+    new["status"] = old.get("status") or {}
+
+
+def prepare_signing_approval(new: Obj, old: Obj) -> None:
+    """The approval subresource of a CertificateSigningRequest changes conditions only."""
+    _set_times(new, old)
+    status = {key: value for key, value in (old.get("status") or {}).items() if key != "conditions"}
+    conditions = (new.get("status") or {}).get("conditions")
+    new["spec"] = old.get("spec") or {}
+    new["status"] = {**status, "conditions": conditions} if conditions else status
+
+
+def prepare_signing_status(new: Obj, old: Obj) -> None:
+    """The status subresource of a CertificateSigningRequest keeps the approval."""
+    new["spec"] = old.get("spec") or {}
+    conditions = (new.get("status") or {}).get("conditions") or []
+    for kind in APPROVALS:
+        before = find_conditions(old, kind)
+        places = [index for index, condition in enumerate(conditions) if condition.get("type") == kind]
+        if len(before) == len(places):
+            for place, condition in zip(places, before, strict=True):
+                conditions[place] = dict(condition)
+    _set_times(new, old)
+
+
+def _set_times(new: Obj, old: Obj) -> None:
+    now = clock.timestamp()
+    for condition in (new.get("status") or {}).get("conditions") or ():
+        if not condition.get("lastUpdateTime"):
+            condition["lastUpdateTime"] = now
+        if not condition.get("lastTransitionTime"):
+            same = (
+                before["lastTransitionTime"]
+                for before in find_conditions(old, condition.get("type"))
+                if before.get("status") == condition.get("status") and before.get("lastTransitionTime")
+            )
+            condition["lastTransitionTime"] = next(same, now)

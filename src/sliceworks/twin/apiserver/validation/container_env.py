@@ -6,21 +6,11 @@ import re
 from typing import TYPE_CHECKING
 
 from sliceworks.base import names, quantity
-from sliceworks.schemas.field_errors import invalid, not_supported, required
-from sliceworks.twin.apiserver.validation import field_checks
-from sliceworks.twin.apiserver.validation.field_checks import (
-    Errors,
-    check_dns_label,
-    check_dns_subdomain,
-    check_file_mode,
-    check_local_path,
-    check_name,
-    check_no_backsteps,
-    check_qualified_name,
-)
+from sliceworks.twin.apiserver.validation import error_list
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.validation.defaults import Json
+    from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
 FILE_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
 
@@ -43,27 +33,26 @@ _BYTES = ("1", *(f"1{unit}" for unit in ("k", "M", "G", "T", "P", "E", "Ki", "Mi
 _subscript = re.compile(r"(metadata\.(?:annotations|labels)|[^\[\]]+)\['([^']*)'\]").fullmatch
 
 
-def file_errors(errors: Errors, item: Json, path: str) -> None:
-    """Errors of one file of a downward API volume. Kubernetes reports the path of the volume, not of the file."""
-    if not item.get("path"):
-        errors.append(required(f"{path}.path"))
-    check_local_path(errors, item.get("path") or "", f"{path}.path")
+def validate_downward_api_file(errors: ErrorList, item: Json, path: str) -> None:
+    """Validate one file of a downward API volume. Kubernetes reports the path of the volume, not of the file."""
+    errors.check_required(item, path, "path")
+    errors.check_local_path(item.get("path") or "", f"{path}.path")
     field, resource = item.get("fieldRef"), item.get("resourceFieldRef")
     if field is not None:
-        field_errors(errors, field, FILE_FIELDS, f"{path}.fieldRef")
+        validate_field_ref(errors, field, FILE_FIELDS, f"{path}.fieldRef")
         if resource is not None:
-            errors.append(invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+            errors.invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously")
     elif resource is not None:
-        resource_errors(errors, resource, f"{path}.resourceFieldRef", in_volume=True)
+        validate_resource_field_ref(errors, resource, f"{path}.resourceFieldRef", in_volume=True)
     else:
-        errors.append(required(path, "one of fieldRef and resourceFieldRef is required"))
-    check_file_mode(errors, item.get("mode"), f"{path}.mode")
+        errors.required(path, "one of fieldRef and resourceFieldRef is required")
+    errors.check_file_mode(item.get("mode"), f"{path}.mode")
 
 
-def field_errors(errors: Errors, reference: Json, allowed: tuple[str, ...], path: str) -> None:
+def validate_field_ref(errors: ErrorList, reference: Json, allowed: tuple[str, ...], path: str) -> None:
     version, field = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
     if not version or not field:
-        errors.append(required(f"{path}.{'fieldPath' if version else 'apiVersion'}"))
+        errors.required(f"{path}.{'fieldPath' if version else 'apiVersion'}")
         return
     match = _subscript(field)
     if version != "v1":
@@ -75,37 +64,32 @@ def field_errors(errors: Errors, reference: Json, allowed: tuple[str, ...], path
     else:
         detail = ""
     if detail:
-        errors.append(invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {detail}"))
+        errors.invalid(f"{path}.fieldPath", field, f"error converting fieldPath: {detail}")
     elif match is not None:
-        check_qualified_name(errors, match[2].lower() if match[1] == "metadata.annotations" else match[2], path)
+        errors.check_qualified_name(match[2].lower() if match[1] == "metadata.annotations" else match[2], path)
     elif field not in allowed:
-        errors.append(not_supported(f"{path}.fieldPath", field, allowed))
+        errors.not_supported(f"{path}.fieldPath", field, allowed)
 
 
-def resource_errors(errors: Errors, reference: Json, path: str, *, in_volume: bool) -> None:
+def validate_resource_field_ref(errors: ErrorList, reference: Json, path: str, *, in_volume: bool) -> None:
     resource = reference.get("resource") or ""
     if in_volume and not reference.get("containerName"):
-        errors.append(required(f"{path}.containerName"))
+        errors.required(f"{path}.containerName")
     elif not resource:
-        errors.append(required(f"{path}.resource"))
+        errors.required(f"{path}.resource")
     elif resource not in _RESOURCES and not resource.startswith(_HUGE):
-        errors.append(not_supported(f"{path}.resource", resource, _RESOURCES))
+        errors.not_supported(f"{path}.resource", resource, _RESOURCES)
     divisor = quantity.canonical(reference.get("divisor") or "0")
     if divisor == "0":
         return
     if resource.endswith(".cpu"):
         if divisor not in ("1m", "1"):
-            errors.append(
-                invalid(f"{path}.divisor", resource, "only divisor's values 1m and 1 are supported with the cpu resource")
-            )
+            errors.invalid(f"{path}.divisor", resource, "only divisor's values 1m and 1 are supported with the cpu resource")
     elif divisor not in _BYTES:
-        words = (
-            "memory" if resource.endswith(".memory") else "hugepages" if resource.startswith(_HUGE) else "local ephemeral storage"
-        )
-        listed = ", ".join(_BYTES)
-        errors.append(
-            invalid(f"{path}.divisor", resource, f"only divisor's values {listed} are supported with the {words} resource")
-        )
+        noun = "memory" if resource.endswith(".memory") else "local ephemeral storage"
+        noun = "hugepages" if resource.startswith(_HUGE) else noun
+        detail = f"only divisor's values {', '.join(_BYTES)} are supported with the {noun} resource"
+        errors.invalid(f"{path}.divisor", resource, detail)
 
 
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
@@ -113,73 +97,59 @@ _ONE_NEEDED = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKe
 _ONLY_ONE = "may not have more than one field specified at a time"
 
 
-def env_errors(errors: Errors, variables: list[Json], path: str) -> None:
+def validate_env(errors: ErrorList, variables: list[Json], path: str) -> None:
     for index, variable in enumerate(variables):
         name = variable.get("name")
         if not name:
-            errors.append(required(f"{path}[{index}].name"))
+            errors.required(f"{path}[{index}].name")
         elif not name.isidentifier() or not name.isascii():
-            check_name(errors, name, f"{path}[{index}].name", names.environment_name_errors)
+            errors.check_name(name, f"{path}[{index}].name", names.environment_name_errors)
         if (source := variable.get("valueFrom")) is not None:
-            _value_from(errors, source, variable.get("value") or "", f"{path}[{index}].valueFrom")
+            _validate_value_from(errors, source, variable.get("value") or "", f"{path}[{index}].valueFrom")
 
 
-def env_from_errors(errors: Errors, sources: list[Json], path: str) -> None:
+def validate_env_from(errors: ErrorList, sources: list[Json], path: str) -> None:
     for index, source in enumerate(sources):
-        if prefix := source.get("prefix"):
-            check_name(errors, prefix, f"{path}[{index}].prefix", names.environment_name_errors)
-        count = 0
-        for field in ("configMapRef", "secretRef"):
-            if (reference := source.get(field)) is not None:
-                count += 1
-                _source_name(errors, reference.get("name") or "", f"{path}[{index}].{field}.name")
-        if count == 0:
-            errors.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
-        elif count > 1:
-            errors.append(invalid(path, "", _ONLY_ONE))
+        errors.check_optional_names(source, f"{path}[{index}]", names.environment_name_errors, "prefix")
+        fields = [field for field in ("configMapRef", "secretRef") if source.get(field) is not None]
+        for field in fields:
+            errors.check_required_name(source[field], f"{path}[{index}].{field}", "name", _source_name_errors)
+        if not fields:
+            errors.invalid(path, "", "must specify one of: `configMapRef` or `secretRef`")
+        elif len(fields) > 1:
+            errors.invalid(path, "", _ONLY_ONE)
 
 
-def _source_name(errors: Errors, name: str, path: str) -> None:
-    if not name:
-        errors.append(required(path))
-        return
-    for message in field_checks.dns1123_subdomain_errors(names.mask_trailing_dash(name)):
-        errors.append(invalid(path, name, message))
+def _source_name_errors(name: str) -> list[str]:
+    return error_list.dns1123_subdomain_errors(names.mask_trailing_dash(name))
 
 
-def _value_from(errors: Errors, source: Json, value: str, path: str) -> None:
+def _validate_value_from(errors: ErrorList, source: Json, value: str, path: str) -> None:
     fields = [field for field in _SOURCES if source.get(field) is not None]
     for field in fields:
-        _reference(errors, field, source[field], f"{path}.{field}")
+        _validate_reference(errors, field, source[field], f"{path}.{field}")
     if not fields:
-        errors.append(invalid(path, "", _ONE_NEEDED))
+        errors.invalid(path, "", _ONE_NEEDED)
     elif value:
-        errors.append(invalid(path, "", "may not be specified when `value` is not empty"))
+        errors.invalid(path, "", "may not be specified when `value` is not empty")
     elif len(fields) > 1:
-        errors.append(invalid(path, "", _ONLY_ONE))
+        errors.invalid(path, "", _ONLY_ONE)
 
 
-def _reference(errors: Errors, field: str, reference: Json, path: str) -> None:
+def _validate_reference(errors: ErrorList, field: str, reference: Json, path: str) -> None:
     if field == "fieldRef":
-        field_errors(errors, reference, VARIABLE_FIELDS, path)
+        validate_field_ref(errors, reference, VARIABLE_FIELDS, path)
     elif field == "resourceFieldRef":
-        resource_errors(errors, reference, path, in_volume=False)
+        validate_resource_field_ref(errors, reference, path, in_volume=False)
     elif field == "fileKeyRef":
-        _file_key(errors, reference, path)
+        _validate_file_key(errors, reference, path)
     else:
-        check_dns_subdomain(errors, reference.get("name") or "", f"{path}.name")
-        if not reference.get("key"):
-            errors.append(required(f"{path}.key"))
-        else:
-            check_name(errors, reference["key"], f"{path}.key", names.config_key_errors)
+        errors.check_dns_subdomain(reference.get("name") or "", f"{path}.name")
+        errors.check_required_name(reference, path, "key", names.config_key_errors)
 
 
-def _file_key(errors: Errors, reference: Json, path: str) -> None:
-    for field in ("key", "volumeName", "path"):
-        if not reference.get(field):
-            errors.append(required(f"{path}.{field}"))
-    if reference.get("key"):
-        check_name(errors, reference["key"], f"{path}.key", names.environment_name_errors)
-    if reference.get("volumeName"):
-        check_dns_label(errors, reference["volumeName"], f"{path}.volumeName")
-    check_no_backsteps(errors, reference.get("path") or "", f"{path}.path")
+def _validate_file_key(errors: ErrorList, reference: Json, path: str) -> None:
+    errors.check_required(reference, path, "key", "volumeName", "path")
+    errors.check_optional_names(reference, path, names.environment_name_errors, "key")
+    errors.check_optional_names(reference, path, error_list.dns1123_label_errors, "volumeName")
+    errors.check_no_backsteps(reference.get("path") or "", f"{path}.path")

@@ -3,294 +3,216 @@
 from __future__ import annotations
 
 import base64
-import binascii
-from typing import TYPE_CHECKING, Any
-
-import orjson
+from typing import TYPE_CHECKING
 
 from sliceworks.base import names
-from sliceworks.schemas.field_errors import FieldError, duplicate, forbidden, invalid, not_supported, required, too_long
-from sliceworks.twin.apiserver.validation import field_checks
-from sliceworks.twin.apiserver.validation.affinity import taint_errors
-from sliceworks.twin.apiserver.validation.field_checks import (
-    NEGATIVE,
-    Errors,
-    check_cidr,
-    check_immutable,
-    check_name,
-    check_qualified_name,
-    format_go_struct,
-    parse_cidr,
-)
-from sliceworks.twin.apiserver.validation.object_meta import finalizer_errors
-from sliceworks.twin.apiserver.validation.resource_requirements import check_quantity
+from sliceworks.schemas.field_errors import FieldError
+from sliceworks.schemas.golang import json_kind
+from sliceworks.twin.apiserver.codec import DecodeError, read_json
+from sliceworks.twin.apiserver.validation.affinity import validate_taints
+from sliceworks.twin.apiserver.validation.error_list import format_go_struct, list_items, parse_cidr
+from sliceworks.twin.apiserver.validation.object_meta import validate_finalizer
+from sliceworks.twin.apiserver.validation.resource_requirements import validate_quantity
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.validation.defaults import Json
+    from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
-_FIXED_CIDR = 'node updates may not change podCIDR except from "" to valid'
-_FIXED_PROVIDER = 'node updates may not change providerID except from "" to valid'
 _OTHER_NAMESPACE = "does not match event.namespace"
-_LONGEST = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+_MAX_EVENT_BYTES = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+_MAX_DATA_BYTES = 1024 * 1024
+_SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
+_JSON_KEYS = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconfigjson": ".dockerconfigjson"}
+_IMMUTABLE_EVENT_FIELDS = ("type", "eventTime", "action", "related", "reportingController", "reportingInstance")
 
 
-def namespace_errors(obj: Json) -> Errors:
-    errors: Errors = []
+def validate_namespace(errors: ErrorList, obj: Json) -> None:
     for name in (obj.get("spec") or {}).get("finalizers") or ():
-        finalizer_errors(errors, name, "spec.finalizers")
-    return errors
+        validate_finalizer(errors, name, "spec.finalizers")
 
 
-def namespace_status_errors(new: Json, _old: Json) -> Errors:
+def validate_namespace_status(errors: ErrorList, new: Json, _old: Json) -> None:
     phase = (new.get("status") or {}).get("phase") or ""
     if not (new.get("metadata") or {}).get("deletionTimestamp"):
         expected, detail = "Active", "may only be 'Active' if `deletionTimestamp` is empty"
     else:
         expected, detail = "Terminating", "may only be 'Terminating' if `deletionTimestamp` is not empty"
-    return [] if phase == expected else [invalid("status.Phase", phase, detail)]
+    if phase != expected:
+        errors.invalid("status.Phase", phase, detail)
 
 
-def node_errors(obj: Json) -> Errors:
-    errors: Errors = []
+def validate_node(errors: ErrorList, obj: Json) -> None:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if taints := spec.get("taints"):
-        taint_errors(errors, taints, "metadata.taints")
+        validate_taints(errors, taints, "metadata.taints")
     for field in ("capacity", "allocatable"):
         for name, value in (status.get(field) or {}).items():
-            check_quantity(errors, name, value, f"status.{field}.{name}")
+            validate_quantity(errors, name, value, f"status.{field}.{name}")
     blocks = spec.get("podCIDRs") or []
     for index, block in enumerate(blocks):
-        check_cidr(errors, block, f"spec.podCIDRs[{index}]")
+        errors.check_cidr(block, f"spec.podCIDRs[{index}]")
     versions = [network.version for network in map(parse_cidr, blocks) if network is not None]
     if len(blocks) > 1 and len(versions) < len(blocks):
         index = next(index for index, block in enumerate(blocks) if parse_cidr(block) is None)
-        detail = f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {blocks[index]})"
-        errors.append(
-            FieldError(
-                "InternalError", "spec.podCIDRs", None, f"invalid PodCIDRs. failed to check with dual stack with error:{detail}"
-            )
-        )
+        problem = f"invalid CIDR[{index}]: <nil> (invalid CIDR address: {blocks[index]})"
+        detail = f"invalid PodCIDRs. failed to check with dual stack with error:{problem}"
+        errors.append(FieldError("InternalError", "spec.podCIDRs", None, detail))
     if len(blocks) > 1 and (len(set(versions)) < 2 or len(blocks) > 2):
-        errors.append(invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family"))
-    return errors
+        errors.invalid("spec.podCIDRs", blocks, "may specify no more than one CIDR for each IP family")
 
 
-def node_update_errors(new: Json, old: Json) -> Errors:
-    errors: Errors = []
+def validate_node_update(errors: ErrorList, new: Json, old: Json) -> None:
     now, before = new.get("spec") or {}, old.get("spec") or {}
-    seen: list[Json] = []
-    for index, address in enumerate((new.get("status") or {}).get("addresses") or ()):
-        if address in seen:
-            errors.append(duplicate(f"status.addresses[{index}]", format_go_struct(address, "type", "address")))
-        seen.append(address)
-    if before.get("podCIDRs") and before["podCIDRs"] != (now.get("podCIDRs") or []):
-        errors.append(forbidden("spec.podCIDRs", _FIXED_CIDR))
-    if before.get("providerID") and before["providerID"] != now.get("providerID"):
-        errors.append(forbidden("spec.providerID", _FIXED_PROVIDER))
-    return errors
+    seen: set[str] = set()
+    for address, path in list_items(new.get("status") or {}, "status", "addresses"):
+        errors.check_unique(seen, format_go_struct(address, "type", "address"), path)
+    for field, name in (("podCIDRs", "podCIDR"), ("providerID", "providerID")):
+        if before.get(field) and before[field] != now.get(field):
+            errors.forbidden(f"spec.{field}", f'node updates may not change {name} except from "" to valid')
 
 
-def lease_errors(obj: Json) -> Errors:
-    errors: Errors = []
+def validate_lease(errors: ErrorList, obj: Json) -> None:
     spec: Json = obj.get("spec") or {}
-    seconds, transitions, strategy = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions"), spec.get("strategy")
+    seconds, strategy = spec.get("leaseDurationSeconds"), spec.get("strategy")
     if seconds is not None and seconds <= 0:
-        errors.append(invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
-    if transitions is not None and transitions < 0:
-        errors.append(invalid("spec.leaseTransitions", transitions, NEGATIVE))
+        errors.invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
+    errors.check_not_negative(spec, "spec", "leaseTransitions")
     if strategy is not None:
         if "/" in strategy:
-            check_name(errors, strategy, "spec.strategy.strategy", field_checks.qualified_name_errors)
+            errors.check_qualified_name(strategy, "spec.strategy.strategy")
         elif strategy != "OldestEmulationVersion":
-            errors.append(not_supported("spec.strategy.strategy", strategy, ("OldestEmulationVersion",)))
+            errors.not_supported("spec.strategy.strategy", strategy, ("OldestEmulationVersion",))
     if spec.get("preferredHolder") and not strategy:
-        errors.append(forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
-    return errors
+        errors.forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined")
 
 
-def event_errors(obj: Json) -> Errors:
-    """Errors of an event, in the core group or events.k8s.io."""
-    errors: Errors = []
+def validate_event(errors: ErrorList, obj: Json) -> None:
+    """Validate an event, in the core group or events.k8s.io."""
     namespace = (obj.get("metadata") or {}).get("namespace") or ""
     about = obj.get("involvedObject") or obj.get("regarding") or {}
     theirs = about.get("namespace") or ""
     if not obj.get("eventTime"):
         if theirs != namespace and (theirs or namespace not in ("", "default")):
-            errors.append(invalid("involvedObject.namespace", theirs, _OTHER_NAMESPACE))
-        return errors
+            errors.invalid("involvedObject.namespace", theirs, _OTHER_NAMESPACE)
+        return
     if not theirs and namespace not in ("default", "kube-system"):
-        errors.append(invalid("involvedObject.namespace", theirs, _OTHER_NAMESPACE))
+        errors.invalid("involvedObject.namespace", theirs, _OTHER_NAMESPACE)
     reporter = "reportingController" if "reportingController" in obj else "reportingComponent"
     for field in (reporter, "reportingInstance", "action", "reason"):
         value = obj.get(field) or ""
-        if not value:
-            errors.append(required(field))
+        errors.check_required(obj, "", field)
         if field == reporter:
-            check_qualified_name(errors, value, field)
-        _length(errors, value, field)
-    _length(errors, obj.get("message") or obj.get("note") or "", "message")
-    return errors
+            errors.check_qualified_name(value, field)
+        _validate_length(errors, value, field)
+    _validate_length(errors, obj.get("message") or obj.get("note") or "", "message")
 
 
-def new_event_errors(obj: Json) -> Errors:
-    """Errors of an events.k8s.io/v1 event: eventTime and a known type are required, deprecated fields must be unset."""
-    errors = event_errors(obj)
-    if not obj.get("eventTime"):
-        errors.append(required("eventTime"))
+def validate_events_v1(errors: ErrorList, obj: Json) -> None:
+    """Validate an events.k8s.io/v1 event: eventTime and a known type are required, deprecated fields must be unset."""
+    validate_event(errors, obj)
+    errors.check_required(obj, "", "eventTime")
     if obj.get("type") not in ("Normal", "Warning"):
-        errors.append(invalid("type", "", f"has invalid value: {obj.get('type') or ''}"))
+        errors.invalid("type", "", f"has invalid value: {obj.get('type') or ''}")
     if (series := obj.get("series")) is not None:
         if (series.get("count") or 0) < 2:
-            errors.append(invalid("series.count", "", "should be at least 2"))
-        if not series.get("lastObservedTime"):
-            errors.append(required("series.lastObservedTime"))
-    for field, old in (
-        ("deprecatedFirstTimestamp", "firstTimestamp"),
-        ("deprecatedLastTimestamp", "lastTimestamp"),
-        ("deprecatedCount", "count"),
-    ):
-        if obj.get(field):
-            errors.append(invalid(old, "", "needs to be unset"))
+            errors.invalid("series.count", "", "should be at least 2")
+        errors.check_required(series, "series", "lastObservedTime")
+    for field in ("FirstTimestamp", "LastTimestamp", "Count"):
+        if obj.get(f"deprecated{field}"):
+            errors.invalid(field[0].lower() + field[1:], "", "needs to be unset")
     if any((obj.get("deprecatedSource") or {}).values()):
-        errors.append(invalid("source", "", "needs to be unset"))
-    return errors
+        errors.invalid("source", "", "needs to be unset")
 
 
-def new_event_update_errors(new: Json, old: Json) -> Errors:
-    errors: Errors = []
-    for field, shown in (
-        ("regarding", "involvedObject"),
-        ("reason", "reason"),
-        ("note", "message"),
-        ("type", "type"),
-        ("eventTime", "eventTime"),
-        ("action", "action"),
-        ("related", "related"),
-        ("reportingController", "reportingController"),
-        ("reportingInstance", "reportingInstance"),
-    ):
-        check_immutable(errors, new.get(field), old.get(field), shown)
-    return errors
+def validate_events_v1_update(errors: ErrorList, new: Json, old: Json) -> None:
+    errors.check_immutable(new.get("regarding"), old.get("regarding"), "involvedObject")
+    errors.check_unchanged(new, old, "", "reason")
+    errors.check_immutable(new.get("note"), old.get("note"), "message")
+    errors.check_unchanged(new, old, "", *_IMMUTABLE_EVENT_FIELDS)
 
 
-def _length(errors: Errors, value: str, field: str) -> None:
-    limit = _LONGEST.get(field)
+def _validate_length(errors: ErrorList, value: str, field: str) -> None:
+    limit = _MAX_EVENT_BYTES.get(field)
     if limit is not None and len(value.encode()) > limit:
-        errors.append(invalid(field, "", f"can have at most {limit} characters"))
+        errors.invalid(field, "", f"can have at most {limit} characters")
 
 
-_MOST_BYTES = 1024 * 1024
-_SERVICE_ACCOUNT = "kubernetes.io/service-account.name"
-_LOCKED = "field is immutable when `immutable` is set"
-_JSON_KEYS = {"kubernetes.io/dockercfg": ".dockercfg", "kubernetes.io/dockerconfigjson": ".dockerconfigjson"}
-
-
-def config_map_errors(obj: Json) -> Errors:
-    errors: Errors = []
+def validate_config_map(errors: ErrorList, obj: Json) -> None:
     data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
     size = 0
     for key, value in data.items():
-        check_name(errors, key, f"data[{key}]", names.config_key_errors)
+        errors.check_name(key, f"data[{key}]", names.config_key_errors)
         if key in binary:
-            errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
+            errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData")
         size += len(value) if value.isascii() else len(value.encode())
     for key, value in binary.items():
-        check_name(errors, key, f"binaryData[{key}]", names.config_key_errors)
+        errors.check_name(key, f"binaryData[{key}]", names.config_key_errors)
         size += _decoded_size(value)
-    if size > _MOST_BYTES:
-        errors.append(too_long("[]", _MOST_BYTES))
-    return errors
+    if size > _MAX_DATA_BYTES:
+        errors.too_long("[]", _MAX_DATA_BYTES)
 
 
-def secret_errors(obj: Json) -> Errors:
-    errors: Errors = []
+def validate_secret(errors: ErrorList, obj: Json) -> None:
     data = obj.get("data") or {}
     size = 0
     for key, value in data.items():
-        check_name(errors, key, f"data[{key}]", names.config_key_errors)
+        errors.check_name(key, f"data[{key}]", names.config_key_errors)
         size += _decoded_size(value)
-    if size > _MOST_BYTES:
-        errors.append(too_long("data", _MOST_BYTES))
-    _needed(errors, obj, data)
-    return errors
+    if size > _MAX_DATA_BYTES:
+        errors.too_long("data", _MAX_DATA_BYTES)
+    _validate_secret_type(errors, obj, data)
 
 
-def config_map_update_errors(new: Json, old: Json) -> Errors:
-    return _locked(new, old, "data", "binaryData")
+def validate_config_map_update(errors: ErrorList, new: Json, old: Json) -> None:
+    _validate_immutable_data(errors, new, old, "data", "binaryData")
 
 
-def secret_update_errors(new: Json, old: Json) -> Errors:
-    errors: Errors = []
-    check_immutable(errors, new.get("type"), old.get("type"), "type")
-    return errors + _locked(new, old, "data")
+def validate_secret_update(errors: ErrorList, new: Json, old: Json) -> None:
+    errors.check_unchanged(new, old, "", "type")
+    _validate_immutable_data(errors, new, old, "data")
 
 
-def _locked(new: Json, old: Json, *fields: str) -> Errors:
-    errors: Errors = []
-    if old.get("immutable"):
-        if not new.get("immutable"):
-            errors.append(forbidden("immutable", _LOCKED))
-        errors += [forbidden(field, _LOCKED) for field in fields if (new.get(field) or {}) != (old.get(field) or {})]
-    return errors
+def _validate_immutable_data(errors: ErrorList, new: Json, old: Json, *fields: str) -> None:
+    if not old.get("immutable"):
+        return
+    for field in ("immutable", *fields):
+        if (new.get(field) or {}) != (old.get(field) or {}):
+            errors.forbidden(field, "field is immutable when `immutable` is set")
 
 
-def _needed(errors: Errors, obj: Json, data: dict[str, str]) -> None:
+def _validate_secret_type(errors: ErrorList, obj: Json, data: dict[str, str]) -> None:
     kind = obj.get("type") or ""
     if kind == "kubernetes.io/service-account-token":
         if not ((obj.get("metadata") or {}).get("annotations") or {}).get(_SERVICE_ACCOUNT):
-            errors.append(required(f"metadata.annotations[{_SERVICE_ACCOUNT}]"))
+            errors.required(f"metadata.annotations[{_SERVICE_ACCOUNT}]")
     elif kind in _JSON_KEYS:
-        _json_key(errors, data, _JSON_KEYS[kind])
+        _validate_json_key(errors, data, _JSON_KEYS[kind])
     elif kind == "kubernetes.io/basic-auth":
         if "username" not in data and "password" not in data:
-            errors += [required("data[username]"), required("data[password]")]
+            errors.required("data[username]")
+            errors.required("data[password]")
     elif kind == "kubernetes.io/ssh-auth":
         if not data.get("ssh-privatekey"):
-            errors.append(required("data[ssh-privatekey]"))
+            errors.required("data[ssh-privatekey]")
     elif kind == "kubernetes.io/tls":
-        errors += [required(f"data[{key}]") for key in ("tls.crt", "tls.key") if key not in data]
+        for key in ("tls.crt", "tls.key"):
+            if key not in data:
+                errors.required(f"data[{key}]")
 
 
-def _json_key(errors: Errors, data: dict[str, str], key: str) -> None:
+def _validate_json_key(errors: ErrorList, data: dict[str, str], key: str) -> None:
     if key not in data:
-        errors.append(required(f"data[{key}]"))
+        errors.required(f"data[{key}]")
         return
-    problem = _not_an_object(_decoded(data[key]))
+    problem = ""
+    try:
+        value, _ = read_json(base64.b64decode(data[key]))
+        if value is not None and not isinstance(value, dict):
+            problem = f"json: cannot unmarshal {json_kind(value)} into Go value of type map[string]interface {{}}"
+    except DecodeError as error:
+        problem = str(error)
     if problem:
-        errors.append(invalid(f"data[{key}]", "<secret contents redacted>", problem))
-
-
-def _not_an_object(data: bytes) -> str:
-    """Go's message for a value that is not a JSON object, or an empty string."""
-    if not data.strip():
-        return "unexpected end of JSON input"
-    try:
-        value: Any = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return _broken(data.strip().decode("utf-8", "replace"))
-    if value is None or isinstance(value, dict):
-        return ""
-    kind = {bool: "bool", str: "string", list: "array"}.get(type(value), "number")
-    return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
-
-
-def _broken(data: str) -> str:
-    """Go's syntax error for invalid JSON. Only an error in the first token gets Go's exact message."""
-    if data[0] in '{["-0123456789':
-        return "unexpected end of JSON input"
-    for word in ("null", "true", "false"):
-        if data[0] == word[0]:
-            for character, expected in zip(data, word, strict=False):
-                if character != expected:
-                    return f"invalid character '{character}' in literal {word} (expecting '{expected}')"
-    return f"invalid character '{data[0]}' looking for beginning of value"
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text)
-    except binascii.Error:
-        return b""
+        errors.invalid(f"data[{key}]", "<secret contents redacted>", problem)
 
 
 def _decoded_size(text: str) -> int:

@@ -14,6 +14,7 @@ from sliceworks.schemas.model import MISSING
 from sliceworks.schemas.pruning import prune_value
 from sliceworks.schemas.validation import embedded_errors
 from sliceworks.schemas.values import value_errors
+from sliceworks.twin.apiserver.codec import deep_copy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +36,7 @@ def default_errors(schema: Schema, path: str, *, root: bool = True) -> Iterator[
 
 
 def _own(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    pruned = orjson.loads(orjson.dumps(value))
+    pruned = deep_copy(value)
     unknown: list[str] = []
     try:
         prune_value(schema, pruned, unknown)

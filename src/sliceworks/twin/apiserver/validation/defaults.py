@@ -25,7 +25,7 @@ def static_defaults() -> dict[str, Json]:
 
 
 def build_defaulter(static: Json, conditional: Defaulter | None) -> Defaulter:
-    """Build the defaulting function of a component: static defaults first, then `function`.
+    """Build the defaulting function of a component: static defaults first, then the conditional ones.
 
     None and the empty string count as unset; zero and false do not.
     """
@@ -120,6 +120,15 @@ def resource_lists(*fields: str) -> Defaulter:
 
 
 _overhead = resource_lists("overhead")
+
+
+def nonzero(**defaults: Any) -> Defaulter:
+    """Build a defaulter of fields whose zero value counts as unset."""
+
+    def fill(value: Json) -> None:
+        value.update({field: default for field, default in defaults.items() if not value.get(field)})
+
+    return fill
 
 
 def service_spec(value: Json) -> None:

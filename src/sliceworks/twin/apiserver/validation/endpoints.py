@@ -4,171 +4,122 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sliceworks.schemas.field_errors import duplicate, invalid, required, too_many
-from sliceworks.twin.apiserver.validation import field_checks
-from sliceworks.twin.apiserver.validation.field_checks import (
-    PROTOCOLS,
-    Errors,
-    check_dns_label,
-    check_dns_subdomain,
-    check_endpoint_ip,
-    check_enum,
-    check_immutable,
-    check_ip,
-    check_name,
-    check_port,
-    check_qualified_name,
-    parse_ip,
-)
-from sliceworks.twin.apiserver.validation.object_meta import label_errors
+from sliceworks.twin.apiserver.validation import error_list
+from sliceworks.twin.apiserver.validation.error_list import PROTOCOLS, list_items, parse_ip
+from sliceworks.twin.apiserver.validation.object_meta import validate_labels
 
 if TYPE_CHECKING:
     from ipaddress import IPv4Network
 
     from sliceworks.twin.apiserver.validation.defaults import Json
+    from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
-_MOST_ENDPOINTS = 1000
-_MOST_ADDRESSES = 100
-_MOST_PORTS = 20000
-_MOST_TOPOLOGY = 16
-_MOST_HINTS = 8
+_MAX_ENDPOINTS = 1000
+_MAX_ADDRESSES = 100
+_MAX_PORTS = 20000
+_MAX_TOPOLOGY_LABELS = 16
+_MAX_HINTS = 8
 
 
-def endpoints_errors(obj: Json) -> Errors:
-    errors: Errors = []
-    for index, subset in enumerate(obj.get("subsets") or ()):
-        path = f"subsets[{index}]"
+def validate_endpoints(errors: ErrorList, obj: Json) -> None:
+    for subset, path in list_items(obj, "", "subsets"):
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
-            errors.append(required(path, "must specify `addresses` or `notReadyAddresses`"))
+            errors.required(path, "must specify `addresses` or `notReadyAddresses`")
         for field in ("addresses", "notReadyAddresses"):
-            for number, address in enumerate(subset.get(field) or ()):
-                _address(errors, address, f"{path}.{field}[{number}]")
-        ports = subset.get("ports") or ()
-        for number, port in enumerate(ports):
-            _port(errors, port, f"{path}.ports[{number}]", needs_name=len(ports) > 1)
-    return errors
+            for address, address_path in list_items(subset, path, field):
+                _validate_address(errors, address, address_path)
+        for port, port_path in list_items(subset, path, "ports"):
+            if not port.get("name") and len(subset["ports"]) > 1:
+                errors.required(f"{port_path}.name")
+            errors.check_port(port.get("port") or 0, f"{port_path}.port")
+            _validate_port(errors, port, port_path)
 
 
-def endpoint_slice_errors(obj: Json, *, pods: IPv4Network | None = None) -> Errors:
-    """Errors of an EndpointSlice. `pods` is the pod CIDR if it is a loopback network, whose addresses are otherwise invalid."""
-    errors: Errors = []
-    kind, endpoints = obj.get("addressType") or "", obj.get("endpoints") or []
-    check_enum(errors, kind, "addressType", ("FQDN", "IPv4", "IPv6"))
-    _slice_ports(errors, obj.get("ports") or [])
-    if len(endpoints) > _MOST_ENDPOINTS:
-        errors.append(too_many("endpoints", len(endpoints), _MOST_ENDPOINTS))
-        return errors
-    for index, endpoint in enumerate(endpoints):
-        _endpoint(errors, endpoint, kind, f"endpoints[{index}]", pods)
-    return errors
-
-
-def endpoint_slice_update_errors(new: Json, old: Json) -> Errors:
-    errors: Errors = []
-    check_immutable(errors, new.get("addressType"), old.get("addressType"), "addressType")
-    return errors
-
-
-def _address(errors: Errors, address: Json, path: str) -> None:
-    ip = address.get("ip") or ""
-    check_ip(errors, ip, f"{path}.ip")
-    if address.get("hostname"):
-        check_dns_label(errors, address["hostname"], f"{path}.hostname")
-    if address.get("nodeName") is not None:
-        check_dns_subdomain(errors, address["nodeName"], f"{path}.nodeName")
-    check_endpoint_ip(errors, ip, f"{path}.ip")
-
-
-def _port(errors: Errors, port: Json, path: str, *, needs_name: bool) -> None:
-    name = port.get("name") or ""
-    if name:
-        check_dns_label(errors, name, f"{path}.name")
-    elif needs_name:
-        errors.append(required(f"{path}.name"))
-    check_port(errors, port.get("port") or 0, f"{path}.port")
-    check_enum(errors, port.get("protocol") or "", f"{path}.protocol", PROTOCOLS)
-    if port.get("appProtocol") is not None:
-        check_qualified_name(errors, port["appProtocol"], f"{path}.appProtocol")
-
-
-def _slice_ports(errors: Errors, ports: list[Json]) -> None:
-    if len(ports) > _MOST_PORTS:
-        errors.append(too_many("ports", len(ports), _MOST_PORTS))
-        return
+def validate_endpoint_slice(errors: ErrorList, obj: Json, *, pods: IPv4Network | None = None) -> None:
+    """Validate an EndpointSlice. `pods` is the pod CIDR if it is a loopback network, whose addresses are otherwise invalid."""
+    errors.check_enum(obj, "", "addressType", ("FQDN", "IPv4", "IPv6"))
+    ports, endpoints = obj.get("ports") or (), obj.get("endpoints") or ()
+    errors.check_count(ports, "ports", _MAX_PORTS)
     seen: set[str] = set()
-    for index, port in enumerate(ports):
-        name = port.get("name") or ""
-        if name:
-            check_dns_label(errors, name, f"ports[{index}].name")
-        if name in seen:
-            errors.append(duplicate(f"ports[{index}].name", name))
-        seen.add(name)
-        check_enum(errors, port.get("protocol") or "", f"ports[{index}].protocol", PROTOCOLS)
-        if port.get("appProtocol") is not None:
-            check_qualified_name(errors, port["appProtocol"], f"ports[{index}].appProtocol")
+    for port, path in list_items(obj, "", "ports") if len(ports) <= _MAX_PORTS else ():
+        errors.check_unique(seen, port.get("name") or "", f"{path}.name")
+        _validate_port(errors, port, path)
+    errors.check_count(endpoints, "endpoints", _MAX_ENDPOINTS)
+    for endpoint, path in list_items(obj, "", "endpoints") if len(endpoints) <= _MAX_ENDPOINTS else ():
+        _validate_endpoint(errors, endpoint, obj.get("addressType") or "", path, pods)
 
 
-def _endpoint(errors: Errors, endpoint: Json, kind: str, path: str, pods: IPv4Network | None) -> None:
+def _validate_address(errors: ErrorList, address: Json, path: str) -> None:
+    ip = address.get("ip") or ""
+    errors.check_ip(ip, f"{path}.ip")
+    errors.check_optional_names(address, path, error_list.dns1123_label_errors, "hostname")
+    if address.get("nodeName") is not None:
+        errors.check_dns_subdomain(address["nodeName"], f"{path}.nodeName")
+    errors.check_endpoint_ip(ip, f"{path}.ip")
+
+
+def _validate_port(errors: ErrorList, port: Json, path: str) -> None:
+    errors.check_optional_names(port, path, error_list.dns1123_label_errors, "name")
+    errors.check_enum(port, path, "protocol", PROTOCOLS)
+    if port.get("appProtocol") is not None:
+        errors.check_qualified_name(port["appProtocol"], f"{path}.appProtocol")
+
+
+def _validate_endpoint(errors: ErrorList, endpoint: Json, kind: str, path: str, pods: IPv4Network | None) -> None:
     addresses = endpoint.get("addresses") or []
     if not addresses:
-        errors.append(required(f"{path}.addresses", "must contain at least 1 address"))
-    elif len(addresses) > _MOST_ADDRESSES:
-        errors.append(too_many(f"{path}.addresses", len(addresses), _MOST_ADDRESSES))
-    for index, address in enumerate(addresses):
+        errors.required(f"{path}.addresses", "must contain at least 1 address")
+    errors.check_count(addresses, f"{path}.addresses", _MAX_ADDRESSES)
+    for address, address_path in list_items(endpoint, path, "addresses"):
         if kind in ("IPv4", "IPv6"):
-            _ip(errors, address, kind, (f"{path}.addresses", index), pods)
+            _validate_endpoint_address(errors, address, kind, address_path, pods)
         elif kind == "FQDN":
-            _domain(errors, address, f"{path}.addresses[{index}]")
+            _validate_domain_name(errors, address, address_path)
     if endpoint.get("nodeName") is not None:
-        check_dns_subdomain(errors, endpoint["nodeName"], f"{path}.nodeName")
+        errors.check_dns_subdomain(endpoint["nodeName"], f"{path}.nodeName")
     topology = endpoint.get("deprecatedTopology") or {}
-    if len(topology) > _MOST_TOPOLOGY:
-        errors.append(too_many(f"{path}.deprecatedTopology", len(topology), _MOST_TOPOLOGY))
-    label_errors(errors, topology, f"{path}.deprecatedTopology")
+    errors.check_count(topology, f"{path}.deprecatedTopology", _MAX_TOPOLOGY_LABELS)
+    validate_labels(errors, topology, f"{path}.deprecatedTopology")
     if endpoint.get("hostname") is not None:
-        check_dns_label(errors, endpoint["hostname"], f"{path}.hostname")
-    for field, rule in (("forZones", field_checks.label_value_errors), ("forNodes", field_checks.dns1123_subdomain_errors)):
-        hints = (endpoint.get("hints") or {}).get(field) or []
-        if len(hints) > _MOST_HINTS:
-            errors.append(too_many(f"{path}.hints.{field}", len(hints), _MOST_HINTS))
+        errors.check_dns_label(endpoint["hostname"], f"{path}.hostname")
+    for field, rule in (("forZones", error_list.label_value_errors), ("forNodes", error_list.dns1123_subdomain_errors)):
+        hints = endpoint.get("hints") or {}
+        if len(hints.get(field) or ()) > _MAX_HINTS:
+            errors.check_count(hints[field], f"{path}.hints.{field}", _MAX_HINTS)
             return
         seen: set[str] = set()
-        for index, hint in enumerate(hints):
-            name, child_path = hint.get("name") or "", f"{path}.hints.{field}[{index}].name"
-            if name in seen:
-                errors.append(duplicate(child_path, name))
-            seen.add(name)
-            check_name(errors, name, child_path, rule)
+        for hint, hint_path in list_items(hints, f"{path}.hints", field):
+            name = hint.get("name") or ""
+            errors.check_unique(seen, name, f"{hint_path}.name")
+            errors.check_name(name, f"{hint_path}.name", rule)
 
 
-def _ip(errors: Errors, value: str, kind: str, child_path: tuple[str, int], pods: IPv4Network | None) -> None:
-    path, index = child_path
+def _validate_endpoint_address(errors: ErrorList, value: str, kind: str, path: str, pods: IPv4Network | None) -> None:
     ip = parse_ip(value)
     if ip is None:
-        check_ip(errors, value, f"{path}[{index}]")
+        errors.check_ip(value, path)
         return
     if kind == "IPv6" and value != str(ip):
-        detail = "must not have leading 0s" if ip.version == 4 else f'must be in canonical form ("{ip}")'
-        errors.append(invalid(f"{path}[{index}]", value, detail))
+        errors.invalid(path, value, "must not have leading 0s" if ip.version == 4 else f'must be in canonical form ("{ip}")')
         return
     if f"IPv{ip.version}" != kind:
-        errors.append(invalid(path, value, f"must be an {kind} address"))
+        errors.invalid(path.rpartition("[")[0], value, f"must be an {kind} address")
     if pods is None or ip not in pods:
-        check_endpoint_ip(errors, value, f"{path}[{index}]")
+        errors.check_endpoint_ip(value, path)
 
 
-def _domain(errors: Errors, name: str, path: str) -> None:
-    """Check a fully qualified domain name."""
+def _validate_domain_name(errors: ErrorList, name: str, path: str) -> None:
+    """Validate a fully qualified domain name."""
     if not name:
-        errors.append(required(path))
+        errors.required(path)
         return
     name = name.removesuffix(".")
-    if messages := field_checks.dns1123_subdomain_errors(name):
-        errors.append(invalid(path, name, ",".join(messages)))
+    if messages := error_list.dns1123_subdomain_errors(name):
+        errors.invalid(path, name, ",".join(messages))
     elif "." not in name:
-        errors.append(invalid(path, name, "should be a domain with at least two segments separated by dots"))
+        errors.invalid(path, name, "should be a domain with at least two segments separated by dots")
     else:
         for part in name.split("."):
-            if messages := field_checks.dns1123_label_errors(part):
-                errors.append(invalid(path, part, ",".join(messages)))
+            if messages := error_list.dns1123_label_errors(part):
+                errors.invalid(path, part, ",".join(messages))
                 return

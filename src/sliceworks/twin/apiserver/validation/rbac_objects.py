@@ -5,98 +5,81 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.base import names
-from sliceworks.schemas.field_errors import invalid, not_supported, required
-from sliceworks.twin.apiserver.validation.field_checks import Errors, check_dns_subdomain, check_name, format_go_struct
-from sliceworks.twin.apiserver.validation.selectors import selector_errors
+from sliceworks.twin.apiserver.auth.rbac import GROUP
+from sliceworks.twin.apiserver.validation.error_list import dns1123_subdomain_errors, format_go_struct, list_items
+from sliceworks.twin.apiserver.validation.selectors import validate_label_selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from sliceworks.twin.apiserver.validation.defaults import Json
-
-GROUP = "rbac.authorization.k8s.io"
-
-
-def role_errors(obj: Json) -> Errors:
-    errors: Errors = []
-    _rules(errors, obj.get("rules") or [], namespaced=True)
-    return errors
+    from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
 
-def cluster_role_errors(obj: Json) -> Errors:
-    errors: Errors = []
-    _rules(errors, obj.get("rules") or [], namespaced=False)
+def validate_role(errors: ErrorList, obj: Json) -> None:
+    _validate_rules(errors, obj, namespaced=True)
+
+
+def validate_cluster_role(errors: ErrorList, obj: Json) -> None:
+    _validate_rules(errors, obj, namespaced=False)
     aggregation = obj.get("aggregationRule")
     if aggregation is not None:
-        path, selectors = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors") or []
-        if not selectors:
-            errors.append(required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
-        for index, selector in enumerate(selectors):
-            selector_errors(errors, selector, f"{path}[{index}]")
-    return errors
+        if not aggregation.get("clusterRoleSelectors"):
+            detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            errors.required("aggregationRule.clusterRoleSelectors", detail)
+        for selector, path in list_items(aggregation, "aggregationRule", "clusterRoleSelectors"):
+            validate_label_selector(errors, selector, path)
 
 
-def binding_errors(*, namespaced: bool) -> Callable[[Json], Errors]:
-    """Build the validation of a binding. A ClusterRoleBinding can only refer to a ClusterRole, a RoleBinding to both kinds."""
-    kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
-
-    def check(obj: Json) -> Errors:
-        errors: Errors = []
-        role = obj.get("roleRef") or {}
-        if role.get("apiGroup") != GROUP:
-            errors.append(not_supported("roleRef.apiGroup", role.get("apiGroup") or "", (GROUP,)))
-        if role.get("kind") not in kinds:
-            errors.append(not_supported("roleRef.kind", role.get("kind") or "", kinds))
-        if not role.get("name"):
-            errors.append(required("roleRef.name"))
-        else:
-            check_name(errors, role["name"], "roleRef.name", names.path_segment_errors)
-        for index, subject in enumerate(obj.get("subjects") or ()):
-            _subject(errors, subject, f"subjects[{index}]", namespaced)
-        return errors
-
-    return check
+def validate_role_binding(errors: ErrorList, obj: Json) -> None:
+    _validate_binding(errors, obj, ("Role", "ClusterRole"), namespaced=True)
 
 
-def binding_update_errors(new: Json, old: Json) -> Errors:
+def validate_cluster_role_binding(errors: ErrorList, obj: Json) -> None:
+    _validate_binding(errors, obj, ("ClusterRole",), namespaced=False)
+
+
+def _validate_binding(errors: ErrorList, obj: Json, kinds: tuple[str, ...], *, namespaced: bool) -> None:
+    role = obj.get("roleRef") or {}
+    errors.check_supported(role, "roleRef", "apiGroup", (GROUP,))
+    errors.check_supported(role, "roleRef", "kind", kinds)
+    errors.check_required_name(role, "roleRef", "name", names.path_segment_errors)
+    for subject, path in list_items(obj, "", "subjects"):
+        _validate_subject(errors, subject, path, namespaced)
+
+
+def validate_binding_update(errors: ErrorList, new: Json, old: Json) -> None:
     role = new.get("roleRef") or {}
-    if role == old.get("roleRef"):
-        return []
-    shown = format_go_struct({**role, "APIGroup": role.get("apiGroup")}, "APIGroup", "kind", "name")
-    return [invalid("roleRef", shown, "cannot change roleRef")]
+    if role != old.get("roleRef"):
+        shown = format_go_struct({**role, "APIGroup": role.get("apiGroup")}, "APIGroup", "kind", "name")
+        errors.invalid("roleRef", shown, "cannot change roleRef")
 
 
-def _rules(errors: Errors, rules: list[Json], *, namespaced: bool) -> None:
-    for index, rule in enumerate(rules):
-        path, urls = f"rules[{index}]", rule.get("nonResourceURLs")
+def _validate_rules(errors: ErrorList, role: Json, *, namespaced: bool) -> None:
+    for rule, path in list_items(role, "", "rules"):
+        urls = rule.get("nonResourceURLs")
         if not rule.get("verbs"):
-            errors.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+            errors.required(f"{path}.verbs", "verbs must contain at least one value")
         if urls:
             if namespaced:
-                errors.append(invalid(f"{path}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs"))
+                errors.invalid(f"{path}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs")
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
                 detail = "rules cannot apply to both regular resources and non-resource URLs"
-                errors.append(invalid(f"{path}.nonResourceURLs", urls, detail))
+                errors.invalid(f"{path}.nonResourceURLs", urls, detail)
             continue
         if not rule.get("apiGroups"):
-            errors.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+            errors.required(f"{path}.apiGroups", "resource rules must supply at least one api group")
         if not rule.get("resources"):
-            errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+            errors.required(f"{path}.resources", "resource rules must supply at least one resource")
 
 
-def _subject(errors: Errors, subject: Json, path: str, namespaced: bool) -> None:
-    kind, name, group = subject.get("kind") or "", subject.get("name") or "", subject.get("apiGroup") or ""
-    if not name:
-        errors.append(required(f"{path}.name"))
-    if kind == "ServiceAccount":
-        if name:
-            check_dns_subdomain(errors, name, f"{path}.name")
-        if group:
-            errors.append(not_supported(f"{path}.apiGroup", group, ("",)))
-        if not namespaced and not subject.get("namespace"):
-            errors.append(required(f"{path}.namespace"))
-    elif kind in ("User", "Group"):
-        if group != GROUP:
-            errors.append(not_supported(f"{path}.apiGroup", group, (GROUP,)))
+def _validate_subject(errors: ErrorList, subject: Json, path: str, namespaced: bool) -> None:
+    errors.check_required(subject, path, "name")
+    if subject.get("kind") == "ServiceAccount":
+        errors.check_optional_names(subject, path, dns1123_subdomain_errors, "name")
+        if subject.get("apiGroup"):
+            errors.not_supported(f"{path}.apiGroup", subject["apiGroup"], ("",))
+        if not namespaced:
+            errors.check_required(subject, path, "namespace")
+    elif subject.get("kind") in ("User", "Group"):
+        errors.check_supported(subject, path, "apiGroup", (GROUP,))
     else:
-        errors.append(not_supported(f"{path}.kind", kind, ("ServiceAccount", "User", "Group")))
+        errors.check_supported(subject, path, "kind", ("ServiceAccount", "User", "Group"))

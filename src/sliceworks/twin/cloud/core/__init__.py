@@ -10,7 +10,6 @@ collection        resource types with the standard methods, pagination and preco
 iam_policy        IAM policies of resources
 operations        long-running operations and response styles
 document_store    durable documents
-identifiers       numbers of resources and projects
 faults            injected faults
 exceptions        Google's error codes and error responses
 """

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import clock
+from sliceworks.base.names import project_number
 from sliceworks.twin.cloud.core.document_store import Document, Table
-from sliceworks.twin.cloud.core.identifiers import project_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -128,14 +127,14 @@ class AccessTokens:
     def issue(self, account: str, seconds: float) -> tuple[str, str]:
         """Create a token; returns it and the time at which it expires."""
         token = f"ya29.{clock.rng().randbytes(_TOKEN_BYTES).hex()}"
-        until = clock.rfc3339_micro(clock.now() + timedelta(seconds=seconds))
+        until = clock.timestamp_after(seconds)
         self._table.put(Document("", _hash(token), {"account": account, "expireTime": until}))
         return token, until
 
     def find(self, token: str) -> str | None:
         """The account of a token that has not expired."""
         document = self._table.get("", _hash(token))
-        if document is None or datetime.fromisoformat(document.body["expireTime"]) <= clock.now():
+        if document is None or clock.seconds_until(document.body["expireTime"]) <= 0:
             return None
         return str(document.body["account"])
 

@@ -25,7 +25,7 @@ from sliceworks.twin.cloud.core.faults import Faults
 from sliceworks.twin.cloud.core.routes import Call, Media
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sliceworks.twin.apiserver.auth.authentication import User
     from sliceworks.twin.cloud.core.routes import Route
@@ -77,17 +77,15 @@ class CloudServer:
             pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS)
         except ValueError:
             return _error_response(exceptions.invalid_argument("Request contains an invalid argument."))
-        return await self._respond(method, path, dict(pairs), headers, body)
+        return await self._respond(method, path, pairs, headers, body)
 
     async def serve(self, request: Request, _certificate: User | None = None) -> Response:
         """Handle one request of the twin's HTTP server."""
-        status, headers, body = await self._respond(
-            request.method, request.path, dict(request.query), request.headers, request.body
-        )
+        status, headers, body = await self._respond(request.method, request.path, request.query, request.headers, request.body)
         return Response(status, headers, body)
 
     async def _respond(
-        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str], body: bytes
+        self, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str], body: bytes
     ) -> RawResponse:
         try:
             caller = self._authenticate(headers)
@@ -97,8 +95,19 @@ class CloudServer:
                 raise _unimplemented(method, path)
             schema = service.versions[version].schema
             message, raw = (schema.read(match.route.request, body), b"") if schema else ({}, body)
-            content_type = headers.get("content-type", "")
-            call = Call(service.name, version, match.route.method, match.params, query, message, caller, raw, content_type, headers)
+            call = Call(
+                service.name,
+                version,
+                match.route.method,
+                match.params,
+                dict(query),
+                message,
+                caller,
+                raw,
+                headers.get("content-type", ""),
+                headers,
+                tuple(query),
+            )
             result = await self._call(service, match.route, call, rest)
         except GoogleError as error:
             # An error can depend on a write that is not durable yet, such as ALREADY_EXISTS.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.names import to_camel_case
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
 from sliceworks.twin.cloud.core.exceptions import (
     GoogleError,
     already_exists,
@@ -117,8 +117,8 @@ def with_name_and_times(defaults: Callable[[Call, str], Obj] = lambda call, path
     """Return a `fill` that sets `name`, `createTime` and `updateTime`; the body overrides `defaults(call, path)`."""
 
     def fill(call: Call, path: str, body: Obj, before: Obj | None) -> Obj:
-        created = (before or {}).get("createTime") or timestamp()
-        updated = {"updateTime": timestamp()} if has_update_time else {}
+        created = (before or {}).get("createTime") or clock.timestamp()
+        updated = {"updateTime": clock.timestamp()} if has_update_time else {}
         return {**defaults(call, path), **body, "name": path, "createTime": created, **updated}
 
     return fill
@@ -258,10 +258,7 @@ class Collection:
 
     def get_document(self, call: Call) -> Document:
         """Return the document that a call names; raises NOT_FOUND."""
-        document = self._table.get(self.parent(call), call.params[self.resource.plural])
-        if document is None:
-            raise not_found(self.path(call))
-        return document
+        return require(self._table.get(self.parent(call), call.params[self.resource.plural]), not_found(self.path(call)))
 
     def find(self, parent: str, name: str) -> Document | None:
         """Return a document by parent and name, or None."""
@@ -280,8 +277,3 @@ def _apply_mask(change: Obj, mask: str) -> Obj:
     """Keep the top-level fields of the mask; a field that the body omits becomes None, which clears it."""
     fields = {to_camel_case(field.split(".")[0]) for field in mask.split(",") if field}
     return {field: change.get(field) for field in fields}
-
-
-def timestamp() -> str:
-    """The current time in RFC 3339."""
-    return clock.timestamp()

@@ -14,6 +14,7 @@ from sliceworks.base import clock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sliceworks.twin.cloud.core.exceptions import GoogleError
     from sliceworks.twin.store.store import Store
     from sliceworks.twin.store.watch_cache import Entry
 
@@ -76,3 +77,10 @@ class Table:
 def _decode(entry: Entry) -> Document:
     stored = entry.object()
     return Document(entry.namespace, entry.name, stored["body"], stored["inner"], stored["metadata"]["uid"])
+
+
+def require(document: Document | None, error: GoogleError) -> Document:
+    """Return a document that must exist; raises the error if it does not."""
+    if document is None:
+        raise error
+    return document

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sliceworks.base.names import project_number
 from sliceworks.catalog import gke_rules
 from sliceworks.twin.cloud.core.document_store import Document, Table
 from sliceworks.twin.cloud.core.exceptions import refusal
-from sliceworks.twin.cloud.core.identifiers import project_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import resources
@@ -102,7 +101,7 @@ class Faults:
             # The clock of an accelerated twin can go back on restart; no fault may last longer than its duration.
             duration = document.body.get("for")
             if duration is not None and _seconds_left(document) > duration:
-                document.inner["until"] = _after(duration)
+                document.inner["until"] = clock.timestamp_after(duration)
                 self._table.put(document)
 
     def add(self, spec: Obj) -> str:
@@ -112,7 +111,7 @@ class Faults:
             raise InvalidDocument(f"fault: unknown cloud fault {spec.get('fault')!r} (known: {', '.join(fault_kinds())})")
         name = str(spec.get("name") or f"{kind.name}-{self._table.count() + 1}")
         duration = spec.get("for")
-        until = "" if duration is None else _after(float(duration))
+        until = "" if duration is None else clock.timestamp_after(float(duration))
         self._table.put(Document("", name, spec, {"until": until, "left": spec.get("count")}))
         return name
 
@@ -170,13 +169,9 @@ class Faults:
             self._table.put(document)
 
 
-def _after(seconds: float) -> str:
-    return clock.rfc3339_micro(clock.now() + timedelta(seconds=seconds))
-
-
 def _seconds_left(document: Document) -> float:
     """Seconds until the end of a fault with a duration."""
-    return (datetime.fromisoformat(document.inner["until"]) - clock.now()).total_seconds()
+    return clock.seconds_until(document.inner["until"])
 
 
 def _fault(document: Document) -> Fault:

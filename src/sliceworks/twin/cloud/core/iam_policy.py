@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.catalog import gke_rules
+from sliceworks.base.names import project_number
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.document_store import Document, Table
 from sliceworks.twin.cloud.core.exceptions import refuse
-from sliceworks.twin.cloud.core.identifiers import project_number
 
 if TYPE_CHECKING:
     from sliceworks.twin.store.store import Store
@@ -114,7 +112,7 @@ class PolicyMembers:
 def is_visible(account: Document) -> bool:
     """Whether a new service account has reached all of Google's systems."""
     since = account.inner.get("visible")
-    return not since or datetime.fromisoformat(since) <= clock.now()
+    return not since or clock.seconds_until(since) <= 0
 
 
 class IamPolicies:
@@ -135,7 +133,7 @@ class IamPolicies:
         """Replace a policy; raises ABORTED if its etag is set and not the current one."""
         current = self.get(path)
         etag = policy.get("etag")
-        if etag and not gke_rules.same_etag(etag, current["etag"]):
+        if etag and not is_same_etag(etag, current["etag"]):
             raise refuse(self._conflict, etag=etag, current=current["etag"])
         bindings = _merge_bindings(policy.get("bindings") or [])
         self._check_new(bindings, current.get("bindings") or [])
@@ -199,3 +197,16 @@ def _merge_bindings(bindings: list[Obj]) -> list[Obj]:
 def _etag(path: str, before: str, bindings: list[Obj]) -> str:
     digest = hashlib.sha256(orjson.dumps([path, before, bindings])).digest()[:8]
     return base64.b64encode(digest).decode()
+
+
+def is_same_etag(first: str, second: str) -> bool:
+    """Whether two etags are the same bytes, in the standard or the URL-safe base64 alphabet."""
+    return first == second or _decode_etag(first) == _decode_etag(second)
+
+
+def _decode_etag(etag: str) -> bytes:
+    normal = etag.replace("-", "+").replace("_", "/").rstrip("=")
+    try:
+        return base64.b64decode(normal + "=" * (-len(normal) % 4), validate=True)
+    except ValueError:
+        return etag.encode()

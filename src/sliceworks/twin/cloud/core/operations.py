@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sliceworks.base import clock
 from sliceworks.base.retry import Backoff
 from sliceworks.base.timer_heap import Timers
 from sliceworks.kube.workqueue import WorkQueue, run_worker
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
 from sliceworks.twin.cloud.core.exceptions import not_found
 from sliceworks.twin.cloud.core.routes import Call, Route
 
@@ -99,8 +98,7 @@ class OperationQueue:
     def _schedule(self, document: Document, seconds: float | None) -> None:
         if document.name not in self._running:
             return  # finished while it was being advanced
-        due = None if seconds is None else clock.now() + timedelta(seconds=seconds)
-        document.inner |= {_DUE: _NEVER if due is None else clock.rfc3339_micro(due), _WAIT: seconds}
+        document.inner |= {_DUE: _NEVER if seconds is None else clock.timestamp_after(seconds), _WAIT: seconds}
         self._table.put(document)
         self._set_timer(document)
 
@@ -110,7 +108,7 @@ class OperationQueue:
         if due == _NEVER:
             self._timers.cancel(document.name)
         else:
-            left = (datetime.fromisoformat(due) - clock.now()).total_seconds()
+            left = clock.seconds_until(due)
             # The clock of an accelerated twin can go back on restart; no operation may wait longer than requested.
             self._timers.set(document.name, min(left, document.inner[_WAIT]))
 
@@ -171,8 +169,7 @@ class _StoredOperations:
         self.seconds = 0.0
 
     def _store(self, name: str, body: Obj) -> Document:
-        due = clock.now() + timedelta(seconds=self.seconds)
-        document = Document("operations", name, body, {"due": clock.rfc3339_micro(due)})
+        document = Document("operations", name, body, {"due": clock.timestamp_after(self.seconds)})
         self._table.put(document)
         if self._table.count() > 2 * _MAX_STORED:
             for oldest in sorted(self._table.all(), key=lambda operation: str(operation.inner["due"]))[:_MAX_STORED]:
@@ -180,13 +177,15 @@ class _StoredOperations:
         return document
 
     def _is_done(self, document: Document) -> bool:
-        return datetime.fromisoformat(document.inner["due"]) <= clock.now()
+        return clock.seconds_until(document.inner["due"]) <= 0
 
-    def _get_document(self, name: str) -> Document:
-        document = self._table.get("operations", name)
-        if document is None:
-            raise not_found(f"operations/{name}")
-        return document
+    def get(self, call: Call) -> Obj:
+        """Return an operation."""
+        name = call.params["operation"]
+        return self._render(require(self._table.get("operations", name), not_found(f"operations/{name}")))
+
+    def _render(self, document: Document) -> Obj:
+        raise NotImplementedError
 
 
 class ComputeOperations(_StoredOperations):
@@ -232,10 +231,6 @@ class ComputeOperations(_StoredOperations):
             yield Route("GET", at, "operations.get", self.get, "compute.globalOperations.get")
             yield Route("POST", f"{at}/wait", "operations.wait", self.get, "compute.globalOperations.get")
 
-    def get(self, call: Call) -> Obj:
-        """Return an operation."""
-        return self._render(self._get_document(call.params["operation"]))
-
 
 class LongRunningOperations(_StoredOperations):
     """Operations of `google.longrunning`: `done`, then the resource as `response`, whose message is `response_type`."""
@@ -268,10 +263,6 @@ class LongRunningOperations(_StoredOperations):
         at = "projects/{project}/locations/{location}"
         yield Route("GET", f"{at}/operations/{{operation}}", "operations.get", self.get, "operations.get")
         yield Route("GET", f"{at}/{{plural}}/{{target}}/operations/{{operation}}", "operations.get", self.get, "operations.get")
-
-    def get(self, call: Call) -> Obj:
-        """Return an operation."""
-        return self._render(self._get_document(call.params["operation"]))
 
 
 def self_link(call: Call, path: str) -> str:

@@ -24,6 +24,7 @@ class Call:
     """Google's name of the method, such as `nodePools.create`."""
     params: Mapping[str, str]
     query: Mapping[str, str] = field(default_factory=dict)
+    """Query parameters; of a repeated one the last value."""
     body: Obj = field(default_factory=dict)
     caller: str = ""
     raw: bytes = b""
@@ -31,6 +32,8 @@ class Call:
     content_type: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Request headers; names are in lower case."""
+    query_pairs: tuple[tuple[str, str], ...] = ()
+    """All query parameters, for those that may be repeated."""
 
 
 @dataclass(frozen=True, slots=True)

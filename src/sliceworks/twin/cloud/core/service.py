@@ -61,13 +61,22 @@ class Service(Protocol):
 
 
 class RestService:
-    """A service that keeps all state in its tables and runs no tasks."""
+    """A service that keeps all state in its tables and runs no tasks. `settings` has the function that changes each setting."""
 
-    def __init__(self, name: str, version: str, routes: Iterable[Route], *, has_messages: bool = True) -> None:
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        routes: Iterable[Route],
+        *,
+        has_messages: bool = True,
+        settings: Mapping[str, Callable[[Any], None]] | None = None,
+    ) -> None:
         self.name = name
         self._version = version
         self._routes = routes
         self._has_messages = has_messages
+        self._settings = settings or {}
 
     @cached_property
     def versions(self) -> Mapping[str, Routes]:
@@ -80,19 +89,19 @@ class RestService:
         return {"project": project, "resource": f"projects/{project}", **call.params}
 
     def resolve_alias(self, path: str) -> str | None:
-        """No aliases."""
         return None
 
     def configure(self, settings: Obj) -> None:
-        """Reject every setting: this service has none."""
-        for key in settings:
-            raise InvalidDocument(f"{self.name}.{key}: unknown setting")
+        for key, value in settings.items():
+            if key not in self._settings:
+                raise InvalidDocument(f"{self.name}.{key}: unknown setting")
+            self._settings[key](value)
 
     def start(self) -> None:
-        """Nothing to resume."""
+        pass
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        pass
 
 
 class ServiceContext(NamedTuple):

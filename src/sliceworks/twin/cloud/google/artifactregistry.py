@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import clock
@@ -145,7 +144,7 @@ class DockerImages:
 
 
 def _is_visible(tag: Document) -> bool:
-    return datetime.fromisoformat(tag.inner["since"]) <= clock.now()
+    return clock.seconds_until(tag.inner["since"]) <= 0
 
 
 def _package(call: Call) -> str:

@@ -7,7 +7,6 @@ the elapsed time, so a build continues while the twin is stopped.
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -15,7 +14,7 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.twin.cloud.core.collection import paginate
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
 from sliceworks.twin.cloud.core.exceptions import GoogleError, invalid_argument, not_found
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
@@ -40,7 +39,8 @@ _ENDED = frozenset(("SUCCESS", "FAILURE", "CANCELLED"))
 
 def create(context: ServiceContext) -> list[RestService]:
     """Create the service."""
-    return [_CloudBuildService(Builds(context.store))]
+    builds = Builds(context.store)
+    return [RestService("cloudbuild", "v1", builds.routes(), settings={"seconds": builds.set_seconds})]
 
 
 class Builds:
@@ -49,7 +49,13 @@ class Builds:
     def __init__(self, store: Store) -> None:
         self._table = Table(store, "cloudbuild/builds", "Build")
         self._images, self._objects, self._accounts = DockerImages(store), Objects(store), ServiceAccounts(store)
-        self.seconds = _DEFAULT_SECONDS
+        self._seconds = _DEFAULT_SECONDS
+
+    def set_seconds(self, seconds: Any) -> None:
+        """Set the duration of builds."""
+        if not isinstance(seconds, int | float) or seconds < 0:
+            raise InvalidDocument(f"cloudbuild.seconds: must be a number of at least 0, got {seconds!r}")
+        self._seconds = float(seconds)
 
     def routes(self) -> Iterator[Route]:
         """The methods of builds; the operation of a build has the same name."""
@@ -71,7 +77,7 @@ class Builds:
         if account and not self._accounts.has(project, account):
             raise GoogleError("PERMISSION_DENIED", f'Required "iam.serviceAccounts.actAs" permission(s) for "{account}".')
         name, parent = clock.uid(), _LOCATION.format_map(call.params)
-        due = clock.rfc3339_micro(clock.now() + timedelta(seconds=self.seconds))
+        due = clock.timestamp_after(self._seconds)
         output = {"id": name, "name": f"{parent}/builds/{name}", "projectId": project, "createTime": clock.timestamp()}
         failure = self._find_failure(body)
         document = Document(parent, name, {**body, **output}, {"due": due, "failure": failure})
@@ -120,15 +126,13 @@ class Builds:
         return self._operation(self._get_document(call))
 
     def _get_document(self, call: Call) -> Document:
-        document = self._table.get(_LOCATION.format_map(call.params), call.params["build"])
-        if document is None:
-            raise not_found(f"{_LOCATION.format_map(call.params)}/builds/{call.params['build']}")
-        return document
+        parent, name = _LOCATION.format_map(call.params), call.params["build"]
+        return require(self._table.get(parent, name), not_found(f"{parent}/builds/{name}"))
 
     def _status(self, document: Document) -> str:
         if document.inner.get("cancelled"):
             return "CANCELLED"
-        if datetime.fromisoformat(document.inner["due"]) > clock.now():
+        if clock.seconds_until(document.inner["due"]) > 0:
             return "WORKING"
         return "FAILURE" if document.inner["failure"] else "SUCCESS"
 
@@ -156,21 +160,6 @@ class Builds:
             return {**head, **metadata, "done": True, "response": {"@type": f"{_PACKAGE}.Build", **build}}
         message = build.get("statusDetail") or "the build was cancelled"
         return {**head, **metadata, "done": True, "error": {"code": 1 if build["status"] == "CANCELLED" else 9, "message": message}}
-
-
-class _CloudBuildService(RestService):
-    """The service, with the duration of builds as its setting."""
-
-    def __init__(self, builds: Builds) -> None:
-        super().__init__("cloudbuild", "v1", builds.routes())
-        self._builds = builds
-
-    def configure(self, settings: Obj) -> None:
-        """Set the duration of builds: `{"seconds": 30}`."""
-        for key, value in settings.items():
-            if key != "seconds" or not isinstance(value, int | float) or value < 0:
-                raise InvalidDocument(f"cloudbuild.{key}: the only setting is seconds, a number of at least 0, got {value!r}")
-            self._builds.seconds = float(value)
 
 
 def _check(body: Obj) -> None:

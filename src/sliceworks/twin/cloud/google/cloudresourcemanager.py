@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.names import project_number
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.exceptions import GoogleError, refuse
 from sliceworks.twin.cloud.core.iam_policy import IamPolicies, modified_roles
-from sliceworks.twin.cloud.core.identifiers import project_number
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
 

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks import catalog
+from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
-from sliceworks.catalog import gke_rules
-from sliceworks.twin.cloud.core.collection import Collection, ResourceType, timestamp
+from sliceworks.base.names import numeric_id
+from sliceworks.catalog import gke_rules, lookup
+from sliceworks.twin.cloud.core.collection import Collection, ResourceType
 from sliceworks.twin.cloud.core.document_store import Table
 from sliceworks.twin.cloud.core.exceptions import GoogleError, enforce, invalid_argument, refuse
-from sliceworks.twin.cloud.core.identifiers import numeric_id
 from sliceworks.twin.cloud.core.operations import ComputeOperations, self_link
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
-from sliceworks.twin.cloud.google.container.gke_state import instances
+from sliceworks.twin.cloud.google.container.gke_state import instances, pool_path
 from sliceworks.twin.cloud.google.container.resource_names import location_of, project_of, region_of, zones_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def _common_fields(call: Call, path: str, kind: str, before: Obj | None) -> Obj:
     return {
         "kind": f"compute#{kind}",
         "id": numeric_id(path),
-        "creationTimestamp": (before or {}).get("creationTimestamp") or timestamp(),
+        "creationTimestamp": (before or {}).get("creationTimestamp") or clock.timestamp(),
         "name": path.rpartition("/")[2],
         "selfLink": self_link(call, path),
         **({"region": _region_link(call)} if "region" in call.params else {}),
@@ -267,7 +268,7 @@ def _get_machine_type(call: Call) -> Obj:
     path = f"projects/{call.params['project']}/zones/{zone}/machineTypes/{name}"
     try:
         machine = catalog.find_machine(name)
-        enforce(gke_rules.check_machine_zone(name, zone, gke_rules.find_accelerator(name)))
+        enforce(gke_rules.check_machine_zone(name, zone, lookup.find_by_machine(name)))
     except (SliceworksError, GoogleError) as error:
         raise GoogleError("NOT_FOUND", f"The resource '{path}' was not found") from error
     return {
@@ -441,5 +442,5 @@ class Compute:
         for pool in self._pools.all():
             used = str((pool.body.get("placementPolicy") or {}).get("policyName") or "").rpartition("/")[2]
             if used == name and project_of(pool.parent) == project and region_of(location_of(pool.parent)) == region:
-                return refuse("resource-policy-in-use", policy=path, user=f"{pool.parent}/nodePools/{pool.name}")
+                return refuse("resource-policy-in-use", policy=path, user=pool_path(pool))
         return None

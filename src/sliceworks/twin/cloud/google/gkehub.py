@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.names import numeric_id
 from sliceworks.twin.cloud.core.collection import ResourceType, name_from_query, with_name_and_times
-from sliceworks.twin.cloud.core.identifiers import numeric_id
 from sliceworks.twin.cloud.core.service import ServiceSpec
 
 if TYPE_CHECKING:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.names import numeric_id
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.collection import paginate
 from sliceworks.twin.cloud.core.document_store import Document, Table
 from sliceworks.twin.cloud.core.exceptions import already_exists, invalid_argument, not_found
 from sliceworks.twin.cloud.core.iam_policy import IamPolicies
-from sliceworks.twin.cloud.core.identifiers import numeric_id
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
 from sliceworks.twin.cloud.google.iam_roles import CustomRoles
@@ -30,20 +28,9 @@ _ID = re.compile(r"[a-z][a-z0-9-]{4,28}[a-z0-9]")
 
 def create(context: ServiceContext) -> list[RestService]:
     """Create the service."""
-    return [_IamService(ServiceAccounts(context.store), CustomRoles(context.store))]
-
-
-class _IamService(RestService):
-    def __init__(self, accounts: ServiceAccounts, roles: CustomRoles) -> None:
-        super().__init__("iam", "v1", [*accounts.routes(), *roles.routes()])
-        self._accounts = accounts
-
-    def configure(self, settings: Obj) -> None:
-        """`propagationSeconds` delays the time from which policies and node pools can refer to a new service account."""
-        for key, value in settings.items():
-            if key != "propagationSeconds":
-                raise InvalidDocument(f"iam.{key}: unknown setting")
-            self._accounts.propagation_seconds = float(value)
+    accounts, roles = ServiceAccounts(context.store), CustomRoles(context.store)
+    settings = {"propagationSeconds": accounts.set_propagation_seconds}
+    return [RestService("iam", "v1", [*accounts.routes(), *roles.routes()], settings=settings)]
 
 
 class ServiceAccounts:
@@ -53,7 +40,11 @@ class ServiceAccounts:
         self._table = Table(store, "iam/serviceAccounts", "ServiceAccount")
         self._policies = IamPolicies(store, "iam")
         self._authorizer = Authorizer(store)
-        self.propagation_seconds = 0.0
+        self._propagation_seconds = 0.0
+
+    def set_propagation_seconds(self, seconds: float) -> None:
+        """Delay the time from which policies and node pools can refer to a new service account."""
+        self._propagation_seconds = float(seconds)
 
     def routes(self) -> Iterator[Route]:
         """The methods of service accounts."""
@@ -105,8 +96,8 @@ class ServiceAccounts:
             "oauth2ClientId": numeric_id(email),
             **{key: account[key] for key in ("displayName", "description") if account.get(key)},
         }
-        visible = clock.rfc3339_micro(clock.now() + timedelta(seconds=self.propagation_seconds))
-        self._table.put(Document(parent, email, body, {"visible": visible} if self.propagation_seconds else {}))
+        visible = clock.timestamp_after(self._propagation_seconds)
+        self._table.put(Document(parent, email, body, {"visible": visible} if self._propagation_seconds else {}))
         return body
 
     def get(self, call: Call) -> Obj:

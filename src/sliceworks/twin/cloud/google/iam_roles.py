@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.cloud.core.collection import paginate
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
 from sliceworks.twin.cloud.core.exceptions import already_exists, invalid_argument, not_found
 from sliceworks.twin.cloud.core.routes import Call, Route
 
@@ -88,7 +88,4 @@ class CustomRoles:
 
     def _get_document(self, call: Call) -> Document:
         parent = f"projects/{call.params['project']}"
-        document = self._table.get(parent, call.params["role"])
-        if document is None:
-            raise not_found(f"{parent}/roles/{call.params['role']}")
-        return document
+        return require(self._table.get(parent, call.params["role"]), not_found(f"{parent}/roles/{call.params['role']}"))

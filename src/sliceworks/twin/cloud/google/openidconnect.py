@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.cloud.core.identifiers import numeric_id
+from sliceworks.base.names import numeric_id
 from sliceworks.twin.cloud.core.routes import Route
 from sliceworks.twin.cloud.core.service import RestService
 

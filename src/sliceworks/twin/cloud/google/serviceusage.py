@@ -6,19 +6,18 @@ import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.names import numeric_id, project_number
 from sliceworks.twin.cloud.core import schema
 from sliceworks.twin.cloud.core.collection import paginate
 from sliceworks.twin.cloud.core.enabled_services import EnabledServices
 from sliceworks.twin.cloud.core.exceptions import GoogleError, invalid_argument
 from sliceworks.twin.cloud.core.iam_policy import ServiceAgents
-from sliceworks.twin.cloud.core.identifiers import numeric_id, project_number
 from sliceworks.twin.cloud.core.routes import Call, Route, Routes
 from sliceworks.twin.cloud.core.service import RestService
 from sliceworks.twin.cloud.google.cloudresourcemanager import check_project_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sliceworks.twin.cloud.core.service import ServiceContext
     from sliceworks.twin.store.store import Store
@@ -37,7 +36,7 @@ class _ServiceUsageService(RestService):
     """Both versions have the same methods here; only v1beta1 has service identities."""
 
     def __init__(self, usage: ServiceUsage) -> None:
-        super().__init__("serviceusage", "v1", usage.routes())
+        super().__init__("serviceusage", "v1", usage.routes(), settings={"newProjects": usage.manage_projects})
         self._usage = usage
 
     @cached_property
@@ -49,21 +48,18 @@ class _ServiceUsageService(RestService):
             "v1beta1": Routes(beta, schema.load("serviceusage", "v1beta1")),
         }
 
-    def configure(self, settings: Obj) -> None:
-        """`newProjects` lists projects that start without enabled services."""
-        for key, value in settings.items():
-            if key != "newProjects":
-                raise InvalidDocument(f"serviceusage.{key}: unknown setting")
-            for project in value:
-                self._usage.enabled.manage(project)
-
 
 class ServiceUsage:
     """The methods of services."""
 
     def __init__(self, store: Store) -> None:
-        self.enabled = EnabledServices(store)
+        self._enabled = EnabledServices(store)
         self._agents = ServiceAgents(store)
+
+    def manage_projects(self, projects: Iterable[str]) -> None:
+        """Declare that projects start without enabled services."""
+        for project in projects:
+            self._enabled.manage(project)
 
     def routes(self) -> Iterator[Route]:
         """The methods of services, and their operations."""
@@ -93,14 +89,14 @@ class ServiceUsage:
         if state_filter not in ("", "state:ENABLED"):
             return {}
         parent = _parent(call)
-        page, token = paginate(call, self.enabled.all(parent.removeprefix("projects/")), default_size=50)
+        page, token = paginate(call, self._enabled.all(parent.removeprefix("projects/")), default_size=50)
         services = [_render(parent, document.name, enabled=True) for document in page]
         return {**({"services": services} if services else {}), **token}
 
     def get(self, call: Call) -> Obj:
         """Return a service, enabled or not."""
         parent, name = _parent(call), call.params["service"]
-        return _render(parent, name, enabled=self.enabled.has(parent.removeprefix("projects/"), name))
+        return _render(parent, name, enabled=self._enabled.has(parent.removeprefix("projects/"), name))
 
     def enable(self, call: Call) -> Obj:
         """Enable a service."""
@@ -119,7 +115,7 @@ class ServiceUsage:
     def disable(self, call: Call) -> Obj:
         """Disable a service."""
         parent, name = _parent(call), call.params["service"]
-        self.enabled.disable(parent.removeprefix("projects/"), name)
+        self._enabled.disable(parent.removeprefix("projects/"), name)
         return _done({"service": _render(parent, name, enabled=False)})
 
     def get_operation(self, call: Call) -> Obj:
@@ -128,7 +124,7 @@ class ServiceUsage:
 
     def _enable(self, parent: str, name: str) -> Obj:
         _check_name(name)
-        self.enabled.enable(parent.removeprefix("projects/"), name)
+        self._enabled.enable(parent.removeprefix("projects/"), name)
         self._agents.on_enabled(parent.removeprefix("projects/"), name)
         return _render(parent, name, enabled=True)
 

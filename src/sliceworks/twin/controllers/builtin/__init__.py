@@ -6,7 +6,7 @@ deployment_controller, deployment_rollout, deployment_progress                  
 statefulset_controller, statefulset_identity                                      StatefulSets
 daemonset_controller, daemonset_plan                                              DaemonSets
 job_controller, job_state, job_status, job_policy, indexed_job                    Jobs
-cronjob_controller, cron_schedule                                                 CronJobs
+cronjob_controller                                                                CronJobs
 podautoscaler_controller, replica_calculator, metric_source, autoscaler_behavior  HorizontalPodAutoscalers
 disruption_controller                                                             PodDisruptionBudgets
 endpointslice_controller, endpointslice_reconciler                                EndpointSlices of Services

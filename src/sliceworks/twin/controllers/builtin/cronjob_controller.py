@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks.base import clock
+from sliceworks.base import clock, cron_schedule
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import AlreadyExists, ApiError
 from sliceworks.kube.events import object_reference
 from sliceworks.kube.resources import controller_of, owner_reference
-from sliceworks.twin.controllers.builtin import cron_schedule
 from sliceworks.twin.controllers.builtin.job_status import is_job_finished
 from sliceworks.twin.controllers.builtin.pod_control import parse_time
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, ObjectKey, controller_user
-from sliceworks.twin.controllers.runtime.object_index import JOBS, OwnerIndex
+from sliceworks.twin.controllers.runtime.object_index import OwnerIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import CRON_JOBS, JOBS
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
-CRON_JOBS = "batch/cronjobs"
 _MAX_DEADLINE_SECONDS = 10 * 365 * 86400
 _SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 

@@ -8,19 +8,17 @@ from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists
 from sliceworks.kube.node_affinity import parse_taints
 from sliceworks.twin.controllers.builtin import daemonset_plan
-from sliceworks.twin.controllers.builtin.node_lifecycle import NODES
 from sliceworks.twin.controllers.builtin.pod_control import PodControl, min_ready_seconds, seconds_to_available, slow_start_batch
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName
-from sliceworks.twin.controllers.runtime.object_index import REVISIONS
-from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import Pod, PodIndex
+from sliceworks.twin.controllers.runtime.resource_keys import DAEMON_SETS, NODES, PODS, REVISIONS
 from sliceworks.twin.controllers.runtime.revisions import REVISION_LABEL, RevisionHistory, compute_hash, new_revision, next_number
 
 if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
-DAEMON_SETS = "apps/daemonsets"
 _BATCH_SECONDS = 0.2
 """Node changes within this period are handled by one reconcile."""
 _BURST_REPLICAS = 250

@@ -22,17 +22,17 @@ from sliceworks.twin.controllers.builtin.deployment_rollout import desired_repli
 from sliceworks.twin.controllers.builtin.pod_control import min_ready_seconds, selector_of
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
-from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, ObjectKey, controller_user
-from sliceworks.twin.controllers.runtime.object_index import REPLICA_SETS, OwnerIndex, SelectorIndex
-from sliceworks.twin.controllers.runtime.pod_index import PODS, PodIndex
+from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, controller_user, object_key
+from sliceworks.twin.controllers.runtime.object_index import OwnerIndex, SelectorIndex
+from sliceworks.twin.controllers.runtime.pod_index import PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import DEPLOYMENTS, PODS, REPLICA_SETS
 
 if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
 _UNLIMITED = (1 << 31) - 1
-DEPLOYMENTS = "apps/deployments"
 
 
 class ReplicaSetControl:
@@ -69,7 +69,7 @@ class ReplicaSetControl:
             observed = deployment_rollout.status_count(replica_set, "observedGeneration")
             is_current = observed >= replica_set["metadata"].get("generation", 0)
             if is_current and deployment_rollout.status_count(replica_set, "replicas") == 0 == desired_replicas(replica_set):
-                await self._writer.delete_if_exists(_key(replica_set))
+                await self._writer.delete_if_exists(object_key(REPLICA_SETS, replica_set))
 
     async def claim(self, deployment: Object) -> list[Object]:
         """The Deployment's ReplicaSets, after it adopted matching orphans and released those that no longer match."""
@@ -85,19 +85,15 @@ class ReplicaSetControl:
             matches = selector.matches(replica_set["metadata"].get("labels"))
             uid = replica_set["metadata"]["uid"]
             if is_owned and not matches and not deleting:
-                await self._writer.release(_key(replica_set), uid, metadata["uid"])
+                await self._writer.release(object_key(REPLICA_SETS, replica_set), uid, metadata["uid"])
             elif is_owned:
                 sets.append(replica_set)
             elif matches and not replica_set["metadata"].get("deletionTimestamp"):
-                sets.append((await self._writer.adopt(_key(replica_set), uid, deployment)).object())
+                sets.append((await self._writer.adopt(object_key(REPLICA_SETS, replica_set), uid, deployment)).object())
         return sets
 
     async def update(self, replica_set: Object) -> Object:
         return (await self._writer.update(REPLICA_SETS, replica_set)).object()
-
-
-def _key(replica_set: Object) -> ObjectKey:
-    return ObjectKey(REPLICA_SETS, replica_set["metadata"]["namespace"], replica_set["metadata"]["name"])
 
 
 class DeploymentController(Controller[NamespacedName]):
@@ -217,10 +213,10 @@ class DeploymentController(Controller[NamespacedName]):
         if not active or limit <= 0:
             return False
         changed = False
-        for replica_set, size in deployment_rollout.scale_down_unhealthy(active, limit):
+        for replica_set, size in deployment_rollout.scale_down(active, limit, unavailable_only=True):
             changed |= await self._set_control.resize(deployment, replica_set, size)
         available = deployment_rollout.total_status_count([*active, new_set], "availableReplicas")
-        for replica_set, size in deployment_rollout.scale_down_oldest(active, max(0, available - min_available)):
+        for replica_set, size in deployment_rollout.scale_down(active, max(0, available - min_available)):
             changed |= await self._set_control.resize(deployment, replica_set, size)
         return changed
 

@@ -230,21 +230,12 @@ def set_sizes(deployment: Object, replica_set: Object) -> None:
     replica_set["metadata"].setdefault("annotations", {}).update(_size_annotations(deployment))
 
 
-def scale_down_unhealthy(sets: Iterable[Object], limit: int) -> list[tuple[Object, int]]:
-    """New sizes that remove up to `limit` unavailable pods, from the first ReplicaSets first."""
+def scale_down(sets: Iterable[Object], limit: int, *, unavailable_only: bool = False) -> list[tuple[Object, int]]:
+    """New sizes that remove up to `limit` pods, or unavailable pods, from the first ReplicaSets first."""
     sizes = []
     for replica_set in sets:
-        removed = min(limit, max(0, desired_replicas(replica_set) - status_count(replica_set, "availableReplicas")))
-        limit -= removed
-        sizes.append((replica_set, desired_replicas(replica_set) - removed))
-    return sizes
-
-
-def scale_down_oldest(sets: Iterable[Object], limit: int) -> list[tuple[Object, int]]:
-    """New sizes that remove up to `limit` pods, from the first ReplicaSets first."""
-    sizes = []
-    for replica_set in sets:
-        removed = min(desired_replicas(replica_set), limit)
+        kept = status_count(replica_set, "availableReplicas") if unavailable_only else 0
+        removed = min(limit, max(0, desired_replicas(replica_set) - kept))
         limit -= removed
         sizes.append((replica_set, desired_replicas(replica_set) - removed))
     return sizes

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import set_condition
 from sliceworks.base.errors import ApiError
 from sliceworks.kube.resources import controller_of
-from sliceworks.twin.controllers.builtin.deployment_controller import DEPLOYMENTS
 from sliceworks.twin.controllers.builtin.deployment_rollout import desired_replicas
 from sliceworks.twin.controllers.builtin.pod_control import parse_time, scaled_value, selector_of
-from sliceworks.twin.controllers.builtin.statefulset_controller import STATEFUL_SETS
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, controller_user
-from sliceworks.twin.controllers.runtime.object_index import REPLICA_SETS, REPLICATION_CONTROLLERS, SelectorIndex
-from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.object_index import SelectorIndex
+from sliceworks.twin.controllers.runtime.pod_index import Pod, PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import (
+    BUDGETS,
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+)
 
 if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
-BUDGETS = "policy/poddisruptionbudgets"
 _USER = controller_user("disruption-controller")
 _SCALED = {"ReplicaSet": REPLICA_SETS, "ReplicationController": REPLICATION_CONTROLLERS, "StatefulSet": STATEFUL_SETS}
 _DELETION_TIMEOUT = 120.0
@@ -44,51 +50,29 @@ class DisruptionController(Controller[NamespacedName]):
         self._pods = context.shared_index(PodIndex)
         self._writer, self._recorder = ApiWriter(context, _USER), Recorder(context, _USER, "controllermanager")
         self._selectors = SelectorIndex()
-        self._members: dict[NamespacedName, dict[str, None]] = {}
-        """The names of the pods that match each budget."""
 
     def observe(self, change: Change) -> None:
         if change.resource == BUDGETS:
-            self._observe_budget(change)
-        elif not self._members:
-            return
-        elif change.resource == PODS:
-            before, after = self._pods.before, self._pods.after
-            if before is not None:
-                self._update_members(before, exists=False)
-            if after is not None:
-                self._update_members(after)
-        else:
-            uid = change.obj["metadata"]["uid"]
-            for pod in list(self._pods.owned_by(uid))[:1]:
-                self._update_members(pod)
-
-    def _observe_budget(self, change: Change) -> None:
-        key = (change.namespace, change.name)
-        if change.type == "DELETED":
-            self._selectors.remove(*key)
-            self._members.pop(key, None)
-            return
-        selector = selector_of(change.obj)
-        if self._selectors.get(*key) != selector:
-            self._selectors.put(*key, selector)
-            self._members[key] = {pod.name: None for pod in self._pods.matching(change.namespace, selector)}
-        self.queue.add(key)
-
-    def _update_members(self, pod: Pod, *, exists: bool = True) -> None:
-        for name in self._selectors.matching(pod.namespace, pod.labels):
-            key = (pod.namespace, name)
-            if exists:
-                self._members[key][pod.name] = None
+            if change.type == "DELETED":
+                self._selectors.remove(change.namespace, change.name)
             else:
-                self._members[key].pop(pod.name, None)
-            self.queue.add(key)
+                self._selectors.put(change.namespace, change.name, selector_of(change.obj))
+                self.queue.add((change.namespace, change.name))
+        elif change.resource == PODS:
+            self._enqueue_budgets(self._pods.before, self._pods.after)
+        else:
+            self._enqueue_budgets(*islice(self._pods.owned_by(change.obj["metadata"]["uid"]), 1))
+
+    def _enqueue_budgets(self, *pods: Pod | None) -> None:
+        for pod in filter(None, pods):
+            for name in self._selectors.matching(pod.namespace, pod.labels):
+                self.queue.add((pod.namespace, name))
 
     async def sync(self, key: NamespacedName) -> None:
         budget = self.context.get(BUDGETS, *key)
         if budget is None:
             return
-        pods = [pod for name in self._members.get(key, ()) if (pod := self._pods.get(key[0], name)) is not None]
+        pods = self._pods.matching(key[0], selector_of(budget))
         if not pods:
             await self._recorder.normal(budget, "NoPods", "No matching pods found")
         old = budget.get("status") or {}

@@ -11,7 +11,8 @@ from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, ObjectKey, controller_user
 from sliceworks.twin.controllers.runtime.object_index import SelectorIndex
-from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import Pod, PodIndex
+from sliceworks.twin.controllers.runtime.resource_keys import NODES, PODS, SERVICES, SLICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
-SERVICES, SLICES, NODES = "/services", "discovery.k8s.io/endpointslices", "/nodes"
 _USER = controller_user("endpointslice-controller")
 _BATCH_SECONDS = 0.2
 """Pod changes within this period are handled by one reconcile: those of one workload come together."""
@@ -36,8 +36,6 @@ class EndpointSliceController(Controller[NamespacedName]):
         self._pods = context.shared_index(PodIndex)
         self._selectors = SelectorIndex()
         self._writer = ApiWriter(context, _USER)
-        self._members: dict[NamespacedName, dict[str, None]] = {}
-        """The names of the pods of each Service."""
         self._slices: dict[NamespacedName, dict[str, None]] = {}
         self._zones: dict[str, str] = {}
         """The zones of nodes."""
@@ -56,53 +54,45 @@ class EndpointSliceController(Controller[NamespacedName]):
             self._zones[change.name] = (change.obj["metadata"].get("labels") or {}).get(endpointslice_reconciler.ZONE, "")
             if is_new:
                 for pod in self._pods.on_node(change.name):
-                    self._update_members(pod)
+                    self._enqueue_services(pod)
 
     def _observe_service(self, change: Change) -> None:
-        key = (change.namespace, change.name)
         labels = (change.obj.get("spec") or {}).get("selector") if change.type != "DELETED" else None
-        selector = from_labels(labels) if labels else None
-        if selector is None:
-            self._selectors.remove(*key)
-            self._members.pop(key, None)
-        elif self._selectors.get(*key) != selector:
-            self._selectors.put(*key, selector)
-            pods = self._pods.matching(change.namespace, selector)
-            self._members[key] = {pod.name: None for pod in pods if pod.ips}
-        self.queue.add(key)
+        if labels:
+            self._selectors.put(change.namespace, change.name, from_labels(labels))
+        else:
+            self._selectors.remove(change.namespace, change.name)
+        self.queue.add((change.namespace, change.name))
 
     def _observe_slice(self, change: Change) -> None:
         labels = change.obj["metadata"].get("labels") or {}
         key = (change.namespace, labels.get(endpointslice_reconciler.SERVICE_NAME, ""))
         if labels.get(endpointslice_reconciler.MANAGED_BY) != endpointslice_reconciler.MANAGER:
             return
-        if change.type == "DELETED":
-            self._slices.get(key, {}).pop(change.name, None)
-            self.queue.add_after(key, _BATCH_SECONDS)
-        else:
-            self._slices.setdefault(key, {})[change.name] = None
+        slices = self._slices.setdefault(key, {})
+        if change.type != "DELETED":
+            slices[change.name] = None
+            return
+        slices.pop(change.name, None)
+        if not slices:
+            del self._slices[key]
+        self.queue.add_after(key, _BATCH_SECONDS)
 
     def _observe_pod(self) -> None:
         before, after = self._pods.before, self._pods.after
         if before is not None and after is not None and _endpoint_fields(before) == _endpoint_fields(after):
             return
-        if before is not None and before.ips:
-            self._update_members(before, exists=False)
-        if after is not None and after.ips:
-            self._update_members(after)
+        for pod in (before, after):
+            if pod is not None and pod.ips:
+                self._enqueue_services(pod)
 
-    def _update_members(self, pod: Pod, *, exists: bool = True) -> None:
+    def _enqueue_services(self, pod: Pod) -> None:
         for name in self._selectors.matching(pod.namespace, pod.labels):
-            key = (pod.namespace, name)
-            if exists:
-                self._members[key][pod.name] = None
-            else:
-                self._members[key].pop(pod.name, None)
-            self.queue.add_after(key, _BATCH_SECONDS)
+            self.queue.add_after((pod.namespace, name), _BATCH_SECONDS)
 
     async def sync(self, key: NamespacedName) -> None:
-        service = self.context.get(SERVICES, *key)
-        if service is None or key not in self._selectors or service["metadata"].get("deletionTimestamp"):
+        service, selector = self.context.get(SERVICES, *key), self._selectors.get(*key)
+        if service is None or selector is None or service["metadata"].get("deletionTimestamp"):
             # The garbage collector deletes the slices of a deleted Service; those of one without selector are kept.
             return
         slices = [
@@ -110,21 +100,20 @@ class EndpointSliceController(Controller[NamespacedName]):
             for name in list(self._slices.get(key, ()))
             if (live_slice := self.context.get(SLICES, key[0], name)) is not None
         ]
-        families = endpointslice_reconciler.address_types(service)
+        families, pods = endpointslice_reconciler.address_types(service), self._pods.matching(key[0], selector)
         for endpoint_slice in slices:
             if endpoint_slice["addressType"] not in families:
                 await self._delete(endpoint_slice)
         for family in families:
             existing = [endpoint_slice for endpoint_slice in slices if endpoint_slice["addressType"] == family]
-            endpoints = self._desired_endpoints(key, service, family)
+            endpoints = self._desired_endpoints(pods, service, family)
             await self._apply(key[0], endpointslice_reconciler.plan_slices(service, family, endpoints, existing))
 
-    def _desired_endpoints(self, key: NamespacedName, service: Object, family: str) -> Iterator[tuple[list[Object], Object]]:
+    def _desired_endpoints(self, pods: list[Pod], service: Object, family: str) -> Iterator[tuple[list[Object], Object]]:
         """The desired endpoints, each with its ports."""
         publish_not_ready = bool(service["spec"].get("publishNotReadyAddresses"))
-        for name in self._members.get(key, ()):
-            pod = self._pods.get(key[0], name)
-            if pod is None or pod.finished:
+        for pod in pods:
+            if pod.finished:
                 continue
             zone = self._zones.get(pod.node)
             if zone is None and not publish_not_ready:

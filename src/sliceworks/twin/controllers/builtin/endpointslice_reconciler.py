@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.kube.pod_requests import sidecars
 from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.controllers.builtin.pod_control import generate_name
 
@@ -78,8 +79,7 @@ def _find_port(port: Object, get_pod: Callable[[], Object]) -> int | None:
     if isinstance(target, int):
         return target or int(port["port"])
     spec = get_pod().get("spec") or {}
-    sidecars = [container for container in spec.get("initContainers") or () if container.get("restartPolicy") == "Always"]
-    for container in (*(spec.get("containers") or ()), *sidecars):
+    for container in (*(spec.get("containers") or ()), *sidecars(spec)):
         for candidate in container.get("ports") or ():
             if candidate.get("name") == target and candidate.get("protocol", "TCP") == port.get("protocol", "TCP"):
                 return int(candidate["containerPort"])

@@ -23,13 +23,13 @@ from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, ObjectKey, ServedResource, controller_user
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import DEFINITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.kube.resources import Object
 
-_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _TRACKED_FIELDS = (b'"ownerReferences"', b'"deletionTimestamp"')
 _CACHE_SIZE = 10_000
 _OWNERS_PER_TURN = 500
@@ -72,7 +72,7 @@ class GarbageCollector(Controller[ObjectKey]):
             self._observe_deleted(key, change.obj["metadata"].get("uid", ""))
         elif key in self.graph.nodes or any(field in change.entry.data for field in _TRACKED_FIELDS):
             self._enqueue(key, self.graph.put(key, change.obj["metadata"]))
-        if change.resource == _DEFINITIONS and self._unknown_kind:
+        if change.resource == DEFINITIONS and self._unknown_kind:
             unknown, self._unknown_kind = self._unknown_kind, {}
             self._enqueue(key, unknown)
 

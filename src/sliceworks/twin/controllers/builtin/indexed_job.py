@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.controllers.runtime.pod_index import COMPLETION_INDEX, TRACKING_FINALIZER
@@ -63,12 +65,13 @@ def count_indexes(intervals: Intervals) -> int:
 
 
 def contains_index(intervals: Intervals, index: int) -> bool:
-    return any(first <= index <= last for first, last in intervals)
+    position = bisect_right(intervals, index, key=itemgetter(0))
+    return position > 0 and index <= intervals[position - 1][1]
 
 
 def count_common_indexes(left: Intervals, right: Intervals) -> int:
     """The size of the intersection."""
-    return sum(max(0, min(a[1], b[1]) - max(a[0], b[0]) + 1) for a in left for b in right)
+    return count_indexes(left) + count_indexes(right) - count_indexes(merge_intervals(left, right))
 
 
 def missing_indexes(intervals: Intervals, count: int, completions: int) -> list[int]:

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.base.conditions import is_condition_true
+from sliceworks.base.conditions import find_true_condition, is_condition_true
 from sliceworks.base.retry import Backoff
 from sliceworks.kube.workqueue import WorkQueue
 from sliceworks.twin.controllers.builtin import indexed_job, job_state, job_status
 from sliceworks.twin.controllers.builtin.job_policy import BackoffRecord
 from sliceworks.twin.controllers.builtin.job_state import JobState, compute_state
 from sliceworks.twin.controllers.builtin.job_status import ensure_condition, is_job_finished, new_condition
-from sliceworks.twin.controllers.builtin.pod_control import PodControl, parse_time, selector_of, slow_start_batch
+from sliceworks.twin.controllers.builtin.pod_control import PodControl, selector_of, slow_start_batch
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, ObjectKey, controller_user
 from sliceworks.twin.controllers.runtime.object_index import SelectorIndex
-from sliceworks.twin.controllers.runtime.pod_index import PODS, TRACKING_FINALIZER, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import TRACKING_FINALIZER, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.resource_keys import JOBS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
-JOBS = "batch/jobs"
 _BUILTIN_MANAGER = "kubernetes.io/job-controller"
 _BATCH_SECONDS = 1.0
 """Pod changes within this period are handled by one reconcile."""
@@ -288,8 +288,5 @@ def seconds_to_expiry(job: Mapping[str, Any]) -> float | None:
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is None or job["metadata"].get("deletionTimestamp"):
         return None
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True":
-            finished = parse_time(condition["lastTransitionTime"])
-            return float(ttl) - (clock.now() - finished).total_seconds()
-    return None
+    finished = find_true_condition(job, "Complete", "Failed")
+    return float(ttl) + clock.seconds_until(finished["lastTransitionTime"]) if finished else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sliceworks.kube.pod_requests import sidecars
 from sliceworks.twin.controllers.builtin import indexed_job
 from sliceworks.twin.controllers.builtin.pod_control import parse_time
 
@@ -129,12 +130,8 @@ def finished_at(pod: Mapping[str, Any]) -> datetime:
 
 
 def _containers_finished_at(pod: Mapping[str, Any], status: Mapping[str, Any]) -> datetime | None:
-    sidecars = {
-        container["name"]
-        for container in (pod.get("spec") or {}).get("initContainers") or ()
-        if container.get("restartPolicy") == "Always"
-    }
+    names = {container["name"] for container in sidecars(pod.get("spec") or {})}
     containers = list(status.get("containerStatuses") or ())
-    containers += [container for container in status.get("initContainerStatuses") or () if container.get("name") in sidecars]
+    containers += [container for container in status.get("initContainerStatuses") or () if container.get("name") in names]
     times = [((container.get("state") or {}).get("terminated") or {}).get("finishedAt") for container in containers]
     return max(parse_time(str(time)) for time in times) if times and all(times) else None

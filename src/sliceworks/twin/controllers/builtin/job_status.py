@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.conditions import find_condition, is_condition_true
+from sliceworks.base.conditions import find_condition, find_true_condition
 from sliceworks.twin.controllers.builtin import indexed_job
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _COUNTERS = ("succeeded", "failed")
 
 def is_job_finished(job: Object) -> bool:
     """Whether a Job is complete or failed."""
-    return is_condition_true(job, "Complete") or is_condition_true(job, "Failed")
+    return bool(find_true_condition(job, "Complete", "Failed"))
 
 
 def new_condition(kind: str, status: str, reason: str, message: str, now: str) -> Object:

@@ -46,47 +46,37 @@ async def compute_replicas(
 ) -> ReplicaProposal:
     """The replicas that a metric asks for; raises MetricFailure."""
     kind = metric["type"]
-    if kind == "Resource":
-        return await _resource(client, metric["resource"], scaled, namespace, selector)
-    if kind == "ContainerResource":
-        return await _container(client, metric["containerResource"], scaled, namespace, selector)
+    if kind in ("Resource", "ContainerResource"):
+        source = metric["resource" if kind == "Resource" else "containerResource"]
+        return await _usage(client, source, scaled, namespace, selector)
     if kind == "External":
         return await _external(client, metric["external"], scaled, namespace)
     # These need a custom metrics adapter, which a twin cannot have.
     raise _pods_failure(metric["pods"]) if kind == "Pods" else _object_failure(metric["object"], namespace)
 
 
-async def _resource(
+async def _usage(
     client: MetricsClient, source: Metric, scaled: ScaledPods, namespace: str, selector: LabelSelector
 ) -> ReplicaProposal:
-    name = source["name"]
+    """The replicas by the usage of a resource, of whole pods or of one container of each."""
+    name, container = source["name"], source.get("container")
+    kind = "ContainerResource" if container else "Resource"
     try:
         replicas, current = await _compute_usage(client, source, scaled, namespace, selector)
     except MetricUnavailable as error:
-        summary = f"failed to get {name} resource metric value: {error}"
-        raise MetricFailure("FailedGetResourceMetric", str(error), summary) from error
-    return ReplicaProposal(
-        replicas, _metric_name(source, "resource"), {"type": "Resource", "resource": {"name": name, "current": current}}
-    )
+        subject = f"{container} container" if container else f"{name} resource"
+        summary = f"failed to get {subject} metric value: {error}"
+        raise MetricFailure(f"FailedGet{kind}Metric", str(error), summary) from error
+    status = {"name": name, **({"container": container} if container else {}), "current": current}
+    proposal = {"type": kind, f"{kind[0].lower()}{kind[1:]}": status}
+    return ReplicaProposal(replicas, _metric_name(source), proposal)
 
 
-async def _container(
-    client: MetricsClient, source: Metric, scaled: ScaledPods, namespace: str, selector: LabelSelector
-) -> ReplicaProposal:
-    container = source["container"]
-    try:
-        replicas, current = await _compute_usage(client, source, scaled, namespace, selector)
-    except MetricUnavailable as error:
-        summary = f"failed to get {container} container metric value: {error}"
-        raise MetricFailure("FailedGetContainerResourceMetric", str(error), summary) from error
-    status = {"name": source["name"], "container": container, "current": current}
-    kind = "resource" if source["target"].get("averageValue") else "container resource"
-    return ReplicaProposal(replicas, _metric_name(source, kind), {"type": "ContainerResource", "containerResource": status})
-
-
-def _metric_name(source: Metric, kind: str) -> str:
-    share = "" if source["target"].get("averageValue") else " utilization (percentage of request)"
-    return f"{source['name']} {kind}{share}"
+def _metric_name(source: Metric) -> str:
+    if source["target"].get("averageValue"):
+        return f"{source['name']} resource"
+    kind = "container resource" if source.get("container") else "resource"
+    return f"{source['name']} {kind} utilization (percentage of request)"
 
 
 async def _compute_usage(
@@ -126,12 +116,8 @@ async def _external(client: MetricsClient, source: Metric, scaled: ScaledPods, n
         else:
             replicas = replica_calculator.by_ratio(scaled, usage, quantity.milli(target["value"]))
     except MetricUnavailable as error:
-        inner = (
-            f"failed to get external metric {name}: {error}"
-            if average is None
-            else f"failed to get {name} external metric: {error}"
-        )
-        summary = f"failed to get {name} external metric value: {inner}"
+        subject = f"external metric {name}" if average is None else f"{name} external metric"
+        summary = f"failed to get {name} external metric value: failed to get {subject}: {error}"
         raise MetricFailure("FailedGetExternalMetric", str(error), summary) from error
     current = {"value" if average is None else "averageValue": _format_milli(usage, quantity.DECIMAL)}
     status = {"metric": source["metric"], "current": current}

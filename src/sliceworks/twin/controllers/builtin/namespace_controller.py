@@ -9,6 +9,7 @@ from sliceworks.base.errors import ApiError
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, ObjectKey, ServedResource, controller_user
+from sliceworks.twin.controllers.runtime.resource_keys import NAMESPACES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
 
 _USER = controller_user("namespace-controller")
-_NAMESPACES = "/namespaces"
 _FINALIZER = "kubernetes"
 _CONTENT_FAILURE = "NamespaceDeletionContentFailure"
 _SUCCESS = {
@@ -39,7 +39,7 @@ class NamespaceController(Controller[str]):
         self._writer = ApiWriter(context, _USER)
 
     def observe(self, change: Change) -> None:
-        if change.resource == _NAMESPACES:
+        if change.resource == NAMESPACES:
             if change.type != "DELETED" and change.obj["metadata"].get("deletionTimestamp"):
                 self._terminating.add(change.name)
                 self.queue.add(change.name)
@@ -49,7 +49,7 @@ class NamespaceController(Controller[str]):
             self.queue.add(change.namespace)
 
     async def sync(self, key: str) -> None:
-        namespace = self.context.get(_NAMESPACES, "", key)
+        namespace = self.context.get(NAMESPACES, "", key)
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return
         if _FINALIZER not in ((namespace.get("spec") or {}).get("finalizers") or ()):
@@ -63,9 +63,7 @@ class NamespaceController(Controller[str]):
 
     async def _delete_content(self, namespace: str) -> tuple[FailedConditions, bool]:
         """Delete the content; returns the failed conditions, and whether the namespace is empty."""
-        resources = sorted(
-            self.context.namespaced_resources(), key=lambda served: (served.storage_key != "/pods", served.storage_key)
-        )
+        resources = sorted(self.context.namespaced_resources(), key=lambda served: (served.storage_key != PODS, served.storage_key))
         errors: list[str] = []
         remaining: dict[ServedResource, list[Object]] = {}
         for served in resources:
@@ -74,7 +72,7 @@ class NamespaceController(Controller[str]):
             except ApiError as error:
                 errors.append(error.message)
             objects = list(self.context.list_objects(served.storage_key, namespace))
-            if objects and served.storage_key == "/pods":
+            if objects and served.storage_key == PODS:
                 # Pods first: they may still need other objects.
                 return find_failures(errors, {}), False
             if objects:
@@ -97,15 +95,15 @@ class NamespaceController(Controller[str]):
         status = namespace.get("status") or {}
         conditions = set_conditions(status.get("conditions") or [], failures)
         if conditions != status.get("conditions"):
-            await self._writer.update_status(_NAMESPACES, namespace, {**status, "conditions": conditions})
+            await self._writer.update_status(NAMESPACES, namespace, {**status, "conditions": conditions})
 
     async def _finalize(self, name: str) -> None:
-        namespace = self.context.get(_NAMESPACES, "", name)
+        namespace = self.context.get(NAMESPACES, "", name)
         if namespace is None:
             return
         finalizers = [finalizer for finalizer in namespace["spec"].get("finalizers") or () if finalizer != _FINALIZER]
         body = {**namespace, "kind": "Namespace", "apiVersion": "v1", "spec": {**namespace["spec"], "finalizers": finalizers}}
-        await self._writer.update(_NAMESPACES, body, "finalize")
+        await self._writer.update(NAMESPACES, body, "finalize")
 
 
 def find_failures(errors: Iterable[str], remaining: Mapping[ServedResource, list[Object]]) -> FailedConditions:

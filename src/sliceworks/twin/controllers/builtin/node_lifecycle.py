@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
@@ -10,9 +11,10 @@ from sliceworks.base.conditions import find_condition
 from sliceworks.base.errors import NotFound
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
-from sliceworks.twin.controllers.runtime.controller_context import ObjectKey, controller_user
-from sliceworks.twin.controllers.runtime.pod_index import PODS, PodIndex
+from sliceworks.twin.controllers.runtime.controller_context import controller_user, object_key
+from sliceworks.twin.controllers.runtime.pod_index import PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import LEASES, NODES, PODS
 
 if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
@@ -32,16 +34,10 @@ _CONDITION_TAINTS = {
 _MANAGED_TAINTS = frozenset({*_CONDITION_TAINTS.values(), UNSCHEDULABLE})
 _KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _LEGACY_LABELS = {"kubernetes.io/os": "beta.kubernetes.io/os", "kubernetes.io/arch": "beta.kubernetes.io/arch"}
-NODES, LEASES = "/nodes", "coordination.k8s.io/leases"
 _LEASE_NAMESPACE = "kube-node-lease"
 _GRACE_SECONDS, _STARTUP_GRACE_SECONDS = 50.0, 60.0
 _LEASE_SECONDS = 40.0
 """The kubelet's default lease duration; a longer lease extends the grace period by the difference."""
-
-
-def ready_status(node: Object) -> str:
-    """The status of the Ready condition; empty if there is none."""
-    return str(find_condition(node, "Ready").get("status", ""))
 
 
 def no_schedule_taints(node: Object, now: str) -> list[Object]:
@@ -117,6 +113,22 @@ class NodeHealth:
     registered: bool = False
 
 
+@dataclass(slots=True)
+class Zone:
+    """The ready and the unready nodes of a zone. A large outage asks for their number often."""
+
+    ready: set[str] = field(default_factory=set)
+    unready: set[str] = field(default_factory=set)
+
+    def put(self, name: str, *, ready: bool) -> None:
+        self.remove(name)
+        (self.ready if ready else self.unready).add(name)
+
+    def remove(self, name: str) -> None:
+        self.ready.discard(name)
+        self.unready.discard(name)
+
+
 class NodeLifecycleController(Controller[str]):
     """Taints nodes by their conditions, and sets the conditions of nodes that stopped reporting to Unknown."""
 
@@ -129,9 +141,7 @@ class NodeLifecycleController(Controller[str]):
         user = controller_user("node-controller")
         self._writer, self._recorder = ApiWriter(context, user), Recorder(context, user, "node-controller")
         self._health: dict[str, NodeHealth] = {}
-        self._zones: dict[str, dict[str, bool]] = {}
-        """By zone, whether each node is ready."""
-        self._ready: set[str] = set()
+        self._zones: dict[str, Zone] = {}
         self._next_eviction: dict[str, float] = {}
         """By zone, the earliest time of the next eviction."""
         self._deleted: dict[str, str] = {}
@@ -148,8 +158,7 @@ class NodeLifecycleController(Controller[str]):
         if change.type == "DELETED":
             health = self._health.pop(name, None)
             if health is not None:
-                self._zones.get(health.zone, {}).pop(name, None)
-                self._ready.discard(name)
+                self._zones[health.zone].remove(name)
                 self._deleted[name] = health.uid
             self.queue.add(name)
             return
@@ -160,8 +169,7 @@ class NodeLifecycleController(Controller[str]):
         elif ready.get("lastHeartbeatTime", "") != health.heartbeat:
             health.reported_at = clock.loop_time()
         health.heartbeat, health.ready = ready.get("lastHeartbeatTime", ""), ready.get("status", "")
-        self._zones.setdefault(health.zone, {})[name] = health.ready == "True"
-        (self._ready.add if health.ready == "True" else self._ready.discard)(name)
+        self._zones.setdefault(health.zone, Zone()).put(name, ready=health.ready == "True")
         self.queue.add(name)
 
     def _observe_lease(self, name: str, lease: Object) -> None:
@@ -219,27 +227,26 @@ class NodeLifecycleController(Controller[str]):
         ready = find_condition(pod, "Ready")
         if ready.get("status") == "True":
             ready.update({"status": "False", "lastTransitionTime": clock.timestamp()})
-        try:
+        with suppress(NotFound):
             await self._writer.update_status(PODS, pod)
-        except NotFound:
-            return
-        await self._recorder.warning(pod, "NodeNotReady", "Node is not ready")
+            await self._recorder.warning(pod, "NodeNotReady", "Node is not ready")
 
     async def _sync_no_schedule_taints(self, node: Object) -> None:
         taints = no_schedule_taints(node, clock.timestamp())
         if taints != ((node.get("spec") or {}).get("taints") or []):
             await self._set_taints(node, taints)
         if labels := legacy_labels(node):
-            await self._writer.patch(_key(node), {"metadata": {"labels": labels}})
+            await self._writer.patch(object_key(NODES, node), {"metadata": {"labels": labels}})
 
     async def _sync_no_execute_taint(self, key: str, health: NodeHealth, node: Object) -> None:
         """Set or remove the NoExecute taint, at the eviction rate of the zone."""
-        taint = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(ready_status(node), "")
-        if taint and not self._ready:
+        taint = {"False": NOT_READY, "Unknown": UNREACHABLE}.get(find_condition(node, "Ready").get("status", ""), "")
+        any_ready = any(zone.ready for zone in self._zones.values())
+        if taint and not any_ready:
             # If no node is ready, the control plane is more likely to be cut off than all nodes to be down.
             taint = ""
             self._full_disruption = True
-        elif self._ready and self._full_disruption:
+        elif any_ready and self._full_disruption:
             self._full_disruption = False
             for name, other in self._health.items():
                 other.reported_at = clock.loop_time()
@@ -256,8 +263,8 @@ class NodeLifecycleController(Controller[str]):
 
     def _reserve_eviction(self, zone: str) -> float:
         """Seconds until another node of a zone may be evicted; zero reserves the eviction."""
-        nodes = self._zones.get(zone, {})
-        rate = eviction_rate(len(nodes), sum(1 for is_ready in nodes.values() if not is_ready))
+        ready, unready = len(self._zones[zone].ready), len(self._zones[zone].unready)
+        rate = eviction_rate(ready + unready, unready)
         now = clock.loop_time()
         if not rate:
             return 10.0
@@ -269,14 +276,10 @@ class NodeLifecycleController(Controller[str]):
 
     async def _set_taints(self, node: Object, taints: list[Object]) -> None:
         body = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": taints or None}}
-        node.update((await self._writer.patch(_key(node), body)).object())
+        node.update((await self._writer.patch(object_key(NODES, node), body)).object())
 
     async def _record(self, key: str, uid: str, reason: str, message: str) -> None:
         await self._recorder.normal(_reference(key, uid), reason, f"Node {key} event: {message}")
-
-
-def _key(node: Object) -> ObjectKey:
-    return ObjectKey(NODES, "", node["metadata"]["name"])
 
 
 def _reference(name: str, uid: str) -> Object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,9 @@ from sliceworks.kube.resources import owner_reference
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, ObjectKey, controller_user
-from sliceworks.twin.controllers.runtime.pod_index import PODS, TRACKING_FINALIZER, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import TRACKING_FINALIZER, Pod, PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -66,10 +68,8 @@ class PodControl:
 
     async def patch(self, pod: Pod, metadata: Mapping[str, Any]) -> None:
         """Patch a pod's metadata; a deleted pod is ignored."""
-        try:
+        with suppress(NotFound):
             await self.writer.patch_strategic(pod_key(pod), "", metadata)
-        except NotFound:
-            return
 
     async def remove_tracking_finalizer(self, pod: Pod) -> None:
         """Remove the finalizer of Job tracking from a pod."""
@@ -96,28 +96,18 @@ class PodControl:
             if selector.matches(pod.labels):
                 claimed.append(pod)
             elif not deleting and (pod.active or not active_only):
-                await self._release(owner, pod, finalizers)
+                with suppress(NotFound):
+                    await self.writer.release(pod_key(pod), pod.uid, metadata["uid"], finalizers)
         if deleting:
             return claimed
         for pod in list(pods.orphans(metadata["namespace"])):
             if parent_name and pod.name.rpartition("-")[0] != parent_name:
                 continue
             if selector.matches(pod.labels) and not pod.deleting and (pod.active or not active_only):
-                await self._adopt(owner, pod, finalizers)
+                with suppress(NotFound):
+                    await self.writer.adopt(pod_key(pod), pod.uid, owner, finalizers)
                 claimed.append(pods.get(pod.namespace, pod.name) or pod)
         return claimed
-
-    async def _adopt(self, owner: Mapping[str, Any], pod: Pod, finalizers: Iterable[str]) -> None:
-        try:
-            await self.writer.adopt(pod_key(pod), pod.uid, owner, finalizers)
-        except NotFound:
-            return
-
-    async def _release(self, owner: Mapping[str, Any], pod: Pod, finalizers: Iterable[str]) -> None:
-        try:
-            await self.writer.release(pod_key(pod), pod.uid, owner["metadata"]["uid"], finalizers)
-        except NotFound:
-            return
 
 
 async def slow_start_batch(count: int, create: Callable[[int], Awaitable[bool]]) -> tuple[int, ApiError | None]:

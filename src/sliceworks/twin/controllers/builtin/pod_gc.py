@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound
-from sliceworks.twin.controllers.builtin.node_lifecycle import NODES
 from sliceworks.twin.controllers.builtin.pod_control import pod_key
 from sliceworks.twin.controllers.builtin.taint_eviction import set_disruption_target
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import STRATEGIC_MERGE_PATCH, NamespacedName, controller_user
-from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import Pod, PodIndex
+from sliceworks.twin.controllers.runtime.resource_keys import NODES, PODS
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
@@ -79,9 +80,7 @@ class PodGCController(Controller[NamespacedName]):
         if pod.node and set_disruption_target(obj, "DeletionByPodGC", "PodGC: node no longer exists"):
             status["conditions"] = obj["status"]["conditions"][-1:]
         body = {"metadata": {"uid": pod.uid}, "status": status}
-        try:
+        with suppress(NotFound):
             if status:
                 await self._writer.patch(pod_key(pod), body, "status", content_type=STRATEGIC_MERGE_PATCH)
             await self._writer.delete(pod_key(pod), {"gracePeriodSeconds": 0})
-        except NotFound:
-            return

@@ -18,8 +18,9 @@ from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, controller_user
 from sliceworks.twin.controllers.runtime.object_index import SelectorIndex
-from sliceworks.twin.controllers.runtime.pod_index import PODS, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import AUTOSCALERS, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 _MAX_ATTEMPTS = 5
 _RETRY_SECONDS = 0.01
 ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED = "AbleToScale", "ScalingActive", "ScalingLimited"
-AUTOSCALERS = "autoscaling/horizontalpodautoscalers"
 PERIOD = 15.0
 """Seconds between two reconciles of an autoscaler, and before the first."""
 _USER = controller_user("horizontal-pod-autoscaler")

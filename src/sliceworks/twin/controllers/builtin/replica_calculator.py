@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sliceworks.base import clock, duration, quantity
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import ApiError
-from sliceworks.kube.pod_requests import has_pod_level_requests, pod_requests
+from sliceworks.kube.pod_requests import has_pod_level_requests, pod_requests, sidecars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -256,8 +256,7 @@ def _pod_request(pod: Object, resource: str, container: str) -> int:
         if request is None:
             raise MetricUnavailable(f"missing pod-level request for {resource} in Pod {name}")
         return request if resource == "cpu" else request * 1000
-    sidecars = [item for item in spec.get("initContainers") or () if item.get("restartPolicy") == "Always"]
-    containers = [item for item in [*spec["containers"], *sidecars] if not container or item["name"] == container]
+    containers = [item for item in [*spec["containers"], *sidecars(spec)] if not container or item["name"] == container]
     if not containers:
         raise MetricUnavailable(f"container {container} not found in Pod {name}")
     for current in containers:

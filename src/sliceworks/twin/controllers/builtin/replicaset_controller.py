@@ -21,8 +21,9 @@ from sliceworks.twin.controllers.builtin.pod_control import (
 )
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName
-from sliceworks.twin.controllers.runtime.object_index import REPLICA_SETS, REPLICATION_CONTROLLERS, OwnerIndex, SelectorIndex
-from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.object_index import OwnerIndex, SelectorIndex
+from sliceworks.twin.controllers.runtime.pod_index import Pod, PodIndex
+from sliceworks.twin.controllers.runtime.resource_keys import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,6 +10,8 @@ from sliceworks.twin.apiserver.admission.chain import QUOTAS
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, NamespacedName, controller_user
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.controllers.runtime.resource_keys import CLAIMS, PODS, SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,7 +55,7 @@ class ResourceQuotaController(Controller[NamespacedName]):
         used = dict.fromkeys(hard, "0")
         for resource in dict.fromkeys(counted for name in hard if (counted := resource_quota.resource_of(name))):
             objects = list(self.context.list_objects(resource, namespace))
-            if resource == "/pods":
+            if resource == PODS:
                 self._requeue_at_deadline(key, objects)
             add_usage(used, quota, resource, objects)
         return used
@@ -80,8 +82,6 @@ def _may_free_quota(change: Change) -> bool:
     """Whether a change may decrease usage; new objects are charged on admission."""
     if change.type == "DELETED":
         return True
-    if change.type == "ADDED" or change.resource not in {"/pods", "/services", "/persistentvolumeclaims"}:
+    if change.type == "ADDED" or change.resource not in {PODS, SERVICES, CLAIMS}:
         return False
-    obj = change.obj
-    finished = (obj.get("status") or {}).get("phase") in {"Succeeded", "Failed"} or obj["metadata"].get("deletionTimestamp")
-    return change.resource != "/pods" or bool(finished)
+    return change.resource != PODS or is_finished(change.obj) or bool(change.obj["metadata"].get("deletionTimestamp"))

@@ -8,12 +8,12 @@ from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, controller_user
+from sliceworks.twin.controllers.runtime.resource_keys import CONFIG_MAPS, NAMESPACES, SERVICE_ACCOUNTS
 
 if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.apiserver.auth.authentication import User
 
-_NAMESPACES = "/namespaces"
 _DESCRIPTION = (
     "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service "
     "IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
@@ -36,13 +36,13 @@ class PerNamespaceController(Controller[str]):
         raise NotImplementedError
 
     def observe(self, change: Change) -> None:
-        if change.resource == _NAMESPACES and change.type != "DELETED":
+        if change.resource == NAMESPACES and change.type != "DELETED":
             self.queue.add(change.name)
         elif change.resource == self.resource and change.name == self.name:
             self.queue.add(change.namespace)
 
     async def sync(self, key: str) -> None:
-        namespace = self.context.get(_NAMESPACES, "", key)
+        namespace = self.context.get(NAMESPACES, "", key)
         if namespace is None or (namespace.get("status") or {}).get("phase") == "Terminating":
             return
         current, desired = self.context.get(self.resource, key, self.name), self.desired()
@@ -60,7 +60,7 @@ class PerNamespaceController(Controller[str]):
 class ServiceAccountController(PerNamespaceController):
     """Creates the ServiceAccount `default`, which pods use unless they name another one."""
 
-    resource, name = "/serviceaccounts", "default"
+    resource, name = SERVICE_ACCOUNTS, "default"
     user = controller_user("service-account-controller")
 
     def desired(self) -> Object:
@@ -70,7 +70,7 @@ class ServiceAccountController(PerNamespaceController):
 class RootCAPublisher(PerNamespaceController):
     """Creates the ConfigMap `kube-root-ca.crt`, with which pods verify the API server."""
 
-    resource, name = "/configmaps", "kube-root-ca.crt"
+    resource, name = CONFIG_MAPS, "kube-root-ca.crt"
     user = controller_user("root-ca-cert-publisher")
 
     def __init__(self, context: ControllerContext, authority: str) -> None:

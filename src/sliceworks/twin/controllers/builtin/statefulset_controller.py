@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import AlreadyExists, ApiError, Conflict
@@ -16,8 +16,8 @@ from sliceworks.twin.controllers.builtin.pod_control import (
 )
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName
-from sliceworks.twin.controllers.runtime.object_index import REVISIONS
-from sliceworks.twin.controllers.runtime.pod_index import PODS, Pod, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import Pod, PodIndex
+from sliceworks.twin.controllers.runtime.resource_keys import CLAIMS, PODS, REVISIONS, STATEFUL_SETS
 from sliceworks.twin.controllers.runtime.revisions import REVISION_LABEL, RevisionHistory, next_number, revision_template
 
 if TYPE_CHECKING:
@@ -26,18 +26,63 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
-STATEFUL_SETS = "apps/statefulsets"
-_CLAIMS = "/persistentvolumeclaims"
 
+class StatefulPodControl:
+    """Creates, deletes and updates the pods and volume claims of StatefulSets."""
 
-class StatefulPodControl(Protocol):
-    """Creates, deletes and updates the pods and volume claims of a StatefulSet."""
+    def __init__(self, context: ControllerContext, pods: PodIndex, pod_control: PodControl) -> None:
+        self._context, self._pods, self._pod_control = context, pods, pod_control
+        self._writer, self._recorder = pod_control.writer, pod_control.recorder
 
-    async def create_pod(self, stateful_set: Object, template: Object, ordinal: int, revision: str) -> None: ...
-    async def create_claims(self, stateful_set: Object, ordinal: int) -> None: ...
-    async def update_claim_owners(self, stateful_set: Object, ordinal: int) -> None: ...
-    async def delete_pod(self, stateful_set: Object, pod: Pod) -> None: ...
-    async def update_identity(self, pod: Pod) -> None: ...
+    async def create_pod(self, stateful_set: Object, template: Object, ordinal: int, revision: str) -> None:
+        """Create a pod and its volume claims."""
+        pod = statefulset_identity.new_pod(stateful_set, template, ordinal, revision)
+        await self.create_claims(stateful_set, ordinal)
+        subject = f"Create Pod {pod['metadata']['name']} in StatefulSet {stateful_set['metadata']['name']}"
+        try:
+            await self._writer.create(PODS, stateful_set["metadata"]["namespace"], pod)
+        except AlreadyExists:
+            raise
+        except ApiError as error:
+            await self._recorder.warning(stateful_set, "FailedCreate", f"{subject} failed error: {error.message}")
+            raise
+        await self.update_claim_owners(stateful_set, ordinal)
+        await self._recorder.normal(stateful_set, "SuccessfulCreate", f"{subject} successful")
+
+    async def create_claims(self, stateful_set: Object, ordinal: int) -> None:
+        namespace, name = stateful_set["metadata"]["namespace"], stateful_set["metadata"]["name"]
+        for claim in statefulset_identity.volume_claims(stateful_set, ordinal).values():
+            if self._context.get(CLAIMS, namespace, claim["metadata"]["name"]) is None:
+                await self._writer.create(CLAIMS, namespace, claim)
+                message = f"Create Claim {claim['metadata']['name']} Pod {name}-{ordinal} in StatefulSet {name} success"
+                await self._recorder.normal(stateful_set, "SuccessfulCreate", message)
+
+    async def update_claim_owners(self, stateful_set: Object, ordinal: int) -> None:
+        """Set the owners of volume claims by spec.persistentVolumeClaimRetentionPolicy."""
+        namespace = stateful_set["metadata"]["namespace"]
+        pod = self._pods.get(namespace, f"{stateful_set['metadata']['name']}-{ordinal}")
+        for template in statefulset_identity.volume_claims(stateful_set, ordinal).values():
+            claim = self._context.get(CLAIMS, namespace, template["metadata"]["name"])
+            if claim is None:
+                continue
+            refs = claim["metadata"].get("ownerReferences") or []
+            desired = statefulset_identity.claim_owners(stateful_set, pod, ordinal, refs)
+            if {ref["uid"] for ref in refs} != {ref["uid"] for ref in desired}:
+                claim["metadata"]["ownerReferences"] = desired
+                await self._writer.update(CLAIMS, claim)
+
+    async def delete_pod(self, stateful_set: Object, pod: Pod) -> None:
+        await self._writer.delete(pod_key(pod))
+        message = f"Delete Pod {pod.name} in StatefulSet {stateful_set['metadata']['name']} successful"
+        await self._recorder.normal(stateful_set, "SuccessfulDelete", message)
+
+    async def update_identity(self, pod: Pod) -> None:
+        """Set the name and index labels of an adopted pod."""
+        labels = {
+            statefulset_identity.POD_NAME_LABEL: pod.name,
+            statefulset_identity.POD_INDEX_LABEL: str(statefulset_identity.ordinal(pod.name)),
+        }
+        await self._pod_control.patch(pod, {"labels": labels})
 
 
 class StatefulSetUpdate:
@@ -174,7 +219,8 @@ class StatefulSetController(Controller[NamespacedName]):
         super().__init__(context)
         self._pods = context.shared_index(PodIndex)
         self._pod_control = PodControl(context, "statefulset-controller", "statefulset-controller")
-        self._writer, self._recorder = self._pod_control.writer, self._pod_control.recorder
+        self._stateful_pods = StatefulPodControl(context, self._pods, self._pod_control)
+        self._writer = self._pod_control.writer
         self._history = RevisionHistory(context, self._writer)
         self._known: set[NamespacedName] = set()
 
@@ -203,7 +249,7 @@ class StatefulSetController(Controller[NamespacedName]):
         revisions = self._history.list_revisions(stateful_set)
         current, update, collisions = await self._get_revisions(stateful_set, revisions)
         # 2. Create and delete pods: one, or with Parallel all at once.
-        step = StatefulSetUpdate(self, stateful_set, (current, update), pods, clock.now())
+        step = StatefulSetUpdate(self._stateful_pods, stateful_set, (current, update), pods, clock.now())
         failure: ApiError | None = None
         if not stateful_set["metadata"].get("deletionTimestamp"):
             try:
@@ -253,53 +299,3 @@ class StatefulSetController(Controller[NamespacedName]):
         fields = (*status, "currentReplicas", "updatedReplicas", "readyReplicas")
         if any(status.get(name) != old.get(name) for name in fields):
             await self._writer.update_status(STATEFUL_SETS, stateful_set, status)
-
-    async def create_pod(self, stateful_set: Object, template: Object, ordinal: int, revision: str) -> None:
-        """Create a pod and its volume claims."""
-        pod = statefulset_identity.new_pod(stateful_set, template, ordinal, revision)
-        await self.create_claims(stateful_set, ordinal)
-        subject = f"Create Pod {pod['metadata']['name']} in StatefulSet {stateful_set['metadata']['name']}"
-        try:
-            await self._writer.create(PODS, stateful_set["metadata"]["namespace"], pod)
-        except AlreadyExists:
-            raise
-        except ApiError as error:
-            await self._recorder.warning(stateful_set, "FailedCreate", f"{subject} failed error: {error.message}")
-            raise
-        await self.update_claim_owners(stateful_set, ordinal)
-        await self._recorder.normal(stateful_set, "SuccessfulCreate", f"{subject} successful")
-
-    async def create_claims(self, stateful_set: Object, ordinal: int) -> None:
-        namespace, name = stateful_set["metadata"]["namespace"], stateful_set["metadata"]["name"]
-        for claim in statefulset_identity.volume_claims(stateful_set, ordinal).values():
-            if self.context.get(_CLAIMS, namespace, claim["metadata"]["name"]) is None:
-                await self._writer.create(_CLAIMS, namespace, claim)
-                message = f"Create Claim {claim['metadata']['name']} Pod {name}-{ordinal} in StatefulSet {name} success"
-                await self._recorder.normal(stateful_set, "SuccessfulCreate", message)
-
-    async def update_claim_owners(self, stateful_set: Object, ordinal: int) -> None:
-        """Set the owners of volume claims by spec.persistentVolumeClaimRetentionPolicy."""
-        namespace = stateful_set["metadata"]["namespace"]
-        pod = self._pods.get(namespace, f"{stateful_set['metadata']['name']}-{ordinal}")
-        for template in statefulset_identity.volume_claims(stateful_set, ordinal).values():
-            claim = self.context.get(_CLAIMS, namespace, template["metadata"]["name"])
-            if claim is None:
-                continue
-            refs = claim["metadata"].get("ownerReferences") or []
-            desired = statefulset_identity.claim_owners(stateful_set, pod, ordinal, refs)
-            if {ref["uid"] for ref in refs} != {ref["uid"] for ref in desired}:
-                claim["metadata"]["ownerReferences"] = desired
-                await self._writer.update(_CLAIMS, claim)
-
-    async def delete_pod(self, stateful_set: Object, pod: Pod) -> None:
-        await self._writer.delete(pod_key(pod))
-        message = f"Delete Pod {pod.name} in StatefulSet {stateful_set['metadata']['name']} successful"
-        await self._recorder.normal(stateful_set, "SuccessfulDelete", message)
-
-    async def update_identity(self, pod: Pod) -> None:
-        """Set the name and index labels of an adopted pod."""
-        labels = {
-            statefulset_identity.POD_NAME_LABEL: pod.name,
-            statefulset_identity.POD_INDEX_LABEL: str(statefulset_identity.ordinal(pod.name)),
-        }
-        await self._pod_control.patch(pod, {"labels": labels})

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.kube.resources import owner_reference
+from sliceworks.schemas.golang import encode_json
 from sliceworks.twin.controllers.runtime import revisions
-from sliceworks.twin.controllers.runtime.revisions import REVISION_LABEL, fnv32, go_json, safe_encode
+from sliceworks.twin.controllers.runtime.revisions import REVISION_LABEL, fnv32, safe_encode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,7 +84,7 @@ def new_pod(stateful_set: Object, template: Mapping[str, Any], ordinal: int, rev
 
 def new_revision(stateful_set: Object, number: int, collisions: int) -> Object:
     """The ControllerRevision of a StatefulSet's template, named by its hash."""
-    revision_hash = safe_encode(fnv32(go_json(revisions.revision_data(stateful_set)) + str(collisions).encode()))
+    revision_hash = safe_encode(fnv32(f"{encode_json(revisions.revision_data(stateful_set))}{collisions}".encode()))
     name = f"{stateful_set['metadata']['name'][:223]}-{revision_hash}"
     return revisions.new_revision(stateful_set, name, {"controller.kubernetes.io/hash": revision_hash}, number)
 

@@ -7,22 +7,21 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, ObjectKey, controller_user
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.controllers.runtime.resource_keys import CLAIMS, PODS, VOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_CLAIMS, _VOLUMES = "/persistentvolumeclaims", "/persistentvolumes"
 _CLASSES = "storage.k8s.io/volumeattributesclasses"
-_FINALIZERS = {
-    _CLAIMS: "kubernetes.io/pvc-protection",
-    _VOLUMES: "kubernetes.io/pv-protection",
-    _CLASSES: "kubernetes.io/vac-protection",
+_PROTECTED = {
+    CLAIMS: ("kubernetes.io/pvc-protection", "pvc-protection-controller"),
+    VOLUMES: ("kubernetes.io/pv-protection", "pv-protection-controller"),
+    _CLASSES: ("kubernetes.io/vac-protection", "volumeattributesclass-protection-controller"),
 }
-_ACCOUNTS = {
-    _CLAIMS: "pvc-protection-controller",
-    _VOLUMES: "pv-protection-controller",
-    _CLASSES: "volumeattributesclass-protection-controller",
-}
+"""The finalizer of each resource, and the service account that removes it."""
+_CLAIM_FIELDS = (b'"persistentVolumeClaim"', b'"ephemeral"')
+"""Pods without these need not be decoded."""
 
 
 class StorageProtectionController(Controller[ObjectKey]):
@@ -31,24 +30,24 @@ class StorageProtectionController(Controller[ObjectKey]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._terminating: dict[ObjectKey, None] = {}
-        self._writers = {resource: ApiWriter(context, controller_user(account)) for resource, account in _ACCOUNTS.items()}
+        self._writers = {resource: ApiWriter(context, controller_user(account)) for resource, (_, account) in _PROTECTED.items()}
 
     def observe(self, change: Change) -> None:
         resource = change.resource
-        if resource in _FINALIZERS:
+        if resource in _PROTECTED:
             key = ObjectKey(resource, change.namespace, change.name)
             if change.type != "DELETED" and change.obj["metadata"].get("deletionTimestamp"):
                 self._terminating[key] = None
                 self.queue.add(key)
             else:
                 self._terminating.pop(key, None)
-        if self._terminating and resource in {"/pods", _CLAIMS, _VOLUMES}:
+        if self._terminating and resource in {PODS, CLAIMS, VOLUMES}:
             for key in self._terminating:
                 if key.namespace in {"", change.namespace}:
                     self.queue.add(key)
 
     async def sync(self, key: ObjectKey) -> None:
-        obj, finalizer = self.context.get(*key), _FINALIZERS[key.resource]
+        obj, finalizer = self.context.get(*key), _PROTECTED[key.resource][0]
         if obj is None or finalizer not in (obj["metadata"].get("finalizers") or ()):
             return
         if obj["metadata"].get("deletionTimestamp") and not self._is_used(key, obj):
@@ -56,12 +55,14 @@ class StorageProtectionController(Controller[ObjectKey]):
             await self._writers[key.resource].update(key.resource, obj)
 
     def _is_used(self, key: ObjectKey, obj: Mapping[str, Any]) -> bool:
-        if key.resource == _VOLUMES:
+        if key.resource == VOLUMES:
             return (obj.get("status") or {}).get("phase") == "Bound"
         if key.resource == _CLASSES:
-            objects = (*self.context.list_objects(_CLAIMS), *self.context.list_objects(_VOLUMES))
+            objects = (*self.context.list_objects(CLAIMS), *self.context.list_objects(VOLUMES))
             return any((user.get("spec") or {}).get("volumeAttributesClassName") == key.name for user in objects)
-        return any(key.name in pod_claims(pod) for pod in self.context.list_objects("/pods", key.namespace) if _is_running(pod))
+        entries = self.context.entries(PODS, key.namespace)
+        pods = (entry.object() for entry in entries if any(field in entry.data for field in _CLAIM_FIELDS))
+        return any(key.name in pod_claims(pod) for pod in pods if _is_running(pod))
 
 
 def pod_claims(pod: Mapping[str, Any]) -> Iterator[str]:
@@ -75,5 +76,4 @@ def pod_claims(pod: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_running(pod: Mapping[str, Any]) -> bool:
     """Whether a pod may still use its volumes: it has a node and is not finished."""
-    phase = (pod.get("status") or {}).get("phase")
-    return bool((pod.get("spec") or {}).get("nodeName")) and phase not in {"Succeeded", "Failed"}
+    return bool((pod.get("spec") or {}).get("nodeName")) and not is_finished(pod)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import find_condition
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.node_affinity import Tolerations, parse_taints
-from sliceworks.twin.controllers.builtin.node_lifecycle import NODES
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, ObjectKey, controller_user
-from sliceworks.twin.controllers.runtime.pod_index import PODS, PodIndex
+from sliceworks.twin.controllers.runtime.pod_index import PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import NODES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,12 +78,10 @@ class TaintEvictionController(Controller[NamespacedName]):
         await self._evict(key, pod)
 
     async def _evict(self, key: NamespacedName, pod: Object) -> None:
-        try:
+        with suppress(NotFound):
             if set_disruption_target(pod, "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"):
                 await self._writer.update_status(PODS, pod)
             await self._writer.delete(ObjectKey(PODS, *key))
-        except NotFound:
-            return
 
     async def _record(self, key: NamespacedName, message: str) -> None:
         pod = {"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": key[0], "name": key[1]}}

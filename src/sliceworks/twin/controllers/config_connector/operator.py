@@ -6,21 +6,24 @@ It acts only where its own StatefulSet exists, which the release bundle creates.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import AlreadyExists, NotFound
-from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, STATEFUL_SET
+from sliceworks.base.errors import AlreadyExists
 from sliceworks.schemas import config_connector
 from sliceworks.schemas.config_connector import OPERATOR, OPERATOR_NAMESPACE
 from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
+from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
+from sliceworks.twin.controllers.runtime.controller_context import ObjectKey, object_key
+from sliceworks.twin.controllers.runtime.resource_keys import DEFINITIONS, DEPLOYMENTS, NAMESPACES, STATEFUL_SETS
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
 Obj = dict[str, Any]
-STATEFUL_SETS = "apps/statefulsets"
 SYSTEM_NAMESPACE = "cnrm-system"
 _USER = User(f"system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR}", groups=(MASTERS,))
+_KINDS = {"StatefulSet": STATEFUL_SETS, "Deployment": DEPLOYMENTS}
 _COMPONENTS = (
     ("StatefulSet", "cnrm-controller-manager", 1),
     ("StatefulSet", "cnrm-deletiondefender", 1),
@@ -39,31 +42,26 @@ async def reconcile(context: ControllerContext, connector: Obj | None) -> None:
     """Create the CustomResourceDefinitions and system components, or delete the components if the object is deleted."""
     if context.get(STATEFUL_SETS, OPERATOR_NAMESPACE, OPERATOR) is None:
         return
+    writer = ApiWriter(context, _USER, user_agent=OPERATOR)
     if connector is None or "deletionTimestamp" in connector["metadata"]:
         for kind, name, _ in _COMPONENTS:
-            await _ignore(NotFound, context, "DELETE", _path(kind, name))
+            await writer.delete_if_exists(ObjectKey(_KINDS[kind], SYSTEM_NAMESPACE, name))
         return
     for definition in config_connector.definitions():
         group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
         if context.resource_for(f"{group}/{plural}") is None:
-            await _ignore(AlreadyExists, context, "POST", CUSTOM_RESOURCE_DEFINITION.path(), definition)
-    if context.get("/namespaces", "", SYSTEM_NAMESPACE) is None:
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE, "labels": _labels("system")}}
-        await _ignore(AlreadyExists, context, "POST", NAMESPACE.path(), namespace)
+            await _create_missing(context, writer, DEFINITIONS, definition)
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE, "labels": _labels("system")}}
+    await _create_missing(context, writer, NAMESPACES, namespace)
     for kind, name, replicas in _COMPONENTS:
-        if context.get(f"apps/{kind.lower()}s", SYSTEM_NAMESPACE, name) is None:
-            await _ignore(AlreadyExists, context, "POST", _path(kind), _component(kind, name, replicas))
+        await _create_missing(context, writer, _KINDS[kind], _component(kind, name, replicas))
 
 
-async def _ignore(error: type[Exception], context: ControllerContext, method: str, path: str, body: Obj | None = None) -> None:
-    try:
-        await context.send(_USER, method, path, body, user_agent=OPERATOR)
-    except error:
-        return
-
-
-def _path(kind: str, name: str | None = None) -> str:
-    return (DEPLOYMENT if kind == "Deployment" else STATEFUL_SET).path(SYSTEM_NAMESPACE, name)
+async def _create_missing(context: ControllerContext, writer: ApiWriter, resource: str, obj: Obj) -> None:
+    key = object_key(resource, obj)
+    if context.get(*key) is None:
+        with suppress(AlreadyExists):
+            await writer.create(resource, key.namespace, obj)
 
 
 def _labels(component: str) -> dict[str, str]:

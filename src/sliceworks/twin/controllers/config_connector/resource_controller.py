@@ -11,10 +11,12 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import find_condition
 from sliceworks.schemas.config_connector import CORE, INSTALLED, kind_infos
 from sliceworks.twin.controllers.config_connector import operator, resource_state
-from sliceworks.twin.controllers.config_connector.resource_state import MANAGER, NAMESPACES, NORMAL_REASONS, SECRETS, USER
+from sliceworks.twin.controllers.config_connector.resource_state import MANAGER, NORMAL_REASONS, USER
+from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
-from sliceworks.twin.controllers.runtime.controller_context import MERGE_PATCH, ObjectKey
+from sliceworks.twin.controllers.runtime.controller_context import ObjectKey
 from sliceworks.twin.controllers.runtime.recorder import Recorder
+from sliceworks.twin.controllers.runtime.resource_keys import NAMESPACES, SECRETS, STATEFUL_SETS
 from sliceworks.twin.nodes.stage_lifecycle import apply_stage, next_stage
 
 if TYPE_CHECKING:
@@ -44,12 +46,11 @@ class ConfigConnector(Controller[ObjectKey]):
     """Reconciles the objects of all kinds. An object is requeued when one that it depends on changes."""
 
     workers = 4
-    watches = frozenset(
-        {NAMESPACES, SECRETS, operator.STATEFUL_SETS, *_INSTALLED, *(info.resource for info in kind_infos().values())}
-    )
+    watches = frozenset({NAMESPACES, SECRETS, STATEFUL_SETS, *_INSTALLED, *(info.resource for info in kind_infos().values())})
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
+        self._writer = ApiWriter(context, USER, user_agent=MANAGER, fieldManager=MANAGER)
         self._recorder = Recorder(context, USER, MANAGER)
         self._scheduled: dict[ObjectKey, tuple[Stage, datetime]] = {}
         """The next stage of each object that is not settled, and its time."""
@@ -61,7 +62,7 @@ class ConfigConnector(Controller[ObjectKey]):
             for key in [key for key in self._scheduled if key.namespace == change.name]:
                 self.queue.add(key)
             return
-        if change.resource == operator.STATEFUL_SETS:
+        if change.resource == STATEFUL_SETS:
             if operator.is_operator(change.namespace, change.name):
                 self.queue.add(_CONNECTOR)
             return
@@ -109,25 +110,17 @@ class ConfigConnector(Controller[ObjectKey]):
 
     async def _apply(self, key: ObjectKey, obj: Obj, stage: Stage, cloud: Obj) -> None:
         """Write the changes of a stage, if any. The spec is written first: the status reports its generation."""
-        served = self.context.resource_for_kind(obj["apiVersion"], obj["kind"])
-        if served is None:
-            return
         result = apply_stage(stage, obj, clock.now(), node=cloud)
         preconditions = {"uid": obj["metadata"]["uid"], "resourceVersion": obj["metadata"]["resourceVersion"]}
         if _differs(obj, result.patch):
             body = {**result.patch, "metadata": {**preconditions, **result.patch.get("metadata", {})}}
-            obj = await self._patch(served.path(key.namespace, key.name), body)
+            obj = (await self._writer.patch(key, body)).object()
             preconditions["resourceVersion"] = obj["metadata"]["resourceVersion"]
         status = {**result.status, "observedGeneration": obj["metadata"]["generation"]} if result.status else {}
         if _differs(obj.get("status") or {}, status):
             before = find_condition(obj, "Ready")
-            obj = await self._patch(served.path(key.namespace, key.name, "status"), {"metadata": preconditions, "status": status})
+            obj = (await self._writer.patch(key, {"metadata": preconditions, "status": status}, "status")).object()
             await self._record_event(obj, before)
-
-    async def _patch(self, path: str, body: Obj) -> Obj:
-        return await self.context.send(
-            USER, "PATCH", path, body, content_type=MERGE_PATCH, user_agent=MANAGER, fieldManager=MANAGER
-        )
 
     async def _record_event(self, obj: Obj, before: Obj) -> None:
         """Record an event if the reason or message of the Ready condition changed."""

@@ -6,9 +6,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import is_condition_true
-from sliceworks.base.names import PROJECT_NUMBER_DIGITS, derive_number
+from sliceworks.base.names import derive_number, project_number
 from sliceworks.schemas.config_connector import PREFIX, kind_infos
 from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
+from sliceworks.twin.controllers.runtime.resource_keys import NAMESPACES, SECRETS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 
-NAMESPACES = "/namespaces"
-SECRETS = "/secrets"
 MANAGER = "cnrm-controller-manager"
 USER = User(f"system:serviceaccount:cnrm-system:{MANAGER}", groups=(MASTERS,))
 PROJECT = f"{PREFIX}project-id"
@@ -59,7 +58,7 @@ def cloud_state(obj: Obj, get: Get) -> Obj:
     project = name if info.kind == "Project" else project_of(obj, namespace)
     state: Obj = {
         "project": project,
-        "number": derive_number(project, PROJECT_NUMBER_DIGITS),
+        "number": project_number(project),
         "name": name,
         "id": derive_number(f"{info.kind}/{project}/{name}", _ID_DIGITS),
         "changed": (obj.get("status") or {}).get("observedGeneration") != metadata.get("generation"),

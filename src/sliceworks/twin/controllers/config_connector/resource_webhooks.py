@@ -9,7 +9,6 @@ from sliceworks.schemas.config_connector import GROUPS, INSTALLED, VERSION, kind
 from sliceworks.twin.controllers.config_connector.resource_state import (
     CONFLICT_POLICY,
     FOLDER,
-    NAMESPACES,
     ORGANIZATION,
     PROJECT,
     STATE_INTO_SPEC,
@@ -17,6 +16,7 @@ from sliceworks.twin.controllers.config_connector.resource_state import (
     annotation,
     project_of,
 )
+from sliceworks.twin.controllers.runtime.resource_keys import NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

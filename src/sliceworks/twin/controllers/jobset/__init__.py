@@ -20,8 +20,8 @@ import orjson
 from sliceworks.twin.apiserver.admission.chain import CREATE, UPDATE
 from sliceworks.twin.controllers.jobset import jobset_defaults, jobset_validation
 from sliceworks.twin.controllers.jobset.exclusive_placement import LeaderPods
-from sliceworks.twin.controllers.jobset.jobset_api import JOBSETS, PODS
 from sliceworks.twin.controllers.jobset.jobset_controller import JobSetReconciler
+from sliceworks.twin.controllers.runtime.resource_keys import JOBSETS, PODS
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.admission.chain import Webhooks

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sliceworks.base.conditions import find_true_condition
 from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.controllers.jobset import jobset_api
 from sliceworks.twin.controllers.jobset.jobset_api import Obj, replicas, replicated_jobs
@@ -38,7 +39,7 @@ def parse_child_job(job: Obj) -> ChildJob:
     """The projection of a stored Job."""
     metadata, spec, status = job["metadata"], job["spec"], job.get("status") or {}
     labels = metadata.get("labels") or {}
-    terminal: Obj = next(filter(_is_terminal, status.get("conditions") or ()), {})
+    terminal = find_true_condition(job, COMPLETE, FAILED)
     parallelism = spec.get("parallelism", 1)
     return ChildJob(
         name=metadata["name"],
@@ -58,10 +59,6 @@ def parse_child_job(job: Obj) -> ChildJob:
         reason=terminal.get("reason", ""),
         message=terminal.get("message", ""),
     )
-
-
-def _is_terminal(condition: Obj) -> bool:
-    return condition["type"] in {COMPLETE, FAILED} and condition["status"] == "True"
 
 
 def _parse_int(text: str | None) -> int | None:

@@ -9,14 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import Forbidden, NotFound
+from sliceworks.kube.resources import controller_of
 from sliceworks.twin.controllers.jobset import jobset_api
-from sliceworks.twin.controllers.jobset.jobset_api import Obj, controller_uid
 from sliceworks.twin.controllers.jobset.jobset_validation import denied
+from sliceworks.twin.controllers.runtime.pod_index import COMPLETION_INDEX
+from sliceworks.twin.controllers.runtime.resource_keys import NODES, PODS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sliceworks.twin.apiserver.admission.chain import Admission
+    from sliceworks.twin.controllers.jobset.jobset_api import Obj
     from sliceworks.twin.controllers.runtime.controller import Change
 
 _EXCLUSIVE_TOPOLOGY = jobset_api.EXCLUSIVE_TOPOLOGY.encode()
@@ -42,7 +45,7 @@ class LeaderPods:
         self._leaders: dict[tuple[str, str], dict[str, LeaderPod]] = {}
 
     def observe(self, change: Change) -> None:
-        if change.resource != jobset_api.PODS or _EXCLUSIVE_TOPOLOGY not in change.entry.data:
+        if change.resource != PODS or _EXCLUSIVE_TOPOLOGY not in change.entry.data:
             return
         pod = change.obj
         metadata = pod["metadata"]
@@ -52,7 +55,7 @@ class LeaderPods:
         leaders = self._leaders.setdefault(key, {})
         leaders.pop(change.name, None)
         if change.type != "DELETED" and "deletionTimestamp" not in metadata:
-            leaders[change.name] = LeaderPod(change.name, controller_uid(metadata), pod["spec"].get("nodeName", ""))
+            leaders[change.name] = LeaderPod(change.name, _owner_uid(pod), pod["spec"].get("nodeName", ""))
         if not leaders:
             del self._leaders[key]
 
@@ -70,7 +73,7 @@ class LeaderPods:
             _set_exclusive_affinities(metadata, spec, key)
             return
         try:
-            leader = self._leader(ctx.namespace, metadata)
+            leader = self._leader(ctx.namespace, obj)
         except _LeaderNotFound:
             return  # `validate` denies the pod
         if leader.node:
@@ -87,14 +90,14 @@ class LeaderPods:
         if key not in selector:
             raise _denied(f"follower pod node selector for topology domain not found. missing selector: {key}")
         try:
-            leader = self._leader(ctx.namespace, metadata)
+            leader = self._leader(ctx.namespace, obj)
         except _LeaderNotFound as error:
             raise _denied(str(error)) from error
         if not leader.node:
             raise _denied("leader pod not yet scheduled, not creating follower pod. this is an expected, transient error")
 
-    def _leader(self, namespace: str, metadata: Obj) -> LeaderPod:
-        labels = metadata["labels"]
+    def _leader(self, namespace: str, pod: Obj) -> LeaderPod:
+        labels = pod["metadata"]["labels"]
         for key in (jobset_api.NAME_LABEL, jobset_api.REPLICATED_JOB, jobset_api.JOB_INDEX):
             if key not in labels:
                 raise _LeaderNotFound(f"pod missing label: {key}")
@@ -102,7 +105,7 @@ class LeaderPods:
         leaders = list(self._leaders.get((namespace, name), {}).values())
         if len(leaders) != 1:
             raise _LeaderNotFound(f"expected 1 leader pod ({name}), but got {len(leaders)}. this is an expected, transient error")
-        leader, owner = leaders[0], controller_uid(metadata)
+        leader, owner = leaders[0], _owner_uid(pod)
         if not owner:
             raise _LeaderNotFound("follower pod has no owner reference")
         if not leader.owner:
@@ -123,7 +126,11 @@ def _uses_webhooks(metadata: Obj) -> bool:
 
 
 def _is_leader(metadata: Obj) -> bool:
-    return (metadata.get("annotations") or {}).get(jobset_api.COMPLETION_INDEX) == "0"
+    return (metadata.get("annotations") or {}).get(COMPLETION_INDEX) == "0"
+
+
+def _owner_uid(pod: Obj) -> str:
+    return str((controller_of(pod) or {}).get("uid", ""))
 
 
 def _denied(message: str) -> Forbidden:
@@ -131,7 +138,7 @@ def _denied(message: str) -> Forbidden:
 
 
 def _topology_domain(ctx: Admission, node: str, key: str) -> str:
-    obj = ctx.get(jobset_api.NODES, "", node)
+    obj = ctx.get(NODES, "", node)
     if obj is None:
         raise denied("mpod.kb.io", NotFound(f'Node "{node}" not found', details={"name": node, "kind": "Node"}))
     labels = obj["metadata"].get("labels") or {}

@@ -6,6 +6,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.apiserver import yaml_codec
+from sliceworks.twin.controllers.runtime.resource_keys import CONFIG_MAPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,11 +18,6 @@ Obj = dict[str, Any]
 GROUP = "jobset.x-k8s.io"
 API_VERSION = f"{GROUP}/v1alpha2"
 KIND = "JobSet"
-JOBSETS = f"{GROUP}/jobsets"
-JOBS = "batch/jobs"
-PODS = "/pods"
-NODES = "/nodes"
-SERVICES = "/services"
 
 _DOMAIN = "jobset.sigs.k8s.io/"
 NAME_LABEL = _DOMAIN + "jobset-name"
@@ -44,7 +40,6 @@ EXCLUSIVE_TOPOLOGY = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 NODE_SELECTOR_STRATEGY = "alpha.jobset.sigs.k8s.io/node-selector"
 NAMESPACED_JOB = "alpha.jobset.sigs.k8s.io/namespaced-job"
 NO_SCHEDULE_TAINT = "alpha.jobset.sigs.k8s.io/no-schedule"
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
 
 _CONFIG_MAP = ("jobset-system", "jobset-manager-config")
 _FILE = "controller_manager_config.yaml"
@@ -79,14 +74,9 @@ def replicas(replicated_job: Obj) -> int:
     return int(replicated_job.get("replicas", 0))
 
 
-def controller_uid(metadata: Obj) -> str:
-    """The UID of an object's controller; empty when it has none."""
-    return next((str(ref["uid"]) for ref in metadata.get("ownerReferences") or () if ref.get("controller")), "")
-
-
 def is_restart_job_enabled(get: Get) -> bool:
     """Whether the feature gate RestartJob is on in the ConfigMap of JobSet's manager; off by default."""
-    config_map = get("/configmaps", *_CONFIG_MAP)
+    config_map = get(CONFIG_MAPS, *_CONFIG_MAP)
     text = ((config_map or {}).get("data") or {}).get(_FILE, "")
     return "RestartJob" in text and bool(_feature_gates(text).get("RestartJob"))
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, BadRequest, NotFound
-from sliceworks.kube.resources import JOB, JOBSET, SERVICE, controller_of
+from sliceworks.kube.resources import controller_of
 from sliceworks.twin.controllers.jobset import child_jobs, jobset_api, jobset_policy
 from sliceworks.twin.controllers.jobset.child_jobs import ChildJob, ChildJobCache, ChildJobs
-from sliceworks.twin.controllers.jobset.jobset_api import JOBS, JOBSETS, SERVICES, Obj, replicas, replicated_jobs
+from sliceworks.twin.controllers.jobset.jobset_api import Obj, replicas, replicated_jobs
 from sliceworks.twin.controllers.jobset.jobset_status import FIELD_MANAGER, USER, WARNING, EventParams, JobSetRecorder, StatusUpdate
+from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
+from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, ObjectKey, object_key
+from sliceworks.twin.controllers.runtime.resource_keys import JOBS, JOBSETS, SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
@@ -22,17 +24,18 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.jobset.jobset_policy import ReplicatedJobStatuses
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
-JobSetKey = tuple[str, str]
 _OWNED_BY_JOBSET = b'"kind":"JobSet"'
 _MAX_PARALLELISM = 50
+_FOREGROUND = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
 
 
-class JobSetReconciler(Controller[JobSetKey]):
+class JobSetReconciler(Controller[NamespacedName]):
     """Caches the child Jobs of every JobSet, so that a reconcile decodes only the JobSet itself."""
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._child_jobs: dict[str, ChildJobCache] = {}
+        self._writer = ApiWriter(context, USER, fieldManager=FIELD_MANAGER)
         self._recorder = JobSetRecorder(context)
 
     def observe(self, change: Change) -> None:
@@ -58,7 +61,7 @@ class JobSetReconciler(Controller[JobSetKey]):
         if not cache.jobs:
             del self._child_jobs[owner]
 
-    async def sync(self, key: JobSetKey) -> None:
+    async def sync(self, key: NamespacedName) -> None:
         # 1. Read the JobSet and its child Jobs.
         jobset = self.context.get(JOBSETS, *key)
         if jobset is None or "deletionTimestamp" in jobset["metadata"]:
@@ -111,23 +114,16 @@ class JobSetReconciler(Controller[JobSetKey]):
         if ttl is None:
             return
         metadata = jobset["metadata"]
-        remaining = (datetime.fromisoformat(update.finished_at) + timedelta(seconds=ttl) - clock.now()).total_seconds()
+        remaining = clock.seconds_until(update.finished_at) + ttl
         if remaining > 0:
             self.queue.add_after((metadata["namespace"], metadata["name"]), remaining)
             return
         update.changed = False
-        await self._delete(_path(jobset))
+        await self._writer.delete_if_exists(object_key(JOBSETS, jobset), _FOREGROUND)
 
     async def _delete_jobs(self, jobset: Obj, jobs: Iterable[ChildJob]) -> None:
-        namespace = jobset["metadata"]["namespace"]
-        await _gather(self._delete(JOB.path(namespace, job.name)) for job in jobs if not job.deleting)
-
-    async def _delete(self, path: str) -> None:
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Foreground"}
-        try:
-            await self.context.send(USER, "DELETE", path, body)
-        except NotFound:
-            return
+        keys = (ObjectKey(JOBS, jobset["metadata"]["namespace"], job.name) for job in jobs if not job.deleting)
+        await _gather(self._writer.delete_if_exists(key, _FOREGROUND) for key in keys)
 
     async def _ensure_service(self, jobset: Obj) -> None:
         """Create the headless Service that resolves the pods' hostnames."""
@@ -145,7 +141,7 @@ class JobSetReconciler(Controller[JobSetKey]):
             },
         }
         try:
-            await self.context.send(USER, "POST", SERVICE.path(namespace), service, fieldManager=FIELD_MANAGER)
+            await self._writer.create(SERVICES, namespace, service)
         except ApiError as error:
             await self._recorder.event(jobset, EventParams(WARNING, "HeadlessServiceCreationFailed", error.message))
             raise
@@ -182,7 +178,7 @@ class JobSetReconciler(Controller[JobSetKey]):
     async def _create_job(self, job: Obj, errors: list[str]) -> None:
         metadata = job["metadata"]
         try:
-            await self.context.send(USER, "POST", JOB.path(metadata["namespace"]), job, fieldManager=FIELD_MANAGER)
+            await self._writer.create(JOBS, metadata["namespace"], job)
         except ApiError as error:
             errors.append(f'job "{metadata["name"]}" creation failed with error: {error.message}')
 
@@ -191,7 +187,7 @@ class JobSetReconciler(Controller[JobSetKey]):
             if not child.suspended:
                 job = self._get_job(jobset, child)
                 job["spec"]["suspend"] = True
-                await self._update_job(job)
+                await self._writer.update(JOBS, job)
 
     async def _resume(self, jobset: Obj, children: list[ChildJob], statuses: ReplicatedJobStatuses, update: StatusUpdate) -> None:
         in_order = jobset_policy.has_in_order_startup(jobset)
@@ -209,10 +205,10 @@ class JobSetReconciler(Controller[JobSetKey]):
         # The pod template of a Job is mutable only while its status has no start time.
         if "startTime" in (job.get("status") or {}):
             del job["status"]["startTime"]
-            job = await self._update_job(job, "status")
+            job = (await self._writer.update(JOBS, job, "status")).object()
         child_jobs.merge_pod_template(job["spec"]["template"], template)
         job["spec"]["suspend"] = False
-        await self._update_job(job)
+        await self._writer.update(JOBS, job)
 
     def _get_job(self, jobset: Obj, child: ChildJob) -> Obj:
         job = self.context.get(JOBS, jobset["metadata"]["namespace"], child.name)
@@ -220,13 +216,9 @@ class JobSetReconciler(Controller[JobSetKey]):
             raise NotFound(f'jobs.batch "{child.name}" not found')
         return {**job, "apiVersion": "batch/v1", "kind": "Job"}
 
-    async def _update_job(self, job: Obj, subresource: str = "") -> Obj:
-        path = JOB.path(job["metadata"]["namespace"], job["metadata"]["name"], subresource)
-        return await self.context.send(USER, "PUT", path, job, fieldManager=FIELD_MANAGER)
-
     async def _write_status(self, jobset: Obj, update: StatusUpdate) -> None:
         jobset["status"] = update.to_dict()
-        written = await self.context.send(USER, "PUT", _path(jobset, "status"), jobset, fieldManager=FIELD_MANAGER)
+        written = (await self._writer.update(JOBSETS, jobset, "status")).object()
         for event in update.events:
             await self._recorder.event(written, event)
 
@@ -258,11 +250,7 @@ def _group_child_jobs(jobset: Obj, jobs: list[ChildJob], *, restart_job: bool) -
     return children
 
 
-def _path(jobset: Obj, subresource: str = "") -> str:
-    return JOBSET.path(jobset["metadata"]["namespace"], jobset["metadata"]["name"], subresource)
-
-
-async def _gather(requests: Iterable[Coroutine[Any, Any, None]]) -> None:
+async def _gather(requests: Iterable[Coroutine[Any, Any, object]]) -> None:
     """Run requests concurrently, in batches."""
     remaining = list(requests)
     while remaining:

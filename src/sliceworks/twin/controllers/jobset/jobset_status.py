@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.base import clock
-from sliceworks.base.conditions import set_condition
+from sliceworks.base.conditions import find_true_condition, set_condition
 from sliceworks.kube.events import object_reference
 from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
 from sliceworks.twin.controllers.jobset.jobset_api import API_VERSION, KIND
@@ -47,10 +47,7 @@ class StatusUpdate:
     @property
     def finished_at(self) -> str:
         """The time when the JobSet completed or failed; empty before."""
-        for condition in self.conditions:
-            if condition["type"] in {COMPLETED, FAILED} and condition["status"] == "True":
-                return str(condition["lastTransitionTime"])
-        return ""
+        return str(find_true_condition({"status": self.status}, COMPLETED, FAILED).get("lastTransitionTime", ""))
 
     def set_condition(self, kind: str, reason: str, message: str, *, true: bool = True, event: str = NORMAL) -> None:
         """Set a condition and record an event if it changed. A missing condition is not added as false."""

@@ -9,7 +9,7 @@ from sliceworks.base import names
 from sliceworks.base.errors import ApiError
 from sliceworks.schemas import field_errors
 from sliceworks.schemas.field_errors import FieldError, invalid, too_long
-from sliceworks.twin.apiserver.validation.field_checks import Errors, check_domain_prefixed_path
+from sliceworks.twin.apiserver.validation.error_list import ErrorList
 from sliceworks.twin.controllers.jobset import jobset_api
 from sliceworks.twin.controllers.jobset.jobset_api import (
     COORDINATOR,
@@ -141,9 +141,9 @@ def _create_errors(obj: Obj, *, restart_job: bool) -> Iterator[FieldError]:
         yield from _coordinator_errors(obj)
 
 
-def _managed_by_errors(managed_by: str) -> Errors:
-    errors: Errors = []
-    check_domain_prefixed_path(errors, managed_by, "spec.managedBy")
+def _managed_by_errors(managed_by: str) -> ErrorList:
+    errors = ErrorList()
+    errors.check_domain_prefixed_path(managed_by, "spec.managedBy")
     if len(managed_by.encode()) > _MAX_MANAGED_BY:
         errors.append(too_long("spec.managedBy", _MAX_MANAGED_BY))
     return errors

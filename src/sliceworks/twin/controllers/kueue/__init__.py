@@ -15,7 +15,7 @@
 `kueue_scheduler`           runs admission cycles and writes their decisions
 `workload_controller`       admission checks, eviction, timeouts and deactivation
 `queue_controller`          status and finalizers of queues, flavors and admission checks
-`job_validation`            validation that all job webhooks share
+`base_webhook`              what the webhooks of all jobs share
 `kueue_webhooks`            webhooks of Kueue's kinds, Jobs and JobSets; conversion from and to v1beta1
 `pod_webhook`               webhooks of pods and Deployments
 `statefulset_integration`   webhooks and reconciler of StatefulSets
@@ -32,22 +32,13 @@ from sliceworks.twin.controllers.kueue import kueue_webhooks as hooks
 from sliceworks.twin.controllers.kueue import pod_webhook as pod_hooks
 from sliceworks.twin.controllers.kueue import statefulset_integration
 from sliceworks.twin.controllers.kueue.job_reconciler import JobReconciler
-from sliceworks.twin.controllers.kueue.kueue_api import (
-    CLUSTER_QUEUES,
-    COHORTS,
-    DEPLOYMENTS,
-    JOBS,
-    JOBSETS,
-    PODS,
-    RESOURCE_FLAVORS,
-    STATEFULSETS,
-    WORKLOADS,
-)
+from sliceworks.twin.controllers.kueue.kueue_api import CLUSTER_QUEUES, COHORTS, RESOURCE_FLAVORS, WORKLOADS
 from sliceworks.twin.controllers.kueue.kueue_scheduler import Scheduler
 from sliceworks.twin.controllers.kueue.kueue_webhooks import CONVERSIONS
 from sliceworks.twin.controllers.kueue.queue_controller import QueueReconciler
 from sliceworks.twin.controllers.kueue.statefulset_integration import StatefulSetReconciler
 from sliceworks.twin.controllers.kueue.workload_controller import WorkloadReconciler
+from sliceworks.twin.controllers.runtime.resource_keys import DEPLOYMENTS, JOBS, JOBSETS, PODS, STATEFUL_SETS
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.admission.chain import Webhooks
@@ -83,8 +74,8 @@ def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
         webhooks.add_mutating(DEPLOYMENTS, operation, pod_hooks.default_deployment)
         webhooks.add_validating(PODS, operation, pod_hooks.validate_pod)
         webhooks.add_validating(DEPLOYMENTS, operation, pod_hooks.validate_deployment)
-        webhooks.add_mutating(STATEFULSETS, operation, statefulset_integration.default_statefulset)
-        webhooks.add_validating(STATEFULSETS, operation, statefulset_integration.validate_statefulset)
+        webhooks.add_mutating(STATEFUL_SETS, operation, statefulset_integration.default_statefulset)
+        webhooks.add_validating(STATEFUL_SETS, operation, statefulset_integration.validate_statefulset)
         webhooks.add_validating(CLUSTER_QUEUES, operation, hooks.validate_cluster_queue)
         webhooks.add_validating(COHORTS, operation, hooks.validate_cohort)
         webhooks.add_validating(WORKLOADS, operation, hooks.validate_workload)

@@ -5,24 +5,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import is_condition_true
+from sliceworks.kube.resources import controller_of
 from sliceworks.kube.selectors import LabelSelector, from_label_selector
 from sliceworks.twin.controllers.kueue import model_builder, workload_status
-from sliceworks.twin.controllers.kueue.configuration import CONFIG_MAP_NAME, CONFIG_MAPS, parse_configuration
+from sliceworks.twin.controllers.kueue.configuration import CONFIG_MAP_NAME, parse_configuration
 from sliceworks.twin.controllers.kueue.core.queue_manager import Inadmissible, QueueManager
 from sliceworks.twin.controllers.kueue.core.workload_queue import NAMESPACE_MISMATCH
 from sliceworks.twin.controllers.kueue.kueue_api import (
     ADMISSION_CHECKS,
+    ADMITTED,
     CLUSTER_QUEUES,
     COHORTS,
     FINISHED,
     IS_GROUP_WORKLOAD_ANNOTATION,
     LOCAL_QUEUES,
-    NAMESPACES,
+    PODS_READY,
     QUOTA_RESERVED,
     RESOURCE_FLAVORS,
     WORKLOADS,
     Obj,
 )
+from sliceworks.twin.controllers.runtime.resource_keys import CONFIG_MAPS, NAMESPACES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.kueue.core.model import WorkloadInfo, WorkloadKey
     from sliceworks.twin.controllers.runtime.controller import Change
 
-Owner = tuple[str, str, str]
+JobKey = tuple[str, str, str]
 """The kind, namespace and name of a job."""
 WATCHED_RESOURCES = frozenset({CLUSTER_QUEUES, COHORTS, LOCAL_QUEUES, RESOURCE_FLAVORS, WORKLOADS, ADMISSION_CHECKS, NAMESPACES})
 
@@ -39,7 +43,7 @@ class Cache:
     """Follows Kueue's objects.
 
     `workloads_by_owner` has the Workloads of each job, `workloads_by_queue` those of each LocalQueue. `assumed` are Workloads
-    that the scheduler admitted but whose status is not written yet.
+    that the scheduler admitted but whose status is not written yet. `admitted` and `pods_ready` are those with these conditions.
     """
 
     watches = WATCHED_RESOURCES | {CONFIG_MAPS}
@@ -48,14 +52,16 @@ class Cache:
         self.queue_manager = QueueManager(self._check_head)
         self.cluster_queues: dict[str, Obj] = {}
         self.local_queues: dict[WorkloadKey, Obj] = {}
-        self.workloads_by_owner: dict[Owner, dict[WorkloadKey, None]] = {}
+        self.workloads_by_owner: dict[JobKey, dict[WorkloadKey, None]] = {}
         self.workloads_by_queue: dict[WorkloadKey, set[WorkloadKey]] = {}
         self.assumed: set[WorkloadKey] = set()
+        self.admitted: set[WorkloadKey] = set()
+        self.pods_ready: set[WorkloadKey] = set()
         self._failed_checks: set[WorkloadKey] = set()
         self._active_checks: dict[str, bool] = {}
         self._namespace_labels: dict[str, dict[str, str]] = {}
         self._selectors: dict[str, LabelSelector] = {}
-        self._owners: dict[WorkloadKey, Owner] = {}
+        self._owners: dict[WorkloadKey, JobKey] = {}
         self._local_queue_of: dict[WorkloadKey, WorkloadKey] = {}
         self._handlers: dict[str, Callable[[Change], None]] = {
             CLUSTER_QUEUES: self._update_cluster_queue,
@@ -126,7 +132,7 @@ class Cache:
         if change.type == "DELETED":
             self._active_checks.pop(change.name, None)
         else:
-            self._active_checks[change.name] = workload_status.is_true(change.obj, "Active")
+            self._active_checks[change.name] = is_condition_true(change.obj, "Active")
         self._update_active_queues()
 
     def _update_active_queues(self) -> None:
@@ -178,10 +184,10 @@ class Cache:
             return
         obj = change.obj
         self._index_workload(key, obj)
-        if workload_status.is_true(obj, FINISHED) or not workload_status.is_active(obj):
+        if is_condition_true(obj, FINISHED) or not workload_status.is_active(obj):
             self.assumed.discard(key)
             self.queue_manager.delete_workload(key)
-        elif workload_status.is_true(obj, QUOTA_RESERVED):
+        elif is_condition_true(obj, QUOTA_RESERVED):
             self._update_reserved(key, obj)
         elif key not in self.assumed:
             self._update_pending(key, obj)
@@ -198,14 +204,16 @@ class Cache:
                 self.workloads_by_queue[old_queue].discard(key)
             self._local_queue_of[key] = local_queue
             self.workloads_by_queue.setdefault(local_queue, set()).add(key)
-        if workload_status.has_check_in_state(obj, "Retry", "Rejected"):
-            self._failed_checks.add(key)
-        else:
-            self._failed_checks.discard(key)
+        for keys, holds in (
+            (self.admitted, is_condition_true(obj, ADMITTED)),
+            (self.pods_ready, is_condition_true(obj, PODS_READY)),
+            (self._failed_checks, workload_status.has_check_in_state(obj, "Retry", "Rejected")),
+        ):
+            (keys.add if holds else keys.discard)(key)
 
     def _drop_workload(self, key: WorkloadKey) -> None:
-        self.assumed.discard(key)
-        self._failed_checks.discard(key)
+        for keys in (self.assumed, self.admitted, self.pods_ready, self._failed_checks):
+            keys.discard(key)
         self.queue_manager.delete_workload(key)
         owner = self._owners.pop(key, None)
         if owner is not None:
@@ -247,7 +255,7 @@ class Cache:
 
     def requeue_workload(self, key: WorkloadKey, obj: Obj | None) -> None:
         """Queue a Workload again whose admission could not be written."""
-        if obj is not None and not workload_status.is_true(obj, QUOTA_RESERVED):
+        if obj is not None and not is_condition_true(obj, QUOTA_RESERVED):
             self._update_pending(key, obj)
 
     def _check_head(self, workload: WorkloadInfo) -> Inadmissible | None:
@@ -262,15 +270,13 @@ class Cache:
         return None
 
 
-def owner_of(obj: Mapping[str, Any]) -> Owner | None:
+def owner_of(obj: Mapping[str, Any]) -> JobKey | None:
     """The job that owns a Workload."""
     metadata = obj["metadata"]
     if IS_GROUP_WORKLOAD_ANNOTATION in (metadata.get("annotations") or {}):
         return "PodGroup", metadata["namespace"], metadata["name"]
-    for ref in metadata.get("ownerReferences") or ():
-        if ref.get("controller"):
-            return ref["kind"], metadata["namespace"], ref["name"]
-    return None
+    owner = controller_of(obj)
+    return (owner["kind"], metadata["namespace"], owner["name"]) if owner else None
 
 
 def spec_of(queue: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import duration
 from sliceworks.twin.apiserver import yaml_codec
+from sliceworks.twin.controllers.runtime.resource_keys import CONFIG_MAPS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     Get = Callable[[str, str, str], Mapping[str, Any] | None]
 
-CONFIG_MAPS = "/configmaps"
 CONFIG_MAP_NAME = ("kueue-system", "kueue-manager-config")
 _FILE = "controller_manager_config.yaml"
 _FRAMEWORKS = frozenset({"batch/job", "jobset.x-k8s.io/jobset", "pod", "deployment", "statefulset"})

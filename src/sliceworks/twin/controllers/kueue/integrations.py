@@ -5,19 +5,20 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.conditions import find_condition, find_true_condition, is_condition_true
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.kueue_api import (
     ADMITTED,
     COMPLETIONS_EQUAL_PARALLELISM_ANNOTATION,
-    JOBS,
-    JOBSETS,
     MAX_EXEC_TIME_SECONDS_LABEL,
     MIN_PARALLELISM_ANNOTATION,
     PODS_READY,
-    QUEUE_LABEL,
     STOPPING_ANNOTATION,
     Obj,
+    label_value,
+    queue_name,
 )
+from sliceworks.twin.controllers.runtime.resource_keys import JOBS, JOBSETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,7 +32,7 @@ def is_equivalent(job: Obj, job_pod_sets: list[Obj], workload: Mapping[str, Any]
     if len(job_pod_sets) != len(workload_pod_sets):
         return False
     fields = ["containers", "initContainers"]
-    if not workload_status.is_true(workload, ADMITTED):
+    if not is_condition_true(workload, ADMITTED):
         fields.append("tolerations")
     counts = {
         assignment["name"]: assignment.get("count")
@@ -48,20 +49,25 @@ def is_equivalent(job: Obj, job_pod_sets: list[Obj], workload: Mapping[str, Any]
 
 
 def has_same_maximum_time(job: Obj, workload: Mapping[str, Any]) -> bool:
-    label = (job["metadata"].get("labels") or {}).get(MAX_EXEC_TIME_SECONDS_LABEL)
-    return str(workload["spec"].get("maximumExecutionTimeSeconds", "")) == (label or "")
+    return str(workload["spec"].get("maximumExecutionTimeSeconds", "")) == label_value(job, MAX_EXEC_TIME_SECONDS_LABEL)
+
+
+def is_suspended(job: Mapping[str, Any]) -> bool:
+    """Whether a job is suspended; a Job that Kueue is stopping is not suspended yet."""
+    stopping = (job["metadata"].get("annotations") or {}).get(STOPPING_ANNOTATION) == "true"
+    return bool(job["spec"].get("suspend")) and not stopping
 
 
 def pods_ready_condition(workload: Mapping[str, Any], ready: bool) -> tuple[bool, str, str]:
     """The status, reason and message of the PodsReady condition."""
-    old = workload_status.find_condition(workload, PODS_READY)
+    old = find_condition(workload, PODS_READY)
     waiting = (False, "WaitForStart", "Not all pods are ready or succeeded")
-    if not workload_status.is_true(workload, ADMITTED):
+    if not is_condition_true(workload, ADMITTED):
         return waiting
-    was_lost = old is not None and old["reason"] in ("WaitForRecovery", "Recovered")
     if ready:
+        was_lost = old.get("reason") in ("WaitForRecovery", "Recovered")
         return True, "Recovered" if was_lost else "Started", "All pods reached readiness and the workload is running"
-    if old is not None and (old["status"] == "True" or old["reason"] == "WaitForRecovery"):
+    if old.get("status") == "True" or old.get("reason") == "WaitForRecovery":
         return False, "WaitForRecovery", "At least one pod has failed, waiting for recovery"
     return waiting
 
@@ -72,12 +78,7 @@ _JOB_LABELS = ("job-name", "controller-uid", "batch.kubernetes.io/job-name", "ba
 class Integration:
     """One kind of job. `name` is its kind, `component` the source of its events."""
 
-    resource = group = version = plural = name = component = ""
-
-    def path(self, obj: Mapping[str, Any], subresource: str = "") -> str:
-        metadata = obj["metadata"]
-        url = f"/apis/{self.group}/{self.version}/namespaces/{metadata['namespace']}/{self.plural}/{metadata['name']}"
-        return f"{url}/{subresource}" if subresource else url
+    resource = name = component = ""
 
     def load(self, context: ControllerContext, namespace: str, name: str) -> Obj | None:
         """The current state of a job."""
@@ -102,7 +103,7 @@ class Integration:
         raise NotImplementedError
 
     def is_suspended(self, job: Mapping[str, Any]) -> bool:
-        return bool(job["spec"].get("suspend"))
+        return is_suspended(job)
 
     def is_active(self, job: Mapping[str, Any]) -> bool:
         raise NotImplementedError
@@ -128,7 +129,7 @@ class Integration:
 class JobIntegration(Integration):
     """Jobs of batch/v1."""
 
-    resource, group, version, plural, name, component = JOBS, "batch", "v1", "jobs", "Job", "batch/job-kueue-controller"
+    resource, name, component = JOBS, "Job", "batch/job-kueue-controller"
 
     def templates(self, job: Obj) -> list[Obj]:
         return [job["spec"]["template"]]
@@ -144,9 +145,6 @@ class JobIntegration(Integration):
         if min_count.lstrip("-").isdigit():
             pod_set["minCount"] = int(min_count)
         return [pod_set]
-
-    def is_suspended(self, job: Mapping[str, Any]) -> bool:
-        return super().is_suspended(job) and (job["metadata"].get("annotations") or {}).get(STOPPING_ANNOTATION) != "true"
 
     def is_active(self, job: Mapping[str, Any]) -> bool:
         return bool((job.get("status") or {}).get("active"))
@@ -183,8 +181,7 @@ class JobIntegration(Integration):
 class JobSetIntegration(Integration):
     """JobSets."""
 
-    resource, group, version, plural, name = JOBSETS, "jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet"
-    component = "jobset.x-k8s.io/jobset-kueue-controller"
+    resource, name, component = JOBSETS, "JobSet", "jobset.x-k8s.io/jobset-kueue-controller"
 
     def templates(self, job: Obj) -> list[Obj]:
         return [replicated["template"]["spec"]["template"] for replicated in _replicated_jobs(job)]
@@ -222,11 +219,6 @@ class JobSetIntegration(Integration):
         ]
 
 
-def queue_name(job: Mapping[str, Any]) -> str:
-    """The LocalQueue of a job; empty when it has none."""
-    return str((job["metadata"].get("labels") or {}).get(QUEUE_LABEL) or "")
-
-
 def _pod_count(spec: Mapping[str, Any]) -> int:
     parallelism = spec.get("parallelism", 1)
     return int(min(parallelism, spec.get("completions", parallelism)))
@@ -241,7 +233,5 @@ def _replicated_job_statuses(job: Mapping[str, Any]) -> Iterable[Obj]:
 
 
 def _finished(job: Mapping[str, Any], success_type: str) -> tuple[bool, str] | None:
-    for condition in (job.get("status") or {}).get("conditions") or ():
-        if condition["type"] in (success_type, "Failed") and condition["status"] == "True":
-            return condition["type"] == success_type, condition.get("message", "")
-    return None
+    condition = find_true_condition(job, success_type, "Failed")
+    return (condition["type"] == success_type, condition.get("message", "")) if condition else None

@@ -107,7 +107,7 @@ class JobAdapter:
     """Starts and stops the jobs of one integration."""
 
     def __init__(self, context: ControllerContext, integration: Integration) -> None:
-        self.context, self.integration = context, integration
+        self._context, self.integration = context, integration
         self.writer = KueueWriter(context, integration.component)
 
     async def start(self, job: Obj, workload: Obj) -> None:
@@ -146,7 +146,7 @@ class JobAdapter:
             await self.writer.normal(job, "UpdatedAdmissionCheck", message)
 
     def _get_flavor(self, name: str) -> Mapping[str, Any]:
-        flavor = self.context.get(RESOURCE_FLAVORS, "", name)
+        flavor = self._context.get(RESOURCE_FLAVORS, "", name)
         if flavor is None:
             raise NotFound(f'ResourceFlavor.kueue.x-k8s.io "{name}" not found')
         return flavor
@@ -160,7 +160,7 @@ class SuspendableJobAdapter(JobAdapter):
             apply_pod_set_info(template, info)
         self.integration.resize(job, [info["count"] for info in infos])
         job["spec"]["suspend"] = False
-        await self._update(job)
+        await self.writer.api.update(self.integration.resource, job)
         await self.writer.normal(job, "Started", message)
 
     async def stop(self, job: Obj, workload: Obj | None, reason: str, message: str) -> None:
@@ -172,11 +172,11 @@ class SuspendableJobAdapter(JobAdapter):
             job["spec"]["suspend"] = True
             if is_batch_job:
                 job["metadata"].setdefault("annotations", {})[kueue_api.STOPPING_ANNOTATION] = "true"
-                job = await self._update(job)
+                job = (await self.writer.api.update(integration.resource, job)).object()
         # The pod template of a Job is mutable only while its status has no start time.
         if is_batch_job and (job.get("status") or {}).get("startTime"):
             del job["status"]["startTime"]
-            job = await self._update(job, "status")
+            job = (await self.writer.api.update(integration.resource, job, "status")).object()
         before = copy.deepcopy(job)
         if workload is not None:
             pod_sets = workload_status.pod_sets_of(workload)
@@ -186,10 +186,6 @@ class SuspendableJobAdapter(JobAdapter):
                 integration.resize(job, [pod_set["count"] for pod_set in pod_sets])
         (job["metadata"].get("annotations") or {}).pop(kueue_api.STOPPING_ANNOTATION, None)
         if job != before or (stopping and not is_batch_job):
-            job = await self._update(job)
+            job = (await self.writer.api.update(integration.resource, job)).object()
         if stopping:
             await self.writer.normal(job, "Stopped", message)
-
-    async def _update(self, job: Obj, subresource: str = "") -> Obj:
-        url = self.integration.path(job, subresource)
-        return await self.context.send(kueue_api.USER, "PUT", url, job, fieldManager=kueue_api.FIELD_MANAGER)

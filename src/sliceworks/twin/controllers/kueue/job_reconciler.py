@@ -2,46 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.twin.controllers.kueue import kueue_api, workload_status
-from sliceworks.twin.controllers.kueue.cache import Cache, owner_of
+from sliceworks.twin.controllers.kueue.base_webhook import has_queued_owner
+from sliceworks.twin.controllers.kueue.cache import Cache, JobKey, owner_of
 from sliceworks.twin.controllers.kueue.configuration import Configuration
-from sliceworks.twin.controllers.kueue.integrations import JobIntegration, JobSetIntegration, pods_ready_condition, queue_name
+from sliceworks.twin.controllers.kueue.integrations import JobIntegration, JobSetIntegration, pods_ready_condition
 from sliceworks.twin.controllers.kueue.job_adapter import SuspendableJobAdapter
 from sliceworks.twin.controllers.kueue.kueue_api import (
     ADMITTED,
     EVICTED,
     FINISHED,
-    PODS,
     PODS_READY,
     QUOTA_RESERVED,
     RESOURCE_IN_USE_FINALIZER,
     WORKLOADS,
     Obj,
+    queue_name,
 )
 from sliceworks.twin.controllers.kueue.pod_group import PodGroupIndex, group_name_of
 from sliceworks.twin.controllers.kueue.pod_integration import PodAdapter, PodGroupAdapter, PodGroupIntegration, PodIntegration
 from sliceworks.twin.controllers.kueue.workload_writer import WorkloadWriter, workload_key
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
+from sliceworks.twin.controllers.runtime.resource_keys import JOBS, JOBSETS, PODS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from sliceworks.twin.controllers.kueue.job_adapter import JobAdapter
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
 _QUEUE_LABEL = kueue_api.QUEUE_LABEL.encode()
 _MANAGED = kueue_api.MANAGED.encode()
-_KINDS = {kueue_api.JOBS: "Job", kueue_api.JOBSETS: "JobSet"}
-JobKey = tuple[str, str, str]
-"""The kind, namespace and name of a job."""
+_KINDS = {JOBS: "Job", JOBSETS: "JobSet"}
 
 
 class JobReconciler(Controller[JobKey]):
     """Reconciles the jobs of all integrations. A reconcile changes a Workload at most once: the change triggers the next one."""
 
-    watches = frozenset({kueue_api.JOBS, kueue_api.JOBSETS, PODS, WORKLOADS})
+    watches = frozenset({JOBS, JOBSETS, PODS, WORKLOADS})
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -83,11 +82,14 @@ class JobReconciler(Controller[JobKey]):
         workloads = [workload for name in keys if (workload := self.context.get(WORKLOADS, *name)) is not None]
         if job is None or adapter.integration.is_deleting(job):
             for workload in workloads:
-                await adapter.writer.remove_finalizer("workloads", workload, RESOURCE_IN_USE_FINALIZER)
+                await adapter.writer.remove_finalizer(WORKLOADS, workload, RESOURCE_IN_USE_FINALIZER)
             if job is not None:
                 await adapter.finalize(job)
             return
-        if not adapter.integration.is_queued(job) or self._has_managed_owner(adapter, job):
+        if not adapter.integration.is_queued(job):
+            return
+        # A gated pod has no queued owner: the webhook gates no other pods.
+        if adapter.integration.resource != PODS and has_queued_owner(self.context.get, key[1], job):
             return
         # 2. Ensure that the job has one matching Workload.
         matching = await self._ensure_one_workload(adapter, key, job, workloads)
@@ -100,21 +102,12 @@ class JobReconciler(Controller[JobKey]):
         if await self._sync_reclaimable_pods(adapter, job, matching) or await self._sync_pods_ready(adapter, job, matching):
             return
         # 5. Stop or start the job.
-        if workload_status.is_true(matching, EVICTED):
+        if is_condition_true(matching, EVICTED):
             await self._stop_evicted(adapter, key, job, matching)
         elif adapter.integration.is_suspended(job):
             await self._sync_suspended(adapter, job, matching)
-        elif not workload_status.is_true(matching, ADMITTED):
+        elif not is_condition_true(matching, ADMITTED):
             await adapter.stop(job, matching, "NotAdmitted", "Not admitted by cluster queue")
-
-    def _has_managed_owner(self, adapter: JobAdapter, job: Mapping[str, Any]) -> bool:
-        """Whether a job's owner is queued instead of the job. Pods with such an owner are never gated."""
-        for ref in job["metadata"].get("ownerReferences") or () if adapter.integration.resource != PODS else ():
-            owner_adapter = self._adapters.get(ref["kind"]) if ref.get("controller") else None
-            if owner_adapter is not None:
-                owner = self.context.get(owner_adapter.integration.resource, job["metadata"]["namespace"], ref["name"])
-                return owner is not None and bool(queue_name(owner))
-        return False
 
     async def _ensure_one_workload(self, adapter: JobAdapter, key: JobKey, job: Obj, workloads: list[Obj]) -> Obj | None:
         """The Workload that matches the job; None when it was just created, updated or deleted."""
@@ -124,7 +117,7 @@ class JobReconciler(Controller[JobKey]):
         others = [workload for workload in workloads if workload is not match]
         is_finished, is_suspended = integration.finished(job) is not None, integration.is_suspended(job)
         if match is None and not is_finished:
-            if others and is_suspended and not workload_status.is_true(others[0], QUOTA_RESERVED):
+            if others and is_suspended and not is_condition_true(others[0], QUOTA_RESERVED):
                 if await adapter.prepare_workload(job):
                     await workload_writer.update(job, integration.pod_sets(job), others[0])
                 return None
@@ -150,15 +143,15 @@ class JobReconciler(Controller[JobKey]):
     async def _sync_finished(self, adapter: JobAdapter, job: Obj, workload: Obj) -> bool:
         metadata, writer = workload["metadata"], adapter.writer
         message = f"Workload '{metadata['namespace']}/{metadata['name']}' is declared finished"
-        if workload_status.is_true(workload, FINISHED):
+        if is_condition_true(workload, FINISHED):
             await adapter.finalize(job)
             if RESOURCE_IN_USE_FINALIZER in (metadata.get("finalizers") or ()):
                 await writer.normal(job, "FinishedWorkload", message)
-                await writer.remove_finalizer("workloads", workload, RESOURCE_IN_USE_FINALIZER)
+                await writer.remove_finalizer(WORKLOADS, workload, RESOURCE_IN_USE_FINALIZER)
             return True
         if metadata.get("deletionTimestamp"):
             await adapter.stop(job, workload, "WorkloadDeleted", "Workload is deleted")
-            await writer.remove_finalizer("workloads", workload, RESOURCE_IN_USE_FINALIZER)
+            await writer.remove_finalizer(WORKLOADS, workload, RESOURCE_IN_USE_FINALIZER)
             return True
         finished = adapter.integration.finished(job)
         if finished is None:
@@ -182,8 +175,8 @@ class JobReconciler(Controller[JobKey]):
         if self._config.pods_ready is None:
             return False
         status, reason, message = pods_ready_condition(workload, adapter.integration.are_pods_ready(job))
-        old = workload_status.find_condition(workload, PODS_READY)
-        if old is not None and (old["status"] == "True", old["reason"], old["message"]) == (status, reason, message):
+        old = find_condition(workload, PODS_READY)
+        if old and (old["status"] == "True", old["reason"], old["message"]) == (status, reason, message):
             return False
         written = await adapter.writer.update_status(
             workload_key(workload), lambda obj: workload_status.set_condition(obj, PODS_READY, status, reason, message)
@@ -192,12 +185,11 @@ class JobReconciler(Controller[JobKey]):
 
     async def _stop_evicted(self, adapter: JobAdapter, key: JobKey, job: Obj, workload: Obj) -> None:
         """Stop the job, and release the quota once none of its pods is active."""
-        evicted = workload_status.find_condition(workload, EVICTED)
-        assert evicted is not None
+        evicted = find_condition(workload, EVICTED)
         reason, message = evicted["reason"], evicted["message"]
         await adapter.stop(job, workload, f"WorkloadEvictedDueTo{reason}", message)
         current = adapter.integration.load(self.context, *key[1:])
-        if not workload_status.is_true(workload, QUOTA_RESERVED) or current is None or adapter.integration.is_active(current):
+        if not is_condition_true(workload, QUOTA_RESERVED) or current is None or adapter.integration.is_active(current):
             return
 
         def release(obj: Obj) -> None:
@@ -207,11 +199,11 @@ class JobReconciler(Controller[JobKey]):
         await adapter.writer.update_status(workload_key(workload), release)
 
     async def _sync_suspended(self, adapter: JobAdapter, job: Obj, workload: Obj) -> None:
-        if workload_status.is_true(workload, ADMITTED):
+        if is_condition_true(workload, ADMITTED):
             await adapter.start(job, workload)
             return
-        if workload_status.is_true(workload, QUOTA_RESERVED):
+        if is_condition_true(workload, QUOTA_RESERVED):
             await adapter.report_checks(job, workload)
         if workload["spec"].get("queueName") != queue_name(job):
             workload["spec"]["queueName"] = queue_name(job)
-            await adapter.writer.update("workloads", workload)
+            await adapter.writer.update(WORKLOADS, workload)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from hashlib import sha1
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Obj = dict[str, Any]
 
@@ -18,13 +21,6 @@ RESOURCE_FLAVORS = f"{GROUP}/resourceflavors"
 WORKLOADS = f"{GROUP}/workloads"
 ADMISSION_CHECKS = f"{GROUP}/admissionchecks"
 WORKLOAD_PRIORITY_CLASSES = f"{GROUP}/workloadpriorityclasses"
-NAMESPACES = "/namespaces"
-JOBS = "batch/jobs"
-JOBSETS = "jobset.x-k8s.io/jobsets"
-PODS = "/pods"
-DEPLOYMENTS = "apps/deployments"
-REPLICASETS = "apps/replicasets"
-STATEFULSETS = "apps/statefulsets"
 
 QUEUE_LABEL = f"{GROUP}/queue-name"
 JOB_UID_LABEL = f"{GROUP}/job-uid"
@@ -62,13 +58,18 @@ FIELD_MANAGER = "kueue"
 ADMISSION_NAME, WORKLOAD_CONTROLLER_NAME = "kueue-admission", "kueue-workload-controller"
 
 
-def workload_name(kind: str, group: str, name: str, uid: str) -> str:
-    """The name that Kueue gives to the Workload of a job."""
+def workload_name(kind: str, resource: str, name: str, uid: str) -> str:
+    """The name that Kueue gives to the Workload of a job; the group is part of its hash."""
+    group = resource.partition("/")[0]
     digest = sha1("\n".join((kind, group, name, uid)).encode(), usedforsecurity=False).hexdigest()
     return f"{f'{kind.lower()}-{name}'[:247]}-{digest[:5]}"
 
 
-def path(plural: str, namespace: str, name: str = "", subresource: str = "") -> str:
-    """The URL path of an object or collection of Kueue's API."""
-    base = f"/apis/{API_VERSION}" + (f"/namespaces/{namespace}" if namespace else "")
-    return f"{base}/{plural}" + (f"/{name}" if name else "") + (f"/{subresource}" if subresource else "")
+def label_value(obj: Mapping[str, Any], name: str) -> str:
+    """The value of a label; empty when it is missing."""
+    return str((obj["metadata"].get("labels") or {}).get(name) or "")
+
+
+def queue_name(job: Mapping[str, Any]) -> str:
+    """The LocalQueue of a job; empty when it has none."""
+    return label_value(job, QUEUE_LABEL)

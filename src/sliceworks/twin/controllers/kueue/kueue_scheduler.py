@@ -6,10 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import ApiError
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.cache import WATCHED_RESOURCES, Cache, checks_for
-from sliceworks.twin.controllers.kueue.configuration import CONFIG_MAPS, Configuration
+from sliceworks.twin.controllers.kueue.configuration import Configuration
 from sliceworks.twin.controllers.kueue.core.model import format_quantity
 from sliceworks.twin.controllers.kueue.core.preemption import HUMAN_READABLE_REASONS
 from sliceworks.twin.controllers.kueue.kueue_api import (
@@ -17,7 +18,6 @@ from sliceworks.twin.controllers.kueue.kueue_api import (
     ADMITTED,
     FINISHED,
     JOB_UID_LABEL,
-    PODS_READY,
     PREEMPTED,
     QUOTA_RESERVED,
     REQUEUED,
@@ -26,6 +26,7 @@ from sliceworks.twin.controllers.kueue.kueue_api import (
 )
 from sliceworks.twin.controllers.kueue.workload_writer import KueueWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
+from sliceworks.twin.controllers.runtime.resource_keys import CONFIG_MAPS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,12 +92,8 @@ class Scheduler(Controller[str]):
             await self._readiness_changed.wait()
 
     def _has_unready_workload(self) -> bool:
-        for queue in self._queue_manager.tree.cluster_queues.values():
-            for key in queue.workloads:
-                obj = None if key in self._cache.assumed else self.context.get(WORKLOADS, *key)
-                if obj is not None and not workload_status.is_true(obj, PODS_READY):
-                    return True
-        return False
+        queues, ready = self._queue_manager.tree.cluster_queues.values(), self._cache.assumed | self._cache.pods_ready
+        return any(not queue.workloads.keys() <= ready for queue in queues)
 
     async def _admit(self, entry: Entry) -> None:
         key = entry.workload.key
@@ -130,7 +127,7 @@ class Scheduler(Controller[str]):
         if considered := entry.assignment.flavors_considered():
             message = f"{message}; Flavors considered: {considered}"
         await self._writer.normal(obj, "QuotaReserved", message)
-        if workload_status.is_true(obj, ADMITTED):
+        if is_condition_true(obj, ADMITTED):
             message = f"Admitted by ClusterQueue {name}, wait time since reservation was 0s"
             await self._writer.normal(obj, "Admitted", message)
 
@@ -160,7 +157,7 @@ class Scheduler(Controller[str]):
         ]
 
         def change(obj: Obj) -> bool:
-            if workload_status.is_true(obj, QUOTA_RESERVED) or workload_status.is_true(obj, FINISHED):
+            if is_condition_true(obj, QUOTA_RESERVED) or is_condition_true(obj, FINISHED):
                 return False
             workload_status.unset_quota_reservation(obj, "Pending", message)
             obj["status"]["resourceRequests"] = requests
@@ -190,5 +187,5 @@ def _format_requests(requests: Mapping[str, int]) -> dict[str, str]:
 
 def _queued_seconds(obj: Mapping[str, Any]) -> float:
     """The seconds since a Workload was queued or requeued."""
-    requeued = workload_status.find_condition(obj, REQUEUED)
-    return workload_status.seconds_since(requeued["lastTransitionTime"] if requeued else obj["metadata"]["creationTimestamp"])
+    requeued = find_condition(obj, REQUEUED)
+    return clock.seconds_since(requeued["lastTransitionTime"] if requeued else obj["metadata"]["creationTimestamp"])

@@ -6,24 +6,34 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
+from sliceworks.base.conditions import is_condition_true
+from sliceworks.kube.resources import controller_of
 from sliceworks.schemas.field_errors import FieldError, duplicate, invalid
-from sliceworks.twin.apiserver.validation.selectors import selector_errors
-from sliceworks.twin.controllers.kueue import workload_status
-from sliceworks.twin.controllers.kueue.job_validation import batch_job_errors, changed_job_errors, new_job_errors, raise_if_invalid
+from sliceworks.twin.apiserver.validation.error_list import ErrorList
+from sliceworks.twin.apiserver.validation.selectors import validate_label_selector
+from sliceworks.twin.controllers.kueue.base_webhook import (
+    OWNERS,
+    batch_job_errors,
+    changed_job_errors,
+    has_queued_owner,
+    new_job_errors,
+    queue_name_for,
+    raise_if_invalid,
+)
+from sliceworks.twin.controllers.kueue.integrations import is_suspended
 from sliceworks.twin.controllers.kueue.kueue_api import (
     API_VERSION,
     CLUSTER_QUEUES,
     GROUP,
-    JOBS,
-    JOBSETS,
     LOCAL_QUEUES,
     QUEUE_LABEL,
     QUOTA_RESERVED,
     RESOURCE_IN_USE_FINALIZER,
-    STOPPING_ANNOTATION,
     WORKLOADS,
     Obj,
+    queue_name,
 )
+from sliceworks.twin.controllers.runtime.resource_keys import JOBS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -110,26 +120,13 @@ def add_in_use_finalizer(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None
 
 def suspend_job(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     """Suspend a job with a queue, its own or the default of its namespace, unless its owner is queued."""
-    metadata = obj["metadata"]
-    labels = metadata.get("labels") or {}
-    if not labels.get(QUEUE_LABEL):
-        if ctx.get(LOCAL_QUEUES, ctx.namespace, "default") is None or _jobset_owner(obj):
+    if not queue_name(obj):
+        owner = controller_of(obj)
+        if (owner is not None and owner["kind"] in OWNERS) or not queue_name_for(ctx, obj):
             return
-        labels = metadata.setdefault("labels", {})
-        labels[QUEUE_LABEL] = "default"
-    if not _has_queued_owner(ctx, obj):
+        obj["metadata"].setdefault("labels", {})[QUEUE_LABEL] = "default"
+    if not has_queued_owner(ctx.get, ctx.namespace, obj):
         obj["spec"]["suspend"] = True
-
-
-def _jobset_owner(obj: Mapping[str, Any]) -> str:
-    refs = obj["metadata"].get("ownerReferences") or ()
-    return next((ref["name"] for ref in refs if ref.get("controller") and ref["kind"] == "JobSet"), "")
-
-
-def _has_queued_owner(ctx: Admission, obj: Mapping[str, Any]) -> bool:
-    name = _jobset_owner(obj)
-    owner = ctx.get(JOBSETS, ctx.namespace, name) if name else None
-    return owner is not None and bool((owner["metadata"].get("labels") or {}).get(QUEUE_LABEL))
 
 
 def validate_job(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
@@ -138,19 +135,14 @@ def validate_job(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> Non
     if old is None:
         raise_if_invalid(ctx, [*new_job_errors(obj), *errors])
     else:
-        suspended, was_suspended = _is_suspended(obj), _is_suspended(old)
+        suspended, was_suspended = is_suspended(obj), is_suspended(old)
         raise_if_invalid(ctx, [*new_job_errors(obj), *errors, *changed_job_errors(ctx, obj, old, suspended, was_suspended)])
-
-
-def _is_suspended(job: Mapping[str, Any]) -> bool:
-    stopping = (job["metadata"].get("annotations") or {}).get(STOPPING_ANNOTATION) == "true"
-    return bool(job["spec"].get("suspend")) and not stopping
 
 
 def validate_cluster_queue(ctx: Admission, obj: Obj, old: Mapping[str, Any] | None) -> None:
     spec = (cluster_queue_to_v1beta2(copy.deepcopy(obj)) if obj["apiVersion"] == V1BETA1 else obj).get("spec") or {}
-    errors = list(_group_errors(spec, bool(spec.get("cohortName")), "cohort", lending=True))
-    selector_errors(errors, spec.get("namespaceSelector"), "spec.namespaceSelector")
+    errors = ErrorList(_group_errors(spec, bool(spec.get("cohortName")), "cohort", lending=True))
+    validate_label_selector(errors, spec.get("namespaceSelector"), "spec.namespaceSelector")
     preemption = spec.get("preemption") or {}
     borrow = (preemption.get("borrowWithinCohort") or {}).get("policy", "Never")
     if preemption.get("reclaimWithinCohort", "Never") == "Never" and borrow != "Never":
@@ -239,7 +231,7 @@ def _workload_errors(obj: Mapping[str, Any], old: Mapping[str, Any] | None) -> I
     with_min_count = sum("minCount" in pods for pods in pod_sets)
     if with_min_count > 1:
         yield invalid("spec.podSets", with_min_count, "at most one podSet can use minCount")
-    if old is None or not workload_status.is_true(old, QUOTA_RESERVED):
+    if old is None or not is_condition_true(old, QUOTA_RESERVED):
         return
     old_pod_sets = old["spec"].get("podSets") or []
     if len(old_pod_sets) != len(pod_sets):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base import quantity
-from sliceworks.kube.pod_requests import parse_resources, pod_requests
+from sliceworks.base.conditions import find_condition, is_condition_true
+from sliceworks.kube.node_affinity import parse_taints
+from sliceworks.kube.pod_requests import parse_amount, parse_resources, pod_requests
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.core.model import (
     BEST_EFFORT_FIFO,
@@ -30,17 +31,15 @@ if TYPE_CHECKING:
 
 def build_flavor(obj: Mapping[str, Any]) -> Flavor:
     spec = obj.get("spec") or {}
-    taints = tuple(
-        (taint.get("key", ""), taint.get("value") or "", taint.get("effect", "")) for taint in spec.get("nodeTaints") or ()
-    )
-    return Flavor(obj["metadata"]["name"], spec.get("nodeLabels") or {}, taints, tuple(spec.get("tolerations") or ()))
+    taints, tolerations = parse_taints(spec.get("nodeTaints") or ()), tuple(spec.get("tolerations") or ())
+    return Flavor(obj["metadata"]["name"], spec.get("nodeLabels") or {}, taints, tolerations)
 
 
 def build_quotas(spec: Mapping[str, Any]) -> dict[FlavorResource, Quota]:
     """The quotas of a ClusterQueue or a Cohort."""
     return {
         (flavor["name"], resource["name"]): Quota(
-            _parse_amount(resource["name"], resource["nominalQuota"]),
+            parse_amount(resource["name"], resource["nominalQuota"]),
             _parse_limit(resource["name"], resource.get("borrowingLimit")),
             _parse_limit(resource["name"], resource.get("lendingLimit")),
         )
@@ -50,12 +49,8 @@ def build_quotas(spec: Mapping[str, Any]) -> dict[FlavorResource, Quota]:
     }
 
 
-def _parse_amount(resource: str, value: Any) -> int:
-    return quantity.milli(value) if resource == "cpu" else quantity.round_up(value)
-
-
 def _parse_limit(resource: str, value: Any) -> int | None:
-    return None if value is None else _parse_amount(resource, value)
+    return None if value is None else parse_amount(resource, value)
 
 
 def build_cluster_queue(obj: Mapping[str, Any]) -> ClusterQueueSpec:
@@ -94,14 +89,14 @@ def build_workload(obj: Mapping[str, Any], now: str, *, by_eviction: bool = True
         queue_time(obj, by_eviction=by_eviction),
         pod_sets,
         uid=metadata["uid"],
-        evicted=workload_status.is_true(obj, EVICTED),
+        evicted=is_condition_true(obj, EVICTED),
         in_backoff=_is_in_backoff(obj, now),
         user_data=_scheduling_fields(obj),
     )
     if admission:
         workload.cluster_queue = admission["clusterQueue"]
         workload.usage = usage_of(pod_sets)
-        workload.reserved_at = (workload_status.find_condition(obj, QUOTA_RESERVED) or {}).get("lastTransitionTime", "")
+        workload.reserved_at = find_condition(obj, QUOTA_RESERVED).get("lastTransitionTime", "")
     else:
         workload.equivalence_hash = repr(
             [(pods.name, pods.count, pods.min_count, pods.requests, _placement(pods.spec)) for pods in pod_sets]
@@ -112,7 +107,7 @@ def build_workload(obj: Mapping[str, Any], now: str, *, by_eviction: bool = True
 def _scheduling_fields(obj: Mapping[str, Any]) -> tuple[Any, ...]:
     """The fields whose change requeues a pending Workload."""
     status = obj.get("status") or {}
-    conditions = [workload_status.find_condition(obj, kind) for kind in (EVICTED, REQUEUED)]
+    conditions = [find_condition(obj, kind) for kind in (EVICTED, REQUEUED)]
     return (obj["spec"], status.get("reclaimablePods"), status.get("requeueState"), conditions)
 
 
@@ -125,16 +120,15 @@ def queue_time(obj: Mapping[str, Any], *, by_eviction: bool) -> str:
 
     With `by_eviction`, an eviction by the PodsReady timeout counts too.
     """
-    evicted = workload_status.find_condition(obj, EVICTED)
+    evicted = find_condition(obj, EVICTED)
     reasons = ("PodsReadyTimeout", "AdmissionCheck") if by_eviction else ("AdmissionCheck",)
-    if evicted and evicted["status"] == "True" and evicted["reason"] in reasons:
+    if evicted.get("status") == "True" and evicted["reason"] in reasons:
         return str(evicted["lastTransitionTime"])
     return str(obj["metadata"]["creationTimestamp"])
 
 
 def _is_in_backoff(obj: Mapping[str, Any], now: str) -> bool:
-    requeued = workload_status.find_condition(obj, REQUEUED)
-    if requeued and requeued["status"] == "False":
+    if find_condition(obj, REQUEUED).get("status") == "False":
         return True
     requeue_at = ((obj.get("status") or {}).get("requeueState") or {}).get("requeueAt")
     return bool(requeue_at and requeue_at > now)

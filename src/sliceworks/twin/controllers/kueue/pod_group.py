@@ -6,20 +6,20 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import orjson
-
 from sliceworks.base import clock, quantity
+from sliceworks.schemas.golang import encode_json
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.kueue_api import (
     GROUP_NAME_LABEL,
     GROUP_TOTAL_COUNT_ANNOTATION,
     MANAGED,
-    PODS,
     RETRIABLE_IN_GROUP_ANNOTATION,
     ROLE_HASH_ANNOTATION,
     SCHEDULING_GATES,
     Obj,
+    label_value,
 )
+from sliceworks.twin.controllers.runtime.resource_keys import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -49,7 +49,6 @@ _FIELD_ORDER = (
 _GROUP_NAME_LABEL = GROUP_NAME_LABEL.encode()
 _RANK = {name: rank for rank, name in enumerate(_FIELD_ORDER)}
 _SPREAD_RANK = {name: rank for rank, name in enumerate(("maxSkew", "topologyKey", "whenUnsatisfiable", *_FIELD_ORDER))}
-_HTML_ESCAPES = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
 
 
 def role_of(pod: Mapping[str, Any]) -> str:
@@ -59,10 +58,8 @@ def role_of(pod: Mapping[str, Any]) -> str:
 
 
 def role_hash(spec: Mapping[str, Any]) -> str:
-    data = orjson.dumps({"spec": role_shape(spec)})
-    for char, escape in _HTML_ESCAPES:
-        data = data.replace(char, escape)
-    return sha256(data).hexdigest()[:8]
+    encoded = encode_json({"spec": role_shape(spec)}, sort_keys=False)
+    return sha256(encoded.encode()).hexdigest()[:8]
 
 
 def role_shape(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +129,7 @@ class PodGroupIndex:
 
 
 def group_name_of(pod: Mapping[str, Any]) -> str:
-    return str((pod["metadata"].get("labels") or {}).get(GROUP_NAME_LABEL) or "")
+    return label_value(pod, GROUP_NAME_LABEL)
 
 
 def annotation(pod: Mapping[str, Any], name: str) -> str | None:
@@ -148,10 +145,6 @@ def total_of(pod: Mapping[str, Any]) -> int:
 
 def phase(pod: Mapping[str, Any]) -> str:
     return str((pod.get("status") or {}).get("phase") or "")
-
-
-def is_finished(pod: Mapping[str, Any]) -> bool:
-    return phase(pod) in ("Succeeded", "Failed")
 
 
 def is_gated(pod: Mapping[str, Any]) -> bool:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import NotFound
-from sliceworks.kube.resources import POD
 from sliceworks.twin.controllers.kueue import job_adapter, workload_status
-from sliceworks.twin.controllers.kueue.integrations import Integration, has_same_maximum_time, queue_name
+from sliceworks.twin.controllers.kueue.integrations import Integration, has_same_maximum_time
 from sliceworks.twin.controllers.kueue.job_adapter import JobAdapter
 from sliceworks.twin.controllers.kueue.kueue_api import (
     EVICTED,
-    FIELD_MANAGER,
     FINISHED,
     GROUP_FAST_ADMISSION_ANNOTATION,
     GROUP_SERVING_ANNOTATION,
     MANAGED,
-    PODS,
     SCHEDULING_GATES,
-    USER,
     WAITING_FOR_REPLACEMENT_PODS,
+    WORKLOADS,
     Obj,
+    queue_name,
 )
 from sliceworks.twin.controllers.kueue.pod_group import (
     PodGroupIndex,
     annotation,
     group_name_of,
     is_deleting,
-    is_finished,
     is_gated,
     is_managed,
     is_runnable_or_succeeded,
@@ -42,7 +41,9 @@ from sliceworks.twin.controllers.kueue.pod_group import (
     total_of,
 )
 from sliceworks.twin.controllers.kueue.workload_writer import pod_owner_reference, workload_key
-from sliceworks.twin.controllers.runtime.controller_context import APPLY_PATCH, STRATEGIC_MERGE_PATCH
+from sliceworks.twin.controllers.runtime.controller_context import APPLY_PATCH, object_key
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.controllers.runtime.resource_keys import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -56,7 +57,7 @@ _MAX_ROLES = 8
 class PodIntegration(Integration):
     """A pod without a group."""
 
-    resource, group, version, plural, name, component = PODS, "", "v1", "pods", "Pod", "pod-kueue-controller"
+    resource, name, component = PODS, "Pod", "pod-kueue-controller"
 
     def load(self, context: ControllerContext, namespace: str, name: str) -> Obj | None:
         pod = context.get(PODS, namespace, name)
@@ -92,7 +93,7 @@ class PodIntegration(Integration):
 class PodGroupIntegration(Integration):
     """A pod group as one job: `{"metadata": …, "pods": […]}`, where `metadata` is that of its first pod."""
 
-    resource, group, version, plural, name, component = PODS, "", "v1", "pods", "PodGroup", "pod-kueue-controller"
+    resource, name, component = PODS, "PodGroup", "pod-kueue-controller"
 
     def load(self, context: ControllerContext, namespace: str, name: str) -> Obj | None:
         names = context.shared_index(PodGroupIndex).names.get((namespace, name), ())
@@ -123,7 +124,7 @@ class PodGroupIntegration(Integration):
         if not has_same_maximum_time(job, workload):
             return False
         kept = partition_pods(job["pods"], workload).kept
-        is_over = workload_status.is_true(workload, FINISHED)
+        is_over = is_condition_true(workload, FINISHED)
         counts = {pod_set["name"]: pod_set["count"] for pod_set in workload_status.pod_sets_of(workload)}
         return bool(kept) and all(is_over or pod_set["count"] <= counts[pod_set["name"]] for pod_set in _pod_sets_by_role(kept))
 
@@ -167,7 +168,7 @@ def _pod_sets_by_role(pods: list[Obj]) -> list[Obj]:
 
 
 def _is_ready(pod: Mapping[str, Any]) -> bool:
-    return workload_status.is_true(pod, "Ready")
+    return is_condition_true(pod, "Ready")
 
 
 class PodAdapter(JobAdapter):
@@ -185,7 +186,7 @@ class PodAdapter(JobAdapter):
             job_adapter.apply_pod_set_info(pod, info)
             gates = [gate for gate in pod["spec"].get("schedulingGates") or () if gate["name"] not in SCHEDULING_GATES]
             pod["spec"]["schedulingGates"] = gates
-            await self.context.send(USER, "PUT", _path(pod), pod, fieldManager=FIELD_MANAGER)
+            await self.writer.api.update(PODS, pod)
             await self.writer.normal(pod, "Started", message)
 
     def _info(self, pod: Obj, infos: list[Obj]) -> Obj | None:
@@ -197,7 +198,7 @@ class PodAdapter(JobAdapter):
             if is_deleting(pod) or (reason != "WorkloadDeleted" and (is_finished(pod) or is_gated(pod))):
                 continue
             await self._set_termination_target(pod, reason, message)
-            await self._delete(pod)
+            await self.writer.api.delete_if_exists(object_key(PODS, pod))
             await self.writer.normal(pod, "Stopped", message)
 
     async def _set_termination_target(self, pod: Obj, reason: str, message: str) -> None:
@@ -210,31 +211,16 @@ class PodAdapter(JobAdapter):
         }
         metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": {"conditions": [condition]}}
-        try:
-            await self.context.write(
-                USER, "PATCH", _path(pod, "status"), body, content_type=APPLY_PATCH, fieldManager=FIELD_MANAGER
-            )
-        except NotFound:
-            return
-
-    async def _delete(self, pod: Obj) -> None:
-        try:
-            await self.context.write(USER, "DELETE", _path(pod))
-        except NotFound:
-            return
+        with suppress(NotFound):
+            await self.writer.api.patch(object_key(PODS, pod), body, "status", content_type=APPLY_PATCH)
 
     async def finalize(self, job: Obj) -> None:
         await self.remove_finalizers(self.pods(job))
 
     async def remove_finalizers(self, pods: Iterable[Obj]) -> None:
         for pod in filter(is_managed, pods):
-            body = {"metadata": {"$deleteFromPrimitiveList/finalizers": [MANAGED]}}
-            try:
-                await self.context.write(
-                    USER, "PATCH", _path(pod), body, content_type=STRATEGIC_MERGE_PATCH, fieldManager=FIELD_MANAGER
-                )
-            except NotFound:
-                continue
+            with suppress(NotFound):
+                await self.writer.api.patch_strategic(object_key(PODS, pod), "", {"$deleteFromPrimitiveList/finalizers": [MANAGED]})
 
 
 class PodGroupAdapter(PodAdapter):
@@ -274,7 +260,7 @@ class PodGroupAdapter(PodAdapter):
         await self.remove_finalizers(pods)
         for pod in pods:
             if not is_deleting(pod):
-                await self._delete(pod)
+                await self.writer.api.delete_if_exists(object_key(PODS, pod))
                 await self.writer.normal(pod, "ExcessPodDeleted", "Excess pod deleted")
 
     async def reconcile_workload(self, job: Obj, workload: Obj) -> bool:
@@ -294,7 +280,7 @@ class PodGroupAdapter(PodAdapter):
         if not new:
             return False
         owners += new
-        await self.writer.update("workloads", workload)
+        await self.writer.update(WORKLOADS, workload)
         await self.writer.normal(workload, "OwnerReferencesAdded", f"Added {len(new)} owner reference(s)")
         return True
 
@@ -311,21 +297,11 @@ class PodGroupAdapter(PodAdapter):
 
 def _replacement_condition(absent: int, workload: Obj) -> tuple[bool, str, str] | None:
     """The status, reason and message of WaitingForReplacementPods; None when it need not change."""
-    old, evicted = (
-        workload_status.find_condition(workload, WAITING_FOR_REPLACEMENT_PODS),
-        workload_status.find_condition(workload, EVICTED),
-    )
+    old, evicted = find_condition(workload, WAITING_FOR_REPLACEMENT_PODS), find_condition(workload, EVICTED)
+    was_waiting = old.get("status") == "True"
     if not absent:
-        if old is None or old["status"] == "False":
-            return None
-        return False, "PodsReady", "No pods need replacement"
-    if evicted is not None and evicted["status"] == "True":
+        return (False, "PodsReady", "No pods need replacement") if was_waiting else None
+    if evicted.get("status") == "True":
         new = (True, evicted["reason"], evicted["message"])
-        return None if old is not None and ("True", *new[1:]) == (old["status"], old["reason"], old["message"]) else new
-    if old is not None and old["status"] == "True":
-        return None
-    return True, "PodsFailed", "Some Failed pods need replacement"
-
-
-def _path(pod: Obj, subresource: str = "") -> str:
-    return POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"], subresource)
+        return None if was_waiting and new[1:] == (old["reason"], old["message"]) else new
+    return None if was_waiting else (True, "PodsFailed", "Some Failed pods need replacement")

@@ -4,56 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.kube.resources import controller_of
 from sliceworks.schemas.field_errors import FieldError, forbidden, invalid, required
-from sliceworks.twin.controllers.kueue.configuration import Configuration
-from sliceworks.twin.controllers.kueue.job_validation import (
+from sliceworks.twin.controllers.kueue.base_webhook import (
     changed_job_errors,
     immutable_errors,
-    label_value,
+    is_managed_by_kueue,
     name_errors,
     new_job_errors,
     priority_errors,
+    queue_name_for,
     raise_if_invalid,
 )
+from sliceworks.twin.controllers.kueue.configuration import Configuration
 from sliceworks.twin.controllers.kueue.kueue_api import (
-    DEPLOYMENTS,
     GROUP_NAME_LABEL,
     GROUP_TOTAL_COUNT_ANNOTATION,
-    JOBS,
-    JOBSETS,
-    LOCAL_QUEUES,
     MANAGED,
     POD_INDEX_LABEL,
     POD_INDEX_LABEL_ANNOTATION,
-    PODS,
     PREBUILT_WORKLOAD_LABEL,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
-    REPLICASETS,
     RETRIABLE_IN_GROUP_ANNOTATION,
     ROLE_HASH_ANNOTATION,
     SCHEDULING_GATES,
-    STATEFULSETS,
     SUSPENDED_BY_PARENT_ANNOTATION,
     Obj,
+    queue_name,
 )
-from sliceworks.twin.controllers.kueue.pod_group import annotation, group_name_of, is_finished, is_gated, role_hash
+from sliceworks.twin.controllers.kueue.pod_group import annotation, group_name_of, is_gated, role_hash
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from sliceworks.twin.apiserver.admission.chain import Admission
 
-SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
-_OWNERS = {
-    "Job": JOBS,
-    "JobSet": JOBSETS,
-    "Deployment": DEPLOYMENTS,
-    "ReplicaSet": REPLICASETS,
-    "StatefulSet": STATEFULSETS,
-    "Pod": PODS,
-}
 _TOTAL = f"metadata.annotations[{GROUP_TOTAL_COUNT_ANNOTATION}]"
 _NAME = f"metadata.labels[{GROUP_NAME_LABEL}]"
 _BOTH = f"both the '{GROUP_TOTAL_COUNT_ANNOTATION}' annotation and the '{GROUP_NAME_LABEL}' label should be set"
@@ -62,9 +48,8 @@ _BOTH = f"both the '{GROUP_TOTAL_COUNT_ANNOTATION}' annotation and the '{GROUP_N
 def gate_pod(ctx: Admission, pod: Obj, old: Mapping[str, Any] | None) -> None:
     """Gate a pod with a queue, unless its owner is queued."""
     metadata = pod["metadata"]
-    enabled = "pod" in Configuration(ctx.get).frameworks
     if annotation(pod, SUSPENDED_BY_PARENT_ANNOTATION) is None:
-        if ctx.namespace in SYSTEM_NAMESPACES or not enabled or not queue_name_for(ctx, pod) or has_queued_owner(ctx, pod):
+        if not is_managed_by_kueue(ctx, "pod", pod):
             return
         metadata.setdefault("labels", {}).setdefault(QUEUE_LABEL, "default")
         metadata["labels"][MANAGED] = "true"
@@ -77,26 +62,6 @@ def gate_pod(ctx: Admission, pod: Obj, old: Mapping[str, Any] | None) -> None:
     index = metadata["labels"].get(annotation(pod, POD_INDEX_LABEL_ANNOTATION) or "")
     if index is not None:
         metadata["labels"][POD_INDEX_LABEL] = index
-
-
-def queue_name_for(ctx: Admission, obj: Mapping[str, Any]) -> str:
-    """The queue of an object: its label, or else the default LocalQueue of the namespace if there is one."""
-    label = label_value(obj, QUEUE_LABEL)
-    return label or ("default" if ctx.get(LOCAL_QUEUES, ctx.namespace, "default") is not None else "")
-
-
-def has_queued_owner(ctx: Admission, obj: Mapping[str, Any]) -> bool:
-    """Whether an owner of an object, at any level, has a queue."""
-    for _ in range(10):
-        ref = controller_of(obj)
-        resource = _OWNERS.get(ref["kind"]) if ref else None
-        owner = ctx.get(resource, ctx.namespace, ref["name"]) if ref and resource else None
-        if owner is None:
-            return False
-        if resource != REPLICASETS and (owner["metadata"].get("labels") or {}).get(QUEUE_LABEL):
-            return True
-        obj = owner
-    return False
 
 
 def validate_pod(ctx: Admission, pod: Obj, old: Mapping[str, Any] | None) -> None:
@@ -148,11 +113,9 @@ def _group_errors(pod: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def default_deployment(ctx: Admission, deployment: Obj, old: Mapping[str, Any] | None) -> None:
     """Set the Deployment's queue in its pod template."""
-    if "deployment" not in Configuration(ctx.get).frameworks or ctx.namespace in SYSTEM_NAMESPACES:
+    if not is_managed_by_kueue(ctx, "deployment", deployment):
         return
     queue = queue_name_for(ctx, deployment)
-    if not queue or has_queued_owner(ctx, deployment):
-        return
     labels = deployment["metadata"].setdefault("labels", {})
     labels[QUEUE_LABEL] = queue
     template = deployment["spec"]["template"].setdefault("metadata", {})
@@ -172,8 +135,7 @@ def queue_change_errors(obj: Obj, old: Mapping[str, Any] | None) -> list[FieldEr
     errors = list(name_errors(obj, QUEUE_LABEL))
     if old is not None:
         suspended = not (old.get("status") or {}).get("readyReplicas")
-        new_queue, old_queue = label_value(obj, QUEUE_LABEL), label_value(old, QUEUE_LABEL)
-        if not suspended or not new_queue:
-            errors += immutable_errors(f"metadata.labels[{QUEUE_LABEL}]", new_queue, old_queue)
+        if not suspended or not queue_name(obj):
+            errors += immutable_errors(f"metadata.labels[{QUEUE_LABEL}]", queue_name(obj), queue_name(old))
         errors += priority_errors(obj, old, suspended)
     return errors

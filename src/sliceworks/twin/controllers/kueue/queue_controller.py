@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING
 
+from sliceworks.base.conditions import is_condition_true
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.cache import WATCHED_RESOURCES, Cache, checks_of, flavors_of, is_stopped, spec_of
 from sliceworks.twin.controllers.kueue.core.model import format_quantity
 from sliceworks.twin.controllers.kueue.kueue_api import (
     ADMISSION_CHECKS,
-    ADMITTED,
     CLUSTER_QUEUES,
     LOCAL_QUEUES,
     RESOURCE_FLAVORS,
@@ -21,6 +21,7 @@ from sliceworks.twin.controllers.kueue.kueue_api import (
 )
 from sliceworks.twin.controllers.kueue.workload_writer import KueueWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
+from sliceworks.twin.controllers.runtime.controller_context import ObjectKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
 _INACTIVE = "Can't submit new workloads to clusterQueue"
-ObjectKey = tuple[str, str, str]
-"""The resource, namespace and name of an object."""
 
 
 class QueueReconciler(Controller[ObjectKey]):
@@ -52,27 +51,27 @@ class QueueReconciler(Controller[ObjectKey]):
             return
         if resource not in (CLUSTER_QUEUES, LOCAL_QUEUES, RESOURCE_FLAVORS, ADMISSION_CHECKS):
             return
-        self.queue.add((resource, change.namespace, change.name))
+        self.queue.add(ObjectKey(resource, change.namespace, change.name))
         if resource == CLUSTER_QUEUES:
             for key, cluster_queue in self._queue_manager.local_queues.items():
                 if cluster_queue == change.name:
-                    self.queue.add((LOCAL_QUEUES, *key))
+                    self.queue.add(ObjectKey(LOCAL_QUEUES, *key))
             for flavor in flavors_of(change.obj):
-                self.queue.add((RESOURCE_FLAVORS, "", flavor))
+                self.queue.add(ObjectKey(RESOURCE_FLAVORS, "", flavor))
             for check in checks_of(change.obj):
-                self.queue.add((ADMISSION_CHECKS, "", check))
+                self.queue.add(ObjectKey(ADMISSION_CHECKS, "", check))
         elif resource in (RESOURCE_FLAVORS, ADMISSION_CHECKS):
             for name in self._cache.cluster_queues:
-                self.queue.add((CLUSTER_QUEUES, "", name))
+                self.queue.add(ObjectKey(CLUSTER_QUEUES, "", name))
 
     def _enqueue_queues_of(self, change: Change) -> None:
         local_queue = (change.namespace, change.obj["spec"].get("queueName") or "")
         if local_queue in self._cache.local_queues:
-            self.queue.add((LOCAL_QUEUES, *local_queue))
+            self.queue.add(ObjectKey(LOCAL_QUEUES, *local_queue))
         admission = (change.obj.get("status") or {}).get("admission") or {}
         for name in {self._queue_manager.local_queues.get(local_queue), admission.get("clusterQueue")}:
             if name in self._cache.cluster_queues:
-                self.queue.add((CLUSTER_QUEUES, "", name or ""))
+                self.queue.add(ObjectKey(CLUSTER_QUEUES, "", name or ""))
 
     async def sync(self, key: ObjectKey) -> None:
         resource, namespace, name = key
@@ -88,21 +87,21 @@ class QueueReconciler(Controller[ObjectKey]):
 
     async def _sync_finalizer(self, obj: Obj, resource: str) -> None:
         """Keep a flavor or check while a ClusterQueue references it."""
-        name, plural = obj["metadata"]["name"], resource.rpartition("/")[2]
+        name = obj["metadata"]["name"]
         if not obj["metadata"].get("deletionTimestamp"):
-            await self._add_finalizer(plural, obj)
+            await self._add_finalizer(resource, obj)
             return
         referenced = flavors_of if resource == RESOURCE_FLAVORS else checks_of
         if not any(name in referenced(queue) for queue in self._cache.cluster_queues.values()):
-            await self._writer.remove_finalizer(plural, obj, RESOURCE_IN_USE_FINALIZER)
+            await self._writer.remove_finalizer(resource, obj, RESOURCE_IN_USE_FINALIZER)
 
-    async def _add_finalizer(self, plural: str, obj: Obj) -> bool:
+    async def _add_finalizer(self, resource: str, obj: Obj) -> bool:
         """Returns whether the finalizer was missing."""
         finalizers = obj["metadata"].setdefault("finalizers", [])
         if RESOURCE_IN_USE_FINALIZER in finalizers:
             return False
         finalizers.append(RESOURCE_IN_USE_FINALIZER)
-        await self._writer.update(plural, obj)
+        await self._writer.update(resource, obj)
         return True
 
     async def _sync_cluster_queue(self, obj: Obj, name: str) -> None:
@@ -111,12 +110,12 @@ class QueueReconciler(Controller[ObjectKey]):
             return
         if obj["metadata"].get("deletionTimestamp"):
             if not queue.workloads:
-                await self._writer.remove_finalizer("clusterqueues", obj, RESOURCE_IN_USE_FINALIZER)
+                await self._writer.remove_finalizer(CLUSTER_QUEUES, obj, RESOURCE_IN_USE_FINALIZER)
             return
-        if await self._add_finalizer("clusterqueues", obj):
+        if await self._add_finalizer(CLUSTER_QUEUES, obj):
             return
         before, status = copy.deepcopy(obj.get("status")), obj.setdefault("status", {})
-        admitted = [workload for workload in queue.workloads.values() if self._is_admitted(workload.key)]
+        admitted = [workload for workload in queue.workloads.values() if workload.key in self._cache.admitted]
         reason, message = self._cache.inactive_reason(name) or ("Ready", "Can admit new workloads")
         workload_status.set_condition(obj, "Active", reason == "Ready", reason, message)
         status["flavorsReservation"] = _flavor_usage(queue, queue.usage, obj, with_borrowed=True)
@@ -125,11 +124,7 @@ class QueueReconciler(Controller[ObjectKey]):
         status["admittedWorkloads"] = len(admitted)
         status["pendingWorkloads"] = len(self._queue_manager.pending[name])
         if status != before:
-            await self._writer.update("clusterqueues", obj, "status")
-
-    def _is_admitted(self, key: WorkloadKey) -> bool:
-        obj = self.context.get(WORKLOADS, *key)
-        return obj is not None and workload_status.is_true(obj, ADMITTED)
+            await self._writer.update(CLUSTER_QUEUES, obj, "status")
 
     async def _sync_local_queue(self, obj: Obj, key: WorkloadKey) -> None:
         before, status = copy.deepcopy(obj.get("status")), obj.setdefault("status", {})
@@ -139,14 +134,14 @@ class QueueReconciler(Controller[ObjectKey]):
         keys = self._cache.workloads_by_queue.get(key, set())
         workloads = [workload for name in keys if (workload := self._queue_manager.workloads.get(name))]
         reserving = [workload for workload in workloads if self._queue_manager.has_quota(workload)]
-        admitted = [workload for workload in reserving if self._is_admitted(workload.key)]
+        admitted = [workload for workload in reserving if workload.key in self._cache.admitted]
         status["pendingWorkloads"] = 0 if is_stopped(obj) else len(workloads) - len(reserving)
         status["reservingWorkloads"], status["admittedWorkloads"] = len(reserving), len(admitted)
         if queue is not None and cluster_queue is not None:
             status["flavorsReservation"] = _flavor_usage(queue, _total_usage(reserving), cluster_queue, with_borrowed=False)
             status["flavorsUsage"] = _flavor_usage(queue, _total_usage(admitted), cluster_queue, with_borrowed=False)
         if status != before:
-            await self._writer.update("localqueues", obj, "status")
+            await self._writer.update(LOCAL_QUEUES, obj, "status")
 
 
 def _local_queue_condition(obj: Obj, cluster_queue: Obj | None) -> tuple[bool, str, str]:
@@ -154,7 +149,7 @@ def _local_queue_condition(obj: Obj, cluster_queue: Obj | None) -> tuple[bool, s
         return False, "Stopped", "LocalQueue is stopped"
     if cluster_queue is None:
         return False, "ClusterQueueDoesNotExist", _INACTIVE
-    if not workload_status.is_true(cluster_queue, "Active"):
+    if not is_condition_true(cluster_queue, "Active"):
         return False, "ClusterQueueIsInactive", _INACTIVE
     return True, "Ready", "Can submit new workloads to localQueue"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import NotFound
-from sliceworks.kube.resources import POD, controller_of
+from sliceworks.kube.resources import controller_of
 from sliceworks.schemas.field_errors import FieldError, forbidden, invalid
+from sliceworks.twin.controllers.kueue.base_webhook import is_managed_by_kueue, queue_name_for, raise_if_invalid
 from sliceworks.twin.controllers.kueue.configuration import Configuration
-from sliceworks.twin.controllers.kueue.job_validation import raise_if_invalid
 from sliceworks.twin.controllers.kueue.kueue_api import (
     FIELD_MANAGER,
     GROUP_FAST_ADMISSION_ANNOTATION,
@@ -17,21 +18,22 @@ from sliceworks.twin.controllers.kueue.kueue_api import (
     GROUP_TOTAL_COUNT_ANNOTATION,
     MANAGED,
     POD_INDEX_LABEL_ANNOTATION,
-    PODS,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     SCHEDULING_GATES,
-    STATEFULSETS,
     SUSPENDED_BY_PARENT_ANNOTATION,
     USER,
     WORKLOADS,
     Obj,
     workload_name,
 )
-from sliceworks.twin.controllers.kueue.pod_group import PodGroupIndex, annotation, is_finished, is_gated, is_managed, role_shape
-from sliceworks.twin.controllers.kueue.pod_webhook import SYSTEM_NAMESPACES, has_queued_owner, queue_change_errors, queue_name_for
+from sliceworks.twin.controllers.kueue.pod_group import PodGroupIndex, annotation, is_gated, is_managed, role_shape
+from sliceworks.twin.controllers.kueue.pod_webhook import queue_change_errors
+from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
-from sliceworks.twin.controllers.runtime.controller_context import MERGE_PATCH
+from sliceworks.twin.controllers.runtime.controller_context import NamespacedName, object_key
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.controllers.runtime.resource_keys import PODS, STATEFUL_SETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -46,12 +48,12 @@ _REVISION_LABEL = "controller-revision-hash"
 
 def pod_group_name(name: str) -> str:
     """The name of the group of a StatefulSet's pods and of its Workload."""
-    return workload_name("StatefulSet", "apps", name, "")
+    return workload_name("StatefulSet", STATEFUL_SETS, name, "")
 
 
 def default_statefulset(ctx: Admission, stateful: Obj, old: Mapping[str, Any] | None) -> None:
     """Make the pods of a queued StatefulSet one pod group."""
-    if not _is_queued(ctx, stateful):
+    if not is_managed_by_kueue(ctx, _FRAMEWORK, stateful):
         return
     labels = stateful["metadata"].setdefault("labels", {})
     labels[QUEUE_LABEL] = queue_name_for(ctx, stateful)
@@ -79,16 +81,10 @@ def validate_statefulset(ctx: Admission, stateful: Obj, old: Mapping[str, Any] |
     if _FRAMEWORK not in Configuration(ctx.get).frameworks:
         return
     errors = queue_change_errors(stateful, old)
-    if old is not None and _is_queued(ctx, stateful):
+    if old is not None and is_managed_by_kueue(ctx, _FRAMEWORK, stateful):
         new_shape, old_shape = (role_shape(obj["spec"]["template"]["spec"]) for obj in (stateful, old))
         errors += [*_immutable_errors(new_shape, old_shape, "spec.template.spec"), *_replica_errors(ctx, stateful, old)]
     raise_if_invalid(ctx, errors)
-
-
-def _is_queued(ctx: Admission, stateful: Obj) -> bool:
-    if _FRAMEWORK not in Configuration(ctx.get).frameworks or ctx.namespace in SYSTEM_NAMESPACES:
-        return False
-    return bool(queue_name_for(ctx, stateful)) and not has_queued_owner(ctx, stateful)
 
 
 def _replicas(stateful: Mapping[str, Any]) -> int:
@@ -119,17 +115,18 @@ def _replica_errors(ctx: Admission, stateful: Obj, old: Mapping[str, Any]) -> It
             yield forbidden(path, "workload from previous scale-down is still being deleted")
 
 
-class StatefulSetReconciler(Controller[tuple[str, str]]):
+class StatefulSetReconciler(Controller[NamespacedName]):
     """Releases pods whose StatefulSet is deleted or replaces them, and removes the finalizer of finished pods."""
 
-    watches = frozenset({STATEFULSETS, PODS})
+    watches = frozenset({STATEFUL_SETS, PODS})
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._groups = context.shared_index(PodGroupIndex)
+        self._writer = ApiWriter(context, USER, fieldManager=FIELD_MANAGER)
 
     def observe(self, change: Change) -> None:
-        if change.resource == STATEFULSETS:
+        if change.resource == STATEFUL_SETS:
             if _QUEUE_LABEL in change.entry.data:
                 self.queue.add((change.namespace, change.name))
         elif _PARENT_ANNOTATION in change.entry.data and annotation(change.obj, SUSPENDED_BY_PARENT_ANNOTATION) == _FRAMEWORK:
@@ -137,9 +134,9 @@ class StatefulSetReconciler(Controller[tuple[str, str]]):
             if owner is not None and owner["kind"] == "StatefulSet":
                 self.queue.add((change.namespace, owner["name"]))
 
-    async def sync(self, key: tuple[str, str]) -> None:
+    async def sync(self, key: NamespacedName) -> None:
         namespace, name = key
-        stateful = self.context.get(STATEFULSETS, namespace, name)
+        stateful = self.context.get(STATEFUL_SETS, namespace, name)
         for pod_name in list(self._groups.names.get((namespace, pod_group_name(name)), ())):
             pod = self.context.get(PODS, namespace, pod_name)
             if pod is not None:
@@ -155,11 +152,8 @@ class StatefulSetReconciler(Controller[tuple[str, str]]):
             change["metadata"] = {"finalizers": [name for name in pod["metadata"]["finalizers"] if name != MANAGED]}
         if not change:
             return
-        path = POD.path(pod["metadata"]["namespace"], pod["metadata"]["name"])
-        try:
-            await self.context.write(USER, "PATCH", path, change, content_type=MERGE_PATCH, fieldManager=FIELD_MANAGER)
-        except NotFound:
-            return
+        with suppress(NotFound):
+            await self._writer.patch(object_key(PODS, pod), change)
 
 
 def _is_orphaned(stateful: Mapping[str, Any] | None, pod: Mapping[str, Any]) -> bool:

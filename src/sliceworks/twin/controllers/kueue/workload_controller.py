@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.cache import Cache, checks_for, is_stopped, spec_of
 from sliceworks.twin.controllers.kueue.configuration import Configuration
@@ -29,8 +30,6 @@ from sliceworks.twin.controllers.kueue.workload_status import (
     check_retry_time,
     execution_time_left,
     pods_ready_timeout,
-    seconds_since,
-    seconds_until,
 )
 from sliceworks.twin.controllers.kueue.workload_writer import KueueWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
@@ -85,9 +84,9 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
             return
         metadata = obj["metadata"]
         if not metadata.get("ownerReferences") and metadata.get("deletionTimestamp"):
-            await self._writer.remove_finalizer("workloads", obj, RESOURCE_IN_USE_FINALIZER)
+            await self._writer.remove_finalizer(WORKLOADS, obj, RESOURCE_IN_USE_FINALIZER)
             return
-        if workload_status.is_true(obj, FINISHED) or await self._sync_retry_time(key, obj):
+        if is_condition_true(obj, FINISHED) or await self._sync_retry_time(key, obj):
             return
         changed = await (self._sync_active(key, obj) if workload_status.is_active(obj) else self._sync_inactive(key, obj))
         if (
@@ -97,7 +96,7 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
             or await self._sync_admitted(key, obj)
         ):
             return
-        if workload_status.is_true(obj, QUOTA_RESERVED):
+        if is_condition_true(obj, QUOTA_RESERVED):
             await self._sync_reserved(key, obj)
         elif workload_status.is_active(obj):
             await self._sync_without_quota(key, obj)
@@ -115,16 +114,16 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
         return True
 
     async def _sync_active(self, key: WorkloadKey, obj: Obj) -> bool:
-        if workload_status.is_true(obj, DEACTIVATION_TARGET):
+        if is_condition_true(obj, DEACTIVATION_TARGET):
             obj["spec"]["active"] = False
-            await self._writer.update("workloads", obj)
+            await self._writer.update(WORKLOADS, obj)
             return True
         requeue_at = ((obj.get("status") or {}).get("requeueState") or {}).get("requeueAt")
-        if requeue_at and (remaining := seconds_until(requeue_at)) > 0:
+        if requeue_at and (remaining := clock.seconds_until(requeue_at)) > 0:
             self.queue.add_after(key, remaining)
             return True
-        requeued = workload_status.find_condition(obj, REQUEUED)
-        reason = requeued["reason"] if requeued is not None and requeued["status"] == "False" else ""
+        requeued = find_condition(obj, REQUEUED)
+        reason = requeued["reason"] if requeued.get("status") == "False" else ""
 
         def change(obj: Obj) -> None:
             (obj["status"].get("requeueState") or {}).pop("requeueAt", None)
@@ -133,21 +132,21 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
             elif reason in _REACTIVATED:
                 workload_status.set_requeued(obj, *_REACTIVATED[reason], True)
 
-        is_backoff_over = bool(requeue_at) and not workload_status.is_true(obj, QUOTA_RESERVED)
+        is_backoff_over = bool(requeue_at) and not is_condition_true(obj, QUOTA_RESERVED)
         if is_backoff_over or reason in (*_BACKOFF_REASONS, *_REACTIVATED):
             return await self._writer.update_status(key, change) is not None
         return False
 
     async def _sync_inactive(self, key: WorkloadKey, obj: Obj) -> bool:
-        target = workload_status.find_condition(obj, DEACTIVATION_TARGET)
-        evicted, had_quota = workload_status.is_true(obj, EVICTED), bool((obj.get("status") or {}).get("admission"))
+        target = find_condition(obj, DEACTIVATION_TARGET)
+        evicted, had_quota = is_condition_true(obj, EVICTED), bool((obj.get("status") or {}).get("admission"))
         message, cause = "The workload is deactivated", ""
-        if target is not None:
+        if target:
             message, cause = f"{message} due to {target['message']}", target["reason"]
 
         def evict(obj: Obj) -> None:
             status = obj.setdefault("status", {})
-            if target is not None:
+            if target:
                 workload_status.remove_condition(obj, DEACTIVATION_TARGET)
             status.pop("requeueState", None)
             if not evicted:
@@ -162,8 +161,8 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
 
     async def _sync_restarted_queue(self, key: WorkloadKey, obj: Obj) -> bool:
         """Requeue a Workload whose stopped queue was restarted."""
-        requeued = workload_status.find_condition(obj, REQUEUED)
-        if requeued is None or requeued["status"] != "False" or requeued["reason"] not in _RESTARTED:
+        requeued = find_condition(obj, REQUEUED)
+        if requeued.get("status") != "False" or requeued["reason"] not in _RESTARTED:
             return False
         local_queue, cluster_queue = self._queues_of(key, obj)
         queue = local_queue if requeued["reason"] == "LocalQueueStopped" else cluster_queue
@@ -201,14 +200,14 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
         return await self._writer.update_status(key, change) is not None
 
     async def _sync_admitted(self, key: WorkloadKey, obj: Obj) -> bool:
-        if workload_status.is_true(obj, ADMITTED):
+        if is_condition_true(obj, ADMITTED):
             return False
         written = await self._writer.update_status(key, workload_status.sync_admitted_condition)
-        if written is None or not workload_status.is_true(written, ADMITTED):
+        if written is None or not is_condition_true(written, ADMITTED):
             return written is not None
-        reserved_at = (workload_status.find_condition(written, QUOTA_RESERVED) or {})["lastTransitionTime"]
+        reserved_at = find_condition(written, QUOTA_RESERVED)["lastTransitionTime"]
         name = written["status"]["admission"]["clusterQueue"]
-        message = f"Admitted by ClusterQueue {name}, wait time since reservation was {seconds_since(reserved_at):.0f}s"
+        message = f"Admitted by ClusterQueue {name}, wait time since reservation was {clock.seconds_since(reserved_at):.0f}s"
         await self._writer.normal(written, "Admitted", message)
         return True
 
@@ -220,7 +219,7 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
             self.queue.add_after(key, min(filter(None, timeouts)))
 
     async def _evict_on_failed_checks(self, key: WorkloadKey, obj: Obj) -> bool:
-        if workload_status.is_true(obj, EVICTED) or not workload_status.has_check_in_state(obj, "Retry", "Rejected"):
+        if is_condition_true(obj, EVICTED) or not workload_status.has_check_in_state(obj, "Retry", "Rejected"):
             return False
         rejected = [check for check in workload_status.check_states(obj) if check["state"] == "Rejected"]
         if not rejected:
@@ -252,14 +251,14 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
     async def _sync_stopped_queue(self, key: WorkloadKey, obj: Obj) -> bool:
         """HoldAndDrain evicts admitted Workloads; any stop policy releases reservations without admission."""
         local_queue, cluster_queue = self._queues_of(key, obj)
-        admitted = workload_status.is_true(obj, ADMITTED)
+        admitted = is_condition_true(obj, ADMITTED)
         for kind, name, queue in (
             ("LocalQueue", obj["spec"].get("queueName") or "", local_queue),
             ("ClusterQueue", obj["status"]["admission"]["clusterQueue"], cluster_queue),
         ):
             policy = spec_of(queue or {}).get("stopPolicy") or "None"
             if admitted:
-                if policy == "HoldAndDrain" and not workload_status.is_true(obj, EVICTED):
+                if policy == "HoldAndDrain" and not is_condition_true(obj, EVICTED):
                     await self._evict(key, f"{kind}Stopped", f"The {kind} is stopped")
                     return True
             elif queue is None or queue["metadata"].get("deletionTimestamp"):
@@ -306,7 +305,7 @@ class WorkloadReconciler(Controller[tuple[str, str]]):
             )
             obj["status"].pop("accumulatedPastExecutionTimeSeconds", None)
 
-        if not workload_status.is_true(obj, DEACTIVATION_TARGET):
+        if not is_condition_true(obj, DEACTIVATION_TARGET):
             written = await self._writer.update_status(key, change)
             if written is not None:
                 message = f"The maximum execution time ({obj['spec']['maximumExecutionTimeSeconds']}s) exceeded"

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, conditions
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.twin.controllers.kueue.kueue_api import (
     ADMITTED,
     EVICTED,
@@ -27,16 +28,6 @@ _MAX_MESSAGE = 32 * 1024
 _NO_RESERVATION = "The workload has no reservation"
 
 
-def find_condition(obj: Mapping[str, Any], kind: str) -> Obj | None:
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((condition for condition in conditions if condition["type"] == kind), None)
-
-
-def is_true(obj: Mapping[str, Any], kind: str) -> bool:
-    condition = find_condition(obj, kind)
-    return condition is not None and condition["status"] == "True"
-
-
 def pod_sets_of(workload: Mapping[str, Any]) -> list[Obj]:
     """The pod sets of a Workload. A new Workload has some, but an update may remove them."""
     return workload["spec"].get("podSets") or []
@@ -48,7 +39,7 @@ def is_active(obj: Mapping[str, Any]) -> bool:
 
 def set_condition(obj: Obj, kind: str, status: bool, reason: str, message: str, *, observed: bool = True) -> bool:
     """Set a condition and its observedGeneration, unless `observed` is false; returns whether anything changed."""
-    before = find_condition(obj, kind) or {}
+    before = find_condition(obj, kind)
     new: Obj = {"type": kind, "status": "True" if status else "False"}
     if observed:
         new["observedGeneration"] = obj["metadata"].get("generation", 0)
@@ -85,9 +76,8 @@ def set_quota_reservation(obj: Obj, admission: Obj) -> None:
     obj.setdefault("status", {})["admission"] = admission
     set_condition(obj, QUOTA_RESERVED, True, QUOTA_RESERVED, f"Quota reserved in ClusterQueue {admission['clusterQueue']}")
     for kind in (EVICTED, PREEMPTED):
-        old = find_condition(obj, kind)
-        if old is not None and old["status"] == "True":
-            set_condition(obj, kind, False, QUOTA_RESERVED, f"Previously: {old['message']}")
+        if is_condition_true(obj, kind):
+            set_condition(obj, kind, False, QUOTA_RESERVED, f"Previously: {find_condition(obj, kind)['message']}")
     obj["status"].pop("resourceRequests", None)
 
 
@@ -100,13 +90,13 @@ def unset_quota_reservation(obj: Obj, reason: str, message: str) -> bool:
 
 def sync_admitted_condition(obj: Obj) -> bool:
     """Set Admitted: true with a reservation and all checks ready. Returns whether it changed."""
-    reserved, ready, admitted = is_true(obj, QUOTA_RESERVED), has_all_checks_ready(obj), is_true(obj, ADMITTED)
+    reserved, ready, admitted = is_condition_true(obj, QUOTA_RESERVED), has_all_checks_ready(obj), is_condition_true(obj, ADMITTED)
     if admitted == (reserved and ready):
         return False
     if not admitted:
         return set_condition(obj, ADMITTED, True, "Admitted", "The workload is admitted")
     _add_execution_time(obj)
-    if is_true(obj, FINISHED):
+    if is_condition_true(obj, FINISHED):
         return set_condition(obj, ADMITTED, False, FINISHED, "Workload has finished")
     if not reserved and not ready:
         message = f"{_NO_RESERVATION} and not all checks ready"
@@ -118,7 +108,7 @@ def sync_admitted_condition(obj: Obj) -> bool:
 
 def _add_execution_time(obj: Obj) -> None:
     status = obj["status"]
-    seconds = int(seconds_since((find_condition(obj, ADMITTED) or {})["lastTransitionTime"]))
+    seconds = int(clock.seconds_since(find_condition(obj, ADMITTED)["lastTransitionTime"]))
     status["accumulatedPastExecutionTimeSeconds"] = status.get("accumulatedPastExecutionTimeSeconds", 0) + seconds
 
 
@@ -158,37 +148,25 @@ def set_requeued(obj: Obj, reason: str, message: str, status: bool) -> bool:
     return set_condition(obj, REQUEUED, status, reason, message)
 
 
-def seconds_until(timestamp: str) -> float:
-    """The seconds until a time; negative when it is past."""
-    return (datetime.fromisoformat(timestamp) - clock.now()).total_seconds()
-
-
-def seconds_since(timestamp: str) -> float:
-    """The seconds since a time; negative when it is in the future."""
-    return (clock.now() - datetime.fromisoformat(timestamp)).total_seconds()
-
-
 def pods_ready_timeout(obj: Mapping[str, Any], config: WaitForPodsReady) -> tuple[str, float] | None:
     """The cause and the seconds left before an admitted Workload exceeds a timeout; None when no timeout runs."""
     admitted, ready = find_condition(obj, ADMITTED), find_condition(obj, PODS_READY)
-    if is_true(obj, EVICTED) or admitted is None or admitted["status"] != "True":
+    if is_condition_true(obj, EVICTED) or admitted.get("status") != "True" or ready.get("status") == "True":
         return None
-    if ready is not None and ready["status"] == "True":
-        return None
-    if ready is None or ready["reason"] != "WaitForRecovery":
-        return "WaitForStart", config.timeout + seconds_until(admitted["lastTransitionTime"])
+    if ready.get("reason") != "WaitForRecovery":
+        return "WaitForStart", config.timeout + clock.seconds_until(admitted["lastTransitionTime"])
     if config.recovery_timeout is None:
         return None
-    return "WaitForRecovery", config.recovery_timeout + seconds_until(ready["lastTransitionTime"])
+    return "WaitForRecovery", config.recovery_timeout + clock.seconds_until(ready["lastTransitionTime"])
 
 
 def execution_time_left(obj: Mapping[str, Any]) -> float | None:
     """The seconds that an admitted Workload may still run; None without a limit."""
     maximum, admitted = obj["spec"].get("maximumExecutionTimeSeconds"), find_condition(obj, ADMITTED)
-    if maximum is None or admitted is None or admitted["status"] != "True":
+    if maximum is None or admitted.get("status") != "True":
         return None
     past = obj["status"].get("accumulatedPastExecutionTimeSeconds", 0)
-    return float(maximum - past + seconds_until(admitted["lastTransitionTime"]))
+    return float(maximum - past + clock.seconds_until(admitted["lastTransitionTime"]))
 
 
 def check_retry_time(obj: Mapping[str, Any]) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import AlreadyExists, NotFound
 from sliceworks.kube.resources import owner_reference
-from sliceworks.twin.controllers.kueue.integrations import queue_name
 from sliceworks.twin.controllers.kueue.kueue_api import (
     API_VERSION,
     FIELD_MANAGER,
@@ -22,9 +22,12 @@ from sliceworks.twin.controllers.kueue.kueue_api import (
     WORKLOAD_PRIORITY_CLASSES,
     WORKLOADS,
     Obj,
-    path,
+    label_value,
+    queue_name,
     workload_name,
 )
+from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
+from sliceworks.twin.controllers.runtime.controller_context import object_key
 from sliceworks.twin.controllers.runtime.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -39,17 +42,13 @@ _PRIORITY_CLASSES = "scheduling.k8s.io/priorityclasses"
 
 
 class KueueWriter:
-    """Writes Kueue's objects as Kueue's manager; events come from one of its components."""
+    """Writes objects as Kueue's manager, and records events as one of its components."""
 
     def __init__(self, context: ControllerContext, component: str) -> None:
         self._context = context
-        self._recorder = Recorder(context, USER, component)
-
-    async def normal(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
-        await self._recorder.normal(obj, reason, message)
-
-    async def warning(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
-        await self._recorder.warning(obj, reason, message)
+        self.api = ApiWriter(context, USER, fieldManager=FIELD_MANAGER)
+        recorder = Recorder(context, USER, component)
+        self.normal, self.warning = recorder.normal, recorder.warning
 
     async def update_status(self, key: tuple[str, str], change: Callable[[Obj], Any]) -> Obj | None:
         """Apply a change to the current status of a Workload; None when nothing changed or the Workload is deleted."""
@@ -59,27 +58,24 @@ class KueueWriter:
         before = copy.deepcopy(obj.get("status"))
         if change(obj) is False or obj.get("status") == before:
             return None
-        return await self.update("workloads", obj, "status")
+        return await self.update(WORKLOADS, obj, "status")
 
-    async def update(self, plural: str, obj: Obj, subresource: str = "") -> Obj | None:
+    async def update(self, resource: str, obj: Obj, subresource: str = "") -> Obj | None:
         """Update an object; None when it is deleted."""
-        metadata = obj["metadata"]
-        url = path(plural, metadata.get("namespace", ""), metadata["name"], subresource)
-        try:
-            return await self._context.send(USER, "PUT", url, obj, fieldManager=FIELD_MANAGER)
-        except NotFound:
-            return None
+        with suppress(NotFound):
+            return (await self.api.update(resource, obj, subresource)).object()
+        return None
 
-    async def remove_finalizer(self, plural: str, obj: Obj, finalizer: str) -> None:
+    async def remove_finalizer(self, resource: str, obj: Obj, finalizer: str) -> None:
         finalizers = obj["metadata"].get("finalizers") or []
         if finalizer in finalizers:
             finalizers.remove(finalizer)
-            await self.update(plural, obj)
+            await self.update(resource, obj)
 
 
 def priority_of(get: Get, job: Mapping[str, Any], pod_sets: Iterable[Mapping[str, Any]]) -> Obj:
     """The fields of a Workload's spec that state its priority."""
-    name = (job["metadata"].get("labels") or {}).get(PRIORITY_CLASS_LABEL)
+    name = label_value(job, PRIORITY_CLASS_LABEL)
     if name:
         priority_class = get(WORKLOAD_PRIORITY_CLASSES, "", name)
         if priority_class is None:
@@ -106,46 +102,37 @@ class WorkloadWriter:
         self._context, self._integration, self._writer = context, integration, writer
 
     async def create(self, job: Obj, pod_sets: list[Obj]) -> None:
-        url = path("workloads", job["metadata"]["namespace"])
-        try:
-            workload = await self._context.send(
-                USER, "POST", url, self._construct_workload(job, pod_sets), fieldManager=FIELD_MANAGER
-            )
-        except AlreadyExists:
-            return
-        await self._writer.normal(job, "CreatedWorkload", f"Created Workload: {_full_name(workload)}")
+        workload = self._construct_workload(job, pod_sets)
+        with suppress(AlreadyExists):
+            await self._writer.api.create(WORKLOADS, job["metadata"]["namespace"], workload)
+            await self._writer.normal(job, "CreatedWorkload", f"Created Workload: {_full_name(workload)}")
 
     async def update(self, job: Obj, pod_sets: list[Obj], workload: Obj) -> None:
         """Update a Workload without quota to match its job."""
         workload["spec"] = self._construct_workload(job, pod_sets)["spec"]
-        await self._writer.update("workloads", workload)
+        await self._writer.update(WORKLOADS, workload)
         message = f"Updated not matching Workload for suspended job: {_full_name(workload)}"
         await self._writer.normal(job, "UpdatedWorkload", message)
 
     async def delete_workload(self, job: Obj, workload: Obj) -> None:
-        await self._writer.remove_finalizer("workloads", workload, RESOURCE_IN_USE_FINALIZER)
-        try:
-            await self._context.send(USER, "DELETE", path("workloads", *workload_key(workload)))
-        except NotFound:
-            return
-        finally:
-            await self._writer.normal(job, "DeletedWorkload", f"Deleted not matching Workload: {_full_name(workload)}")
+        await self._writer.remove_finalizer(WORKLOADS, workload, RESOURCE_IN_USE_FINALIZER)
+        await self._writer.api.delete_if_exists(object_key(WORKLOADS, workload))
+        await self._writer.normal(job, "DeletedWorkload", f"Deleted not matching Workload: {_full_name(workload)}")
 
     async def update_priority(self, job: Obj, workload: Obj) -> bool:
         """Apply a changed priority class label of the job; returns whether it changed."""
         ref = workload["spec"].get("priorityClassRef") or {}
-        label = (job["metadata"].get("labels") or {}).get(PRIORITY_CLASS_LABEL, "")
-        if ref.get("kind") != "WorkloadPriorityClass" or ref.get("name") == label:
+        if ref.get("kind") != "WorkloadPriorityClass" or ref.get("name") == label_value(job, PRIORITY_CLASS_LABEL):
             return False
         workload["spec"] |= priority_of(self._context.get, job, workload["spec"]["podSets"])
-        await self._writer.update("workloads", workload)
+        await self._writer.update(WORKLOADS, workload)
         await self._writer.normal(job, "UpdatedWorkload", f"Updated workload priority class: {_full_name(workload)}")
         return True
 
     def _construct_workload(self, job: Obj, pod_sets: list[Obj]) -> Obj:
         metadata = job["metadata"]
         spec: Obj = {"podSets": pod_sets, "queueName": queue_name(job), **priority_of(self._context.get, job, pod_sets)}
-        seconds = (metadata.get("labels") or {}).get(MAX_EXEC_TIME_SECONDS_LABEL, "")
+        seconds = label_value(job, MAX_EXEC_TIME_SECONDS_LABEL)
         if seconds.isdigit():
             spec["maximumExecutionTimeSeconds"] = int(seconds)
         workload_metadata = {
@@ -164,7 +151,7 @@ class WorkloadWriter:
                 "ownerReferences": [pod_owner_reference(pod) for pod in job["pods"]],
             }
         return {
-            "name": workload_name(integration.name, integration.group, metadata["name"], metadata["uid"]),
+            "name": workload_name(integration.name, integration.resource, metadata["name"], metadata["uid"]),
             "labels": {JOB_UID_LABEL: metadata["uid"]},
             "ownerReferences": [owner_reference(job)],
         }

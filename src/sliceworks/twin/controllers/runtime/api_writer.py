@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -13,6 +14,7 @@ from sliceworks.twin.controllers.runtime.controller_context import (
     STRATEGIC_MERGE_PATCH,
     ControllerContext,
     ObjectKey,
+    object_key,
 )
 
 if TYPE_CHECKING:
@@ -33,10 +35,13 @@ class Written(NamedTuple):
 
 
 class ApiWriter:
-    """Writes as one user. Methods raise the ApiError that the API responds with, unless they say otherwise."""
+    """Writes as one user, with `options` of `ControllerContext.write` such as a field manager.
 
-    def __init__(self, context: ControllerContext, user: User, *, user_agent: str = "kube-controller-manager") -> None:
-        self._context, self._user, self._user_agent = context, user, user_agent
+    Methods raise the ApiError that the API responds with, unless they say otherwise.
+    """
+
+    def __init__(self, context: ControllerContext, user: User, **options: str) -> None:
+        self._context, self._user, self._options = context, user, options
 
     async def create(self, resource: str, namespace: str, obj: Mapping[str, Any]) -> Written:
         return await self._send("POST", ObjectKey(resource, namespace, ""), obj)
@@ -45,8 +50,7 @@ class ApiWriter:
         return await self._send("POST", key, obj, subresource)
 
     async def update(self, resource: str, obj: Mapping[str, Any], subresource: str = "") -> Written:
-        metadata = obj["metadata"]
-        return await self._send("PUT", ObjectKey(resource, metadata.get("namespace", ""), metadata["name"]), obj, subresource)
+        return await self._send("PUT", object_key(resource, obj), obj, subresource)
 
     async def update_status(self, resource: str, obj: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> Written:
         """Update the status subresource, with `status` instead of the object's own if given."""
@@ -60,10 +64,8 @@ class ApiWriter:
     async def patch_metadata(self, key: ObjectKey, metadata: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         """Patch metadata fields if the object is unchanged since `metadata` was read; a deleted object is ignored."""
         body = {"metadata": {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], **fields}}
-        try:
+        with suppress(NotFound):
             await self.patch(key, body)
-        except NotFound:
-            return
 
     async def remove_owners(self, key: ObjectKey, metadata: Mapping[str, Any], uids: set[str]) -> None:
         """Remove owner references by UID, like `patch_metadata`."""
@@ -119,4 +121,4 @@ class ApiWriter:
         if served is None:
             raise NotFound("the server could not find the requested resource")
         path = served.path(key.namespace, key.name, subresource)
-        return Written(await self._context.write(self._user, method, path, body, user_agent=self._user_agent, **options))
+        return Written(await self._context.write(self._user, method, path, body, **self._options, **options))

@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from sliceworks.base.errors import ApiError, Conflict, NotFound
 from sliceworks.base.retry import Backoff
 from sliceworks.kube.workqueue import WorkQueue, run_worker
+from sliceworks.twin.store.watch_cache import Change
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
-    from typing import Any
 
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
+__all__ = ["Change", "Controller"]
+
 log = logging.getLogger("sliceworks.twin.controllers")
 K = TypeVar("K", bound="Hashable")
-
-
-class Entry(Protocol):
-    """A stored object."""
-
-    @property
-    def data(self) -> bytes: ...
-
-
-class Change(Protocol):
-    """A watch event of the store. `obj` is the new state, or the last one of a deleted object; do not modify it."""
-
-    @property
-    def entry(self) -> Entry: ...
-    @property
-    def type(self) -> str: ...
-    @property
-    def resource(self) -> str: ...
-    @property
-    def namespace(self) -> str: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def obj(self) -> dict[str, Any]: ...
 
 
 class Controller(Generic[K]):

@@ -57,6 +57,11 @@ class ObjectKey(NamedTuple):
     name: str
 
 
+def object_key(resource: str, obj: Mapping[str, Any]) -> ObjectKey:
+    metadata = obj["metadata"]
+    return ObjectKey(resource, metadata.get("namespace", ""), metadata["name"])
+
+
 class ServedResource(NamedTuple):
     """A resource that the API serves, with the version to use."""
 
@@ -139,9 +144,9 @@ class ControllerContext:
     def list_objects(self, resource: str, namespace: str | None = None) -> Iterator[dict[str, Any]]:
         return (entry.object() for entry in self._store.scan(resource, namespace))
 
-    def entries(self, resource: str) -> list[Entry]:
+    def entries(self, resource: str, namespace: str | None = None) -> list[Entry]:
         """The stored objects of a resource, not decoded."""
-        return list(self._store.scan(resource))
+        return list(self._store.scan(resource, namespace))
 
     async def send(
         self, user: User, method: str, path: str, body: Mapping[str, Any] | None = None, **options: str

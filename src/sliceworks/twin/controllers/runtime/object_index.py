@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sliceworks.kube.resources import controller_of
+from sliceworks.twin.controllers.runtime.resource_keys import JOBS, REPLICA_SETS, REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -13,10 +14,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller import Change
     from sliceworks.twin.controllers.runtime.controller_context import NamespacedName
 
-REPLICA_SETS = "apps/replicasets"
-REPLICATION_CONTROLLERS = "/replicationcontrollers"
-REVISIONS = "apps/controllerrevisions"
-JOBS = "batch/jobs"
 _Bucket = tuple[str, str, str]
 """Namespace, label key and value; empty key and value for selectors without an exact requirement."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sliceworks.kube.resources import controller_of
+from sliceworks.twin.controllers.runtime.resource_keys import PODS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller import Change
 
 P = TypeVar("P", str, tuple[str, str])
-PODS = "/pods"
 FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -106,7 +106,7 @@ class PodIndex:
     def in_namespace(self, namespace: str) -> Iterable[Pod]:
         return self._by_namespace.get(namespace, _NONE).values()
 
-    def matching(self, namespace: str, selector: LabelSelector) -> Iterable[Pod]:
+    def matching(self, namespace: str, selector: LabelSelector) -> list[Pod]:
         """The pods of a namespace that a selector matches."""
         exact = next((req for req in selector.requirements if req.operator in ("=", "==", "in") and len(req.values) == 1), None)
         pods = self.in_namespace(namespace) if exact is None else self._with_label(exact.key, namespace, exact.values[0])
@@ -202,6 +202,11 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
         host=(spec["hostname"], spec.get("subdomain", "")) if spec.get("hostname") else None,
         revision=metadata.get("resourceVersion", ""),
     )
+
+
+def is_finished(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod succeeded or failed: it no longer uses resources of its node."""
+    return (pod.get("status") or {}).get("phase") in FINISHED_PHASES
 
 
 def ready_since(status: Mapping[str, Any]) -> str:

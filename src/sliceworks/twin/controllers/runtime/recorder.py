@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, NotFound
-from sliceworks.kube.events import EventCorrelator, EventReport, RecordedEvent, object_reference
+from sliceworks.kube.events import (
+    EventCorrelator,
+    EventReport,
+    RecordedEvent,
+    core_count_patch,
+    core_event,
+    new_event_name,
+    object_reference,
+)
 from sliceworks.kube.resources import EVENT
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller_context import MERGE_PATCH, ControllerContext, ObjectKey
+from sliceworks.twin.controllers.runtime.resource_keys import EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +28,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.auth.authentication import User
 
 log = logging.getLogger("sliceworks.twin.controllers")
-_EVENTS = "/events"
 _SERIES_SECONDS = 360.0
 _MAX_SERIES = 20_000
 
@@ -51,34 +60,14 @@ class Recorder:
     async def _write(self, recorded: RecordedEvent) -> None:
         namespace = recorded.report.namespace
         if recorded.count > 1 and recorded.name:
-            update = {"count": recorded.count, "lastTimestamp": clock.timestamp(), "message": recorded.note}
-            try:
-                await self._writer.patch(ObjectKey(_EVENTS, namespace, recorded.name), update)
-            except NotFound:
-                recorded.name = ""
-            else:
+            with suppress(NotFound):
+                await self._writer.patch(ObjectKey(EVENTS, namespace, recorded.name), core_count_patch(recorded))
                 return
         recorded.reset_count(clock.timestamp())
-        event = self._event(recorded)
-        await self._writer.create(_EVENTS, namespace, event)
+        recorded.name = ""
+        event = core_event(recorded, self._component)
+        await self._writer.create(EVENTS, namespace, event)
         recorded.name = event["metadata"]["name"]
-
-    def _event(self, recorded: RecordedEvent) -> dict[str, Any]:
-        report, now = recorded.report, clock.timestamp()
-        name = f"{report.regarding['name']}.{clock.rng().getrandbits(64):016x}"
-        return {
-            "metadata": {"name": name, "namespace": report.namespace},
-            "involvedObject": report.regarding,
-            "reason": report.reason,
-            "message": recorded.note,
-            "source": {"component": self._component},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-            "type": report.type,
-            "reportingComponent": self._component,
-            "reportingInstance": "",
-        }
 
 
 class SeriesRecorder:
@@ -103,7 +92,7 @@ class SeriesRecorder:
         path = EVENT.path(regarding["namespace"])
         try:
             if not name or now - last > _SERIES_SECONDS:
-                name, count = f"{regarding['name']}.{clock.rng().getrandbits(64):016x}", 0
+                name, count = new_event_name(regarding["name"]), 0
                 event: dict[str, Any] = {
                     "apiVersion": "events.k8s.io/v1",
                     "kind": "Event",

@@ -8,7 +8,8 @@ import orjson
 
 from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, ObjectKey
-from sliceworks.twin.controllers.runtime.object_index import REVISIONS, OwnerIndex
+from sliceworks.twin.controllers.runtime.object_index import OwnerIndex
+from sliceworks.twin.controllers.runtime.resource_keys import REVISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,14 +32,6 @@ def compute_hash(value: Any, collisions: int | None = None) -> str:
 def safe_encode(number: int) -> str:
     """A number in letters that cannot form words."""
     return "".join(_SAFE_ALPHABET[ord(digit) % len(_SAFE_ALPHABET)] for digit in str(number))
-
-
-def go_json(value: Any) -> bytes:
-    """JSON as Go marshals a map: sorted keys, and `<`, `>` and `&` escaped."""
-    data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    for char in b"<>&":
-        data = data.replace(bytes([char]), b"\\u%04x" % char)
-    return data
 
 
 def fnv32(data: bytes) -> int:

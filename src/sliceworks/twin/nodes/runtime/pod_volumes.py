@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.pod_requests import all_containers
 from sliceworks.twin.nodes.runtime.value_sources import read_field, read_resource_field
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def populate_volumes(folder: Path, sources: Sources, addresses: tuple[str, str],
     spec = sources.pod["spec"]
     folders = {volume["name"]: _volume_folder(folder, volume, sources) for volume in spec.get("volumes") or ()}
     mounts: dict[str, str] = {}
-    for container in _containers(spec) if replace_paths else ():
+    for container in all_containers(spec) if replace_paths else ():
         mounts |= mount_folders(container, folders)
     mounts = _longest_first(mounts)
     for volume in spec.get("volumes") or ():
@@ -84,10 +85,6 @@ def populate_volumes(folder: Path, sources: Sources, addresses: tuple[str, str],
             mode = 0o700 if (source.get("defaultMode") or 0) & 0o100 else 0o600
             write_atomically(volume_folder, _files(volume, sources, addresses, mounts), mode)
     return folders
-
-
-def _containers(spec: Obj) -> list[Obj]:
-    return [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
 
 
 def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> Path:
@@ -114,7 +111,7 @@ def _longest_first(mounts: dict[str, str]) -> dict[str, str]:
 
 def has_mounts(spec: Obj) -> bool:
     """Whether a pod mounts anything besides its service account token."""
-    names = (mount["name"] for container in _containers(spec) for mount in container.get("volumeMounts") or ())
+    names = (mount["name"] for container in all_containers(spec) for mount in container.get("volumeMounts") or ())
     return any(not name.startswith(_TOKEN_PREFIX) for name in names)
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Conflict, NotFound, SliceworksError
+from sliceworks.kube.pod_requests import is_sidecar
 from sliceworks.kube.resources import POD
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes import container_status
-from sliceworks.twin.nodes.pod_status import TERMINAL, Addresses, compute_pod_status
+from sliceworks.twin.nodes.pod_status import Addresses, compute_pod_status
 from sliceworks.twin.nodes.runtime import pod_volumes
 from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
 from sliceworks.twin.nodes.runtime.value_sources import read_sources
@@ -173,7 +175,7 @@ class PodWorker:
         await self._report_missing_namespaces()
         sidecars = []
         for runner in self._init:
-            if container_status.is_sidecar(runner.container):
+            if is_sidecar(runner.container):
                 sidecars.append(asyncio.create_task(runner.run()))
             elif self._final_exit_code(runner) is None:
                 code = await runner.run(once=True)
@@ -184,7 +186,7 @@ class PodWorker:
             await asyncio.gather(*(runner.run() for runner in self._main if self._final_exit_code(runner) is None))
         finally:
             for runner in self._init:
-                if container_status.is_sidecar(runner.container):
+                if is_sidecar(runner.container):
                     await runner.stop(self._grace_period())
             for task in sidecars:
                 task.cancel()
@@ -232,7 +234,7 @@ class PodWorker:
 
     async def _write_status(self, *, final: bool) -> None:
         pod, now = self.pod, clock.timestamp()
-        if (pod.get("status") or {}).get("phase") in TERMINAL:
+        if is_finished(pod):
             return
         metadata = pod["metadata"]
         main, init = self._statuses_of(self._main), self._statuses_of(self._init)

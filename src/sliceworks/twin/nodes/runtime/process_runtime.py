@@ -12,8 +12,9 @@ from sliceworks.base.errors import ApiError, BadRequest, SliceworksError
 from sliceworks.base.transport import Response
 from sliceworks.kube import kubeconfig
 from sliceworks.kube.events import EventRecorder
+from sliceworks.kube.pod_requests import all_containers
 from sliceworks.kube.resources import Key, key_of
-from sliceworks.twin.nodes.pod_status import TERMINAL
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
 from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
@@ -107,8 +108,7 @@ class ProcessRuntime:
         """Whether a pod is run as processes: all containers have a command, and no annotation requests simulation."""
         if (pod["metadata"].get("annotations") or {}).get(ANNOTATION) == "simulated":
             return False
-        spec = pod["spec"]
-        return all(container.get("command") for container in (*(spec.get("initContainers") or ()), *spec["containers"]))
+        return all(container.get("command") for container in all_containers(pod["spec"]))
 
     def on_pod_changed(self, pod: Obj, host: str) -> None:
         """Start a worker for a new pod, or pass the change on to it."""
@@ -118,7 +118,7 @@ class ProcessRuntime:
             self.on_pod_deleted(key)
             worker = None
         if worker is None:
-            if (pod.get("status") or {}).get("phase") in TERMINAL:
+            if is_finished(pod):
                 if metadata.get("deletionTimestamp"):
                     self._run_in_background(finish_deletion(self._client, pod))
                 return

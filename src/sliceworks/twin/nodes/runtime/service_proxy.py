@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import ENDPOINT_SLICE, SERVICE
+from sliceworks.kube.resources import ENDPOINT_SLICE, SERVICE, Key, key_of
 from sliceworks.twin.nodes.runtime import envvars
 from sliceworks.twin.nodes.runtime.envvars import API_SERVICE
 from sliceworks.twin.nodes.runtime.pod_dns import DnsName
@@ -69,7 +69,6 @@ def _parse_address(address: str) -> str | None:
 
 
 Obj = dict[str, Any]
-Key = tuple[str, str]
 _SERVICE_NAME = "kubernetes.io/service-name"
 
 
@@ -89,7 +88,7 @@ def group_by_service(slices: Iterable[Obj]) -> dict[Key, list[Obj]]:
     for endpoint_slice in slices:
         metadata = endpoint_slice["metadata"]
         if name := (metadata.get("labels") or {}).get(_SERVICE_NAME):
-            grouped.setdefault((metadata["namespace"], name), []).append(endpoint_slice)
+            grouped.setdefault(Key(metadata["namespace"], name), []).append(endpoint_slice)
     return grouped
 
 
@@ -130,11 +129,6 @@ def service_names(services: Iterable[Obj], slices: dict[Key, list[Obj]], pods: I
 def has_cluster_ip(service: Obj) -> bool:
     """Whether a Service has a cluster IP."""
     return service["spec"].get("clusterIP") not in (None, "", "None")
-
-
-def key_of(service: Obj) -> Key:
-    """The namespace and name of a Service."""
-    return service["metadata"]["namespace"], service["metadata"]["name"]
 
 
 def _affinity_seconds(spec: Obj) -> float:

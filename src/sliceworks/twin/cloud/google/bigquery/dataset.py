@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.names import numeric_id
 from sliceworks.twin.cloud.core.collection import check_etag, paginate
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
 from sliceworks.twin.cloud.core.exceptions import GoogleError, already_exists, condition_not_met, invalid_argument
-from sliceworks.twin.cloud.core.identifiers import numeric_id
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
 from sliceworks.twin.cloud.google.bigquery import table_data
@@ -157,16 +157,12 @@ class Datasets:
         return self._rows.list_page(call, self._get_table(call))
 
     def _get_dataset(self, call: Call) -> Document:
-        document = self._datasets.get(call.params["project"], call.params["dataset"])
-        if document is None:
-            raise GoogleError("NOT_FOUND", f"Not found: Dataset {_dataset_id(call)}")
-        return document
+        error = GoogleError("NOT_FOUND", f"Not found: Dataset {_dataset_id(call)}")
+        return require(self._datasets.get(call.params["project"], call.params["dataset"]), error)
 
     def _get_table(self, call: Call) -> Document:
-        document = self._tables.get(_dataset_id(call), call.params["table"])
-        if document is None:
-            raise GoogleError("NOT_FOUND", f"Not found: Table {_dataset_id(call)}.{call.params['table']}")
-        return document
+        error = GoogleError("NOT_FOUND", f"Not found: Table {_dataset_id(call)}.{call.params['table']}")
+        return require(self._tables.get(_dataset_id(call), call.params["table"]), error)
 
 
 def _dataset_id(call: Call) -> str:

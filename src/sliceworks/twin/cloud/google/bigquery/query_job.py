@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.twin.cloud.core.collection import paginate
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
 from sliceworks.twin.cloud.core.exceptions import GoogleError, already_exists, invalid_argument
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.google.bigquery import sql
@@ -124,10 +124,8 @@ class QueryJobs:
         if len(parts) != 3:
             message = f'Table "{name}" must be qualified with a dataset (e.g. dataset.table).'
             raise GoogleError("INVALID_ARGUMENT", message, reason="invalid")
-        table = self._rows.find_table(*parts)
-        if table is None:
-            raise GoogleError("NOT_FOUND", f"Not found: Table {parts[0]}:{parts[1]}.{parts[2]}")
-        return table
+        error = GoogleError("NOT_FOUND", f"Not found: Table {parts[0]}:{parts[1]}.{parts[2]}")
+        return require(self._rows.find_table(*parts), error)
 
     def _results(self, call: Call, job: Document, max_results: Any) -> Obj:
         query = {**call.query, **({"maxResults": str(max_results)} if max_results is not None else {})}
@@ -145,10 +143,8 @@ class QueryJobs:
         return {**results, **paginate_rows(page_call, job.inner["fields"], job.inner["rows"])}
 
     def _get_document(self, call: Call) -> Document:
-        document = self._jobs.get(call.params["project"], call.params["job"])
-        if document is None:
-            raise GoogleError("NOT_FOUND", f"Not found: Job {call.params['project']}:{call.params['job']}")
-        return document
+        project, name = call.params["project"], call.params["job"]
+        return require(self._jobs.get(project, name), GoogleError("NOT_FOUND", f"Not found: Job {project}:{name}"))
 
 
 _STORED_SETTINGS = frozenset({"query", "defaultDataset", "parameterMode", "queryParameters", "priority", "useQueryCache"})

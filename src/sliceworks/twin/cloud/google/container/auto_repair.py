@@ -74,8 +74,4 @@ class AutoRepair:
                     self._operations.finish(repair)
             repairs = [repair for repair in repairs if repair.inner["step"] != "unhealthy"]
         if not repairs:
-            attributes = self._state.attributes(pool.parent, pool.body)
-            kind = "AUTO_REPAIR_NODES"
-            self._operations.begin(
-                kind, pool.parent, pool.name, step=step, seconds=seconds, attributes=attributes, hidden=True, **inner
-            )
+            self._operations.begin("AUTO_REPAIR_NODES", pool.parent, pool, step=step, seconds=seconds, hidden=True, **inner)

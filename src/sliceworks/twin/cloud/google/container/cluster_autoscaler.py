@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sliceworks import catalog
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
-from sliceworks.catalog import gke_rules, gpus, labels
+from sliceworks.catalog import gke_rules, gpus, labels, lookup
 from sliceworks.kube.pod_requests import parse_resources, pod_requests
 from sliceworks.twin.cloud.core.exceptions import GoogleError
 from sliceworks.twin.cloud.google.container import resource_names
@@ -64,7 +64,7 @@ def choose_node_pool(pod: Obj, zones: list[str]) -> Obj | None:
 
 def _offering_zones(machine: Machine, zones: list[str]) -> list[str]:
     """The zones that offer a machine type, or all if none does."""
-    accelerator = gke_rules.find_accelerator(machine.name)
+    accelerator = lookup.find_by_machine(machine.name)
     return [zone for zone in zones if gke_rules.check_machine_zone(machine.name, zone, accelerator) is None] or zones
 
 
@@ -137,14 +137,20 @@ def scale_up(pools: Iterable[ScalablePool], pods: Iterable[Obj]) -> ScaleUp:
     """Choose the node pools to scale up for unschedulable pods."""
     candidates, cache = list(pools), PodInfoCache()
     nodes = [_new_node(pool, zone) for pool in candidates for zone in pool.upcoming]
+    templates = {(pool.name, zone): _new_node(pool, zone) for pool in candidates for zone in pool.templates}
+    # By the requirements of pods, how many of the first nodes are full for them: nodes only become fuller.
+    full: dict[bytes, int] = {}
     grown: dict[str, ScalablePool] = {}
     remaining: list[Obj] = []
     for obj in pods:
         pod = cache.parse(obj)
-        if any(_place(pod, node) for node in nodes):
+        first = full.get(pod.shape.node.key, 0)
+        index = next((index for index in range(first, len(nodes)) if _place(pod, nodes[index])), len(nodes))
+        full[pod.shape.node.key] = index
+        if index < len(nodes):
             continue
         for pool in candidates:
-            zone = next((zone for zone in pool.growable_zones() if _fits_node(pod, _new_node(pool, zone))), None)
+            zone = next((zone for zone in pool.growable_zones() if _fits_node(pod, templates[pool.name, zone])), None)
             if zone is not None:
                 pool.counts[zone] += pool.step
                 added = [_new_node(pool, zone) for _ in range(pool.step)]

@@ -43,7 +43,7 @@ class ClusterManager:
         node_manager = NodeManager(client, store if own else None)
         self._state = GkeState(clusters, pools, settings, faults, Capacity(settings), node_manager, Dependencies(store))
         steps = OperationSteps(self._state)
-        self.operations = steps.operations = ContainerOperations(store, settings, faults, steps.advance)
+        self.operations = steps.operations = ContainerOperations(store, self._state, steps.advance)
         self.pools = NodePools(self._state, self.operations)
         self.clusters = Clusters(self._state, self.operations, self.pools)
         self._addons = ManagedAddons(store, client) if own else None

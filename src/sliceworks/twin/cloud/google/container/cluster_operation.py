@@ -14,16 +14,14 @@ from sliceworks.twin.cloud.core.faults import Fault, fault_kinds
 from sliceworks.twin.cloud.core.operations import OperationQueue
 from sliceworks.twin.cloud.google.container import resource_names
 from sliceworks.twin.cloud.google.container.capacity import pool_usage
-from sliceworks.twin.cloud.google.container.gke_state import instances, set_instances
+from sliceworks.twin.cloud.google.container.gke_state import instances, pool_path, set_instances
 from sliceworks.twin.cloud.google.container.node_template import max_pods, resolve_shape
 from sliceworks.twin.cloud.google.container.resource_names import ANY_LOCATION, location_of, location_path, project_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from sliceworks.twin.cloud.core.faults import Faults
     from sliceworks.twin.cloud.core.routes import Call
-    from sliceworks.twin.cloud.google.container.capacity import ContainerSettings
     from sliceworks.twin.cloud.google.container.gke_state import GkeState
     from sliceworks.twin.cloud.google.container.node_template import Instance
     from sliceworks.twin.store.store import Store
@@ -58,7 +56,7 @@ class ProvisioningProblem:
 
 def find_provisioning_problem(state: GkeState, pool: Document) -> ProvisioningProblem | None:
     """Return the fault or capacity shortage that affects the instances of a node pool, if any."""
-    pool_instances, path = instances(pool), f"{pool.parent}/nodePools/{pool.name}"
+    pool_instances, path = instances(pool), pool_path(pool)
     attributes = {**state.attributes(pool.parent, pool.body), "instance": pool_instances[0].name if pool_instances else pool.name}
     missing = len(pool_instances)
     violation = _find_violation(state, pool, attributes["instance"]) if pool_instances else None
@@ -160,17 +158,14 @@ _LINK = "https://container.googleapis.com/v1/"
 class ContainerOperations:
     """The operations of all clusters. Hidden operations (auto-repair, autoscaling) are not listed and do not block others."""
 
-    def __init__(
-        self, store: Store, settings: ContainerSettings, faults: Faults, advance: Callable[[Document], Awaitable[None]]
-    ) -> None:
+    def __init__(self, store: Store, state: GkeState, advance: Callable[[Document], Awaitable[None]]) -> None:
         self._table = Table(store, "container/operations", "Operation")
-        self._settings = settings
-        self._faults = faults
+        self._state = state
         self.queue = OperationQueue(self._table, advance)
         self._running: dict[str, dict[str, str]] = {}
         self._hidden: dict[tuple[str, str], dict[str, str]] = {}
         self._cancelled: set[str] = set()
-        faults.on_fault_ended.append(self._on_fault_ended)
+        state.faults.on_fault_ended.append(self._on_fault_ended)
 
     def start(self) -> None:
         """Resume operations."""
@@ -179,19 +174,10 @@ class ContainerOperations:
             self._index(document)
 
     def begin(
-        self,
-        kind: str,
-        cluster: str,
-        pool: str,
-        *,
-        step: str,
-        seconds: float,
-        attributes: Mapping[str, str],
-        hidden: bool = False,
-        **inner: Any,
+        self, kind: str, cluster: str, pool: Document | None, *, step: str, seconds: float, hidden: bool = False, **inner: Any
     ) -> Obj:
         """Start an operation on a cluster or one of its node pools at a step, and return it."""
-        name, target = resource_names.new_operation_name(), f"{cluster}/nodePools/{pool}" if pool else cluster
+        name, target = resource_names.new_operation_name(), pool_path(pool) if pool else cluster
         location = location_of(cluster)
         parent = cluster.rpartition("/clusters/")[0]
         body: Obj = {
@@ -204,21 +190,21 @@ class ContainerOperations:
             "startTime": clock.micro_timestamp(),
             "location": location,
         }
-        document = Document(parent, name, body, {"cluster": cluster, "pool": pool, "step": step, "hidden": hidden, **inner})
+        inner |= {"cluster": cluster, "pool": pool.name if pool else "", "step": step, "hidden": hidden}
+        document = Document(parent, name, body, inner)
         self._index(document)
-        self.queue.add(document, None if hidden else self._inject_faults(document, seconds, attributes))
-        if hidden:
-            self.queue.requeue_after(document, seconds)
+        attributes = self._state.attributes(cluster, pool.body if pool else None)
+        self.queue.add(document, seconds if hidden else self._inject_faults(document, seconds, attributes))
         return body
 
     def _inject_faults(self, document: Document, seconds: float, attributes: Mapping[str, str]) -> float | None:
         """Return the delay of the first step with injected faults; None if the operation is stuck."""
         attributes = {**attributes, "operationType": document.body["operationType"]}
-        stuck = self._faults.inject("operation", attributes, stuck=True)
+        stuck = self._state.faults.inject("operation", attributes, stuck=True)
         if stuck is not None:
             document.inner["held"] = stuck.name
-            return self._faults.seconds_left(stuck.name)
-        fault = self._faults.inject("operation", attributes, stuck=False)
+            return self._state.faults.seconds_left(stuck.name)
+        fault = self._state.faults.inject("operation", attributes, stuck=False)
         if fault is None:
             return seconds
         if fault.kind.status:
@@ -234,7 +220,7 @@ class ContainerOperations:
                 if document is not None and document.body["operationType"] == UPGRADE_MASTER:
                     raise refuse("cluster-upgrading", operation=name, cluster=cluster.rpartition("/")[2])
                 raise refuse("incompatible-operation", operation=name)
-        quota = self._settings.values.operations
+        quota = self._state.settings.values.operations
         if len(running) >= quota:
             raise refuse("operations-quota", cluster=cluster.rpartition("/")[2], quota=quota)
 

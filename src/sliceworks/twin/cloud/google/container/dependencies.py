@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base.names import project_number
 from sliceworks.catalog import gke_rules
 from sliceworks.catalog.gke_rules import PoolSize, Violation, violate
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.document_store import Document, Table
 from sliceworks.twin.cloud.core.exceptions import enforce
 from sliceworks.twin.cloud.core.iam_policy import is_visible
-from sliceworks.twin.cloud.core.identifiers import project_number
 from sliceworks.twin.cloud.google.container.resource_names import project_of, region_of
 
 if TYPE_CHECKING:
@@ -39,18 +39,18 @@ class Dependencies:
     def check_network(self, project: str, location: str, cluster: Obj) -> None:
         """Raise GoogleError if the network, subnetwork or secondary ranges of a new cluster do not exist."""
         network, subnetwork = cluster.get("network") or _DEFAULT, cluster.get("subnetwork") or _DEFAULT
-        host, short = host_project(network, project), _base_name(network)
+        host, short = host_project(network, project), base_name(network)
         if short != _DEFAULT and self._networks.get(f"projects/{host}/global", short) is None:
             enforce(violate("network-missing", project=host, network=short))
         agent = f"service-{project_number(project)}@container-engine-robot{_ACCOUNT_DOMAIN}"
         if host != project and not self._authorizer.is_allowed(agent, "container.hostServiceAgent.use", host):
             enforce(violate("shared-vpc-agent", host=host))
-        region, name = region_of(location), _base_name(subnetwork)
+        region, name = region_of(location), base_name(subnetwork)
         if name == _DEFAULT:
             return
         path = f"projects/{host_project(subnetwork, host)}/regions/{region}"
         document = self._subnetworks.get(path, name)
-        if document is None or _base_name(document.body["network"]) != short:
+        if document is None or base_name(document.body["network"]) != short:
             enforce(violate("subnetwork-missing", subnetwork=f"{path}/subnetworks/{name}", network=short))
             return
         ranges = {item.get("rangeName") for item in document.body.get("secondaryIpRanges") or ()}
@@ -81,7 +81,7 @@ class Dependencies:
     def check_account(self, account: str) -> None:
         """Raise GoogleError if the service account of a node pool does not exist; Google's own accounts always do."""
         name, _, domain = account.partition("@")
-        project = domain.removesuffix(".iam.gserviceaccount.com")
+        project = domain.removesuffix(_ACCOUNT_DOMAIN)
         if not name or project == domain:
             return
         document = self._accounts.get(f"projects/{project}", account)
@@ -90,7 +90,7 @@ class Dependencies:
 
     def check_policy(self, project: str, region: str, policy: str) -> None:
         """Raise GoogleError if the resource policy of a node pool does not exist."""
-        short = _base_name(policy)
+        short = base_name(policy)
         if short and self._policies.get(f"projects/{project}/regions/{region}", short) is None:
             enforce(violate("workload-policy-missing", project=project, region=region, policy=short))
 
@@ -100,7 +100,7 @@ class Dependencies:
             image = str(disk.get("diskImage") or "")
             path = image.partition("/compute/v1/")[2] or image
             owner = host_project(path, project)
-            if owner == project and self._images.get(f"projects/{owner}/global", _base_name(path)) is None:
+            if owner == project and self._images.get(f"projects/{owner}/global", base_name(path)) is None:
                 return path
         return ""
 
@@ -129,5 +129,6 @@ def host_project(path: str, project: str) -> str:
     return rest.partition("/")[0] if separator else project
 
 
-def _base_name(path: str) -> str:
+def base_name(path: str) -> str:
+    """The last segment of a resource path."""
     return path.rpartition("/")[2]

@@ -11,7 +11,7 @@ from sliceworks.twin.cloud.core import schema
 from sliceworks.twin.cloud.core.document_store import Document
 from sliceworks.twin.cloud.core.exceptions import already_exists, enforce, refuse
 from sliceworks.twin.cloud.google.container.cluster_operation import UPGRADE_MASTER
-from sliceworks.twin.cloud.google.container.dependencies import host_project
+from sliceworks.twin.cloud.google.container.dependencies import base_name, host_project
 from sliceworks.twin.cloud.google.container.gke_state import instances
 from sliceworks.twin.cloud.google.container.node_pool_validation import release_channel, resolve_node_version
 from sliceworks.twin.cloud.google.container.resource_names import (
@@ -165,9 +165,7 @@ class Clusters:
         for pool in pools:
             self._state.put(pool)
         seconds = self._state.settings.seconds("createCluster")
-        return self._operations.begin(
-            "CREATE_CLUSTER", path, "", step="machines", seconds=seconds, attributes=self._state.attributes(path)
-        )
+        return self._operations.begin("CREATE_CLUSTER", path, None, step="machines", seconds=seconds)
 
     def adopt(self, project: str, location: str, name: str) -> Obj:
         """Return a cluster, creating a running one without node pools if it does not exist."""
@@ -204,7 +202,7 @@ class Clusters:
         location, path = location_of(parent), f"{parent}/clusters/{name}"
         host = host_project(spec.get("network") or "", parent.split("/")[1])
         body = {key: value for key, value in spec.items() if key not in _OUTPUT_FIELDS}
-        network, subnetwork = _base_name(spec.get("network") or "default"), _base_name(spec.get("subnetwork") or "default")
+        network, subnetwork = base_name(spec.get("network") or "default"), base_name(spec.get("subnetwork") or "default")
         body["releaseChannel"] = _release_channel(spec)
         version = resolve_version(spec.get("initialClusterVersion") or "", release_channel(body))
         zones = check_zones(spec.get("locations") or zones_of(location), location)
@@ -252,9 +250,7 @@ class Clusters:
         cluster.body["status"] = "STOPPING"
         self._state.clusters.put(cluster)
         seconds = self._state.settings.seconds("deleteCluster")
-        return self._operations.begin(
-            "DELETE_CLUSTER", path, "", step="drain", seconds=0.0, attributes=self._state.attributes(path), rest=seconds
-        )
+        return self._operations.begin("DELETE_CLUSTER", path, None, step="drain", seconds=0.0, rest=seconds)
 
     def update(self, call: Call) -> Obj:
         """Update a cluster: `desiredX` sets the field `x`."""
@@ -292,16 +288,12 @@ class Clusters:
         return handle
 
     def _change(self, path: str, kind: str, change: Obj, pools: Obj | None = None) -> Obj:
-        self._state.cluster(path)
-        self._operations.check(path, "")
         cluster = self._state.cluster(path)
+        self._operations.check(path, "")
         cluster.body["status"] = "RECONCILING"
         self._state.clusters.put(cluster)
         seconds = self._state.settings.seconds("updateCluster")
-        attributes = self._state.attributes(path)
-        return self._operations.begin(
-            kind, path, "", step="change", seconds=seconds, attributes=attributes, change=change, pools=pools or {}
-        )
+        return self._operations.begin(kind, path, None, step="change", seconds=seconds, change=change, pools=pools or {})
 
     def server_config(self, call: Call) -> Obj:
         """Return the supported versions and image types."""
@@ -356,7 +348,3 @@ def _validate_authorized_networks(cluster: Obj) -> None:
     private = bool((cluster.get("privateClusterConfig") or {}).get("enablePrivateEndpoint"))
     for block in (cluster.get("masterAuthorizedNetworksConfig") or {}).get("cidrBlocks") or ():
         enforce(gke_rules.check_authorized_network(block.get("cidrBlock") or "", private_endpoint=private))
-
-
-def _base_name(name: str) -> str:
-    return name.rpartition("/")[2]

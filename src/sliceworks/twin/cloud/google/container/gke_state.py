@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base.errors import SliceworksError
+from sliceworks.twin.cloud.core.document_store import require
 from sliceworks.twin.cloud.core.exceptions import not_found
 from sliceworks.twin.cloud.google.container import resource_names
 from sliceworks.twin.cloud.google.container.capacity import pool_usage
@@ -57,18 +58,12 @@ class GkeState:
     def cluster(self, path: str) -> Document:
         """Return a cluster; raises NOT_FOUND."""
         parent, _, name = path.rpartition("/clusters/")
-        cluster = self.clusters.get(parent, name)
-        if cluster is None:
-            raise not_found(path)
-        return cluster
+        return require(self.clusters.get(parent, name), not_found(path))
 
     def pool(self, cluster: str, name: str) -> Document:
         """Return a node pool; raises NOT_FOUND for it or its cluster."""
         self.cluster(cluster)
-        pool = self.pools.get(cluster, name)
-        if pool is None:
-            raise not_found(f"{cluster}/nodePools/{name}")
-        return pool
+        return require(self.pools.get(cluster, name), not_found(f"{cluster}/nodePools/{name}"))
 
     def put(self, pool: Document) -> None:
         """Write a node pool and update its usage."""
@@ -81,7 +76,7 @@ class GkeState:
     def delete(self, pool: Document) -> None:
         """Delete a node pool and release its usage."""
         self.pools.delete(pool)
-        self.capacity.delete(_path(pool))
+        self.capacity.delete(pool_path(pool))
         for instance in instances(pool):
             self.pool_keys.pop(instance.name, None)
         self.node_manager.free(instance.number for instance in instances(pool))
@@ -92,10 +87,10 @@ class GkeState:
         self.pool_keys.update((instance.name, (pool.parent, pool.name)) for instance in pool_instances)
         self.on_pool_changed(pool)
         if pool.body.get("status") == "ERROR":
-            self.capacity.delete(_path(pool))
+            self.capacity.delete(pool_path(pool))
         else:
             zones = (instance.zone for instance in pool_instances)
-            self.capacity.put(_path(pool), pool_usage(project_of(pool.parent), pool, resolve_shape(pool.body), zones))
+            self.capacity.put(pool_path(pool), pool_usage(project_of(pool.parent), pool, resolve_shape(pool.body), zones))
 
     def new_instances(self, pool: Document, zone: str, count: int) -> list[Instance]:
         """Return new instances of a node pool in a zone, with unique names."""
@@ -103,10 +98,9 @@ class GkeState:
         group_hash = hashes.setdefault(zone, resource_names.new_hash())
         base = resource_names.instance_group_name(pool.parent.rpartition("/")[2], pool.name, group_hash)
         used = {instance.name.rpartition("-")[2] for instance in instances(pool)}
-        return [
-            Instance(f"{base}-{suffix}", zone, self.node_manager.allocate_number())
-            for suffix in resource_names.new_suffixes(count, used)
-        ]
+        numbers = self.node_manager.allocate_numbers(count)
+        suffixes = resource_names.new_suffixes(count, used)
+        return [Instance(f"{base}-{suffix}", zone, number) for suffix, number in zip(suffixes, numbers, strict=True)]
 
     def nodes(self, pool: Document, some: Iterable[Instance], boot: float) -> Iterable[Obj]:
         """The Nodes of some instances of a node pool."""
@@ -159,5 +153,6 @@ def set_instances(pool: Document, new: Iterable[Instance]) -> None:
     pool.inner["places"] = [list(instance) for instance in new]
 
 
-def _path(pool: Document) -> str:
+def pool_path(pool: Document) -> str:
+    """The resource path of a node pool."""
     return f"{pool.parent}/nodePools/{pool.name}"

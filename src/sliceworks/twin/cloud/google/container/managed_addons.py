@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sliceworks.base.errors import AlreadyExists, NotFound
 from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, SERVICE
 from sliceworks.twin.cloud.core.document_store import Table
+from sliceworks.twin.controllers.runtime.resource_keys import SERVICES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.watch_cache import Change
 
 Obj = dict[str, Any]
-_CLUSTERS, _FEATURES, _SERVICES = "container/clusters", "gkehub/features", "/services"
+_CLUSTERS, _FEATURES = "container/clusters", "gkehub/features"
 _INTERNAL = "networking.gke.io/load-balancer-type"
 
 
@@ -90,7 +91,7 @@ class ManagedAddons:
         if change.resource in (f"cloud.{_CLUSTERS}", f"cloud.{_FEATURES}"):
             self._spawn(self._install())
         elif (
-            change.resource == _SERVICES
+            change.resource == SERVICES
             and change.obj["spec"].get("type") == "LoadBalancer"
             and self._store.count(f"cloud.{_CLUSTERS}")
         ):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import is_condition_true
@@ -14,6 +15,9 @@ from sliceworks.base.errors import AlreadyExists, ApiError, Conflict, NotFound, 
 from sliceworks.catalog.labels import NODE_POOL
 from sliceworks.kube.reflector import Reflector, Selection
 from sliceworks.kube.resources import NODE, POD
+from sliceworks.twin.cloud.core.exceptions import GoogleError
+from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.controllers.runtime.resource_keys import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
-_NODES, _NODE_POOL_KEY = "/nodes", f'"{NODE_POOL}"'.encode()
+_NODE_POOL_KEY = f'"{NODE_POOL}"'.encode()
 _UNINITIALIZED = "node.cloudprovider.kubernetes.io/uninitialized"
 """Taint of kubelets with an external cloud provider; the cloud controller removes it when it initializes the Node."""
 _KUBERNETES_TAINTS = ("node.kubernetes.io/", _UNINITIALIZED)
@@ -68,7 +72,7 @@ class NodeManager:
         self._task = asyncio.create_task(reflector.run(), name="cloud: nodes")
 
     def _observe(self, change: Change) -> None:
-        if change.resource == _NODES and (change.name in self._ready or _NODE_POOL_KEY in change.entry.data):
+        if change.resource == NODES and (change.name in self._ready or _NODE_POOL_KEY in change.entry.data):
             self.changed(change.type, change.obj)
 
     async def stop(self) -> None:
@@ -147,12 +151,17 @@ class NodeManager:
         """Release the numbers of deleted Nodes."""
         self._numbers.difference_update(numbers)
 
-    def allocate_number(self) -> int:
-        """Return an unused number and mark it as used."""
-        while self._next in self._numbers:
+    def allocate_numbers(self, count: int) -> list[int]:
+        """Return unused numbers and mark them as used; raises RESOURCE_EXHAUSTED if there are not enough."""
+        if len(self._numbers) + count > _END_NUMBER - _FIRST_NUMBER:
+            raise GoogleError("RESOURCE_EXHAUSTED", f"The twin supports {_END_NUMBER - _FIRST_NUMBER} nodes of node pools.")
+        numbers: list[int] = []
+        while len(numbers) < count:
+            if self._next not in self._numbers:
+                self._numbers.add(self._next)
+                numbers.append(self._next)
             self._next = self._next + 1 if self._next + 1 < _END_NUMBER else _FIRST_NUMBER
-        self._numbers.add(self._next)
-        return self._next
+        return numbers
 
     # Writes to the Kubernetes API.
 
@@ -161,10 +170,8 @@ class NodeManager:
 
         async def create_node(node: Obj) -> None:
             taints = [*(node["spec"].get("taints") or ()), {"key": _UNINITIALIZED, "value": "true", "effect": "NoSchedule"}]
-            try:
+            with suppress(AlreadyExists):
                 await self._client.create({**node, "spec": {**node["spec"], "taints": taints}}, resource=NODE)
-            except AlreadyExists:
-                return
 
         self.start()
         await _for_each(create_node, nodes)
@@ -173,21 +180,17 @@ class NodeManager:
         """Make Nodes unschedulable."""
 
         async def cordon_node(name: str) -> None:
-            try:
+            with suppress(NotFound):
                 await self._client.patch(NODE, name, {"spec": {"unschedulable": True}})
-            except NotFound:
-                return
 
         await _for_each(cordon_node, names)
 
     async def relabel(self, name: str, labels: Obj, taints: list[Obj]) -> None:
         """Set labels and taints of a Node; taints of Kubernetes itself are kept."""
-        try:
+        with suppress(NotFound):
             node = await self._client.get(NODE, name)
             own = [taint for taint in node["spec"].get("taints") or () if taint["key"].startswith(_KUBERNETES_TAINTS)]
             await self._client.patch(NODE, name, {"metadata": {"labels": labels}, "spec": {"taints": [*taints, *own]}})
-        except NotFound:
-            return
 
     async def drain(self, names: Iterable[str]) -> int:
         """Evict the pods of Nodes except DaemonSet pods; returns how many evictions a disruption budget prevented."""
@@ -201,8 +204,6 @@ class NodeManager:
             nonlocal blocked
             try:
                 await self._client.evict(pod[1], pod[0])
-            except NotFound:
-                return
             except ApiError as error:
                 blocked += error.code == 429
 
@@ -215,9 +216,8 @@ class NodeManager:
         pods: dict[str, list[tuple[str, str]]] = {}
         for pod in (await self._client.list_all(POD, None, fields="spec.nodeName!=")).items:
             metadata = pod["metadata"]
-            owners = metadata.get("ownerReferences") or ()
-            has_ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            if not has_ended and "deletionTimestamp" not in metadata and not any(owner["kind"] == "DaemonSet" for owner in owners):
+            of_daemon_set = any(owner["kind"] == "DaemonSet" for owner in metadata.get("ownerReferences") or ())
+            if not of_daemon_set and not is_finished(pod) and "deletionTimestamp" not in metadata:
                 pods.setdefault(pod["spec"]["nodeName"], []).append((metadata["namespace"], metadata["name"]))
         return pods
 
@@ -243,10 +243,8 @@ class NodeManager:
         """Delete Nodes."""
 
         async def delete_node(name: str) -> None:
-            try:
+            with suppress(NotFound):
                 await self._client.delete(NODE, name)
-            except NotFound:
-                return
 
         await _for_each(delete_node, names)
 

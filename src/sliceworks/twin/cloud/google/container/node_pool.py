@@ -9,7 +9,7 @@ from sliceworks.twin.cloud.core.document_store import Document
 from sliceworks.twin.cloud.core.exceptions import GoogleError, already_exists, enforce, refuse
 from sliceworks.twin.cloud.google.container import resource_names
 from sliceworks.twin.cloud.google.container.capacity import pool_usage
-from sliceworks.twin.cloud.google.container.gke_state import instances, set_instances
+from sliceworks.twin.cloud.google.container.gke_state import instances, pool_path, set_instances
 from sliceworks.twin.cloud.google.container.node_pool_validation import (
     has_private_nodes,
     initial_size,
@@ -85,13 +85,12 @@ class NodePools:
         pool = self.build(cluster, spec)
         path = pool.parent
         if self._state.pools.get(path, pool.name) is not None:
-            raise already_exists(f"{path}/nodePools/{pool.name}")
+            raise already_exists(pool_path(pool))
         self._operations.check(path, pool.name)
         self.reserve(pool)
         self._state.put(pool)
         seconds = self._state.settings.seconds("createNodePool")
-        attributes = self._state.attributes(path, pool.body)
-        return self._operations.begin("CREATE_NODE_POOL", path, pool.name, step="machines", seconds=seconds, attributes=attributes)
+        return self._operations.begin("CREATE_NODE_POOL", path, pool, step="machines", seconds=seconds)
 
     def build(self, cluster: Document, spec: Obj) -> Document:
         """Return the document of a new node pool; raises INVALID_ARGUMENT."""
@@ -117,7 +116,7 @@ class NodePools:
         starts_empty = (pool.body.get("autoscaling") or {}).get("enabled") and not initial_size(pool.body)
         count = 0 if starts_empty else shape.slice_hosts or initial_size(pool.body)
         zones = [zone for zone in pool.body["locations"] for _ in range(count)]
-        self._state.capacity.check(f"{pool.parent}/nodePools/{pool.name}", pool_usage(project, pool, shape, zones))
+        self._state.capacity.check(pool_path(pool), pool_usage(project, pool, shape, zones))
         locations = pool.body["locations"]
         set_instances(pool, [instance for zone in locations for instance in self._state.new_instances(pool, zone, count)])
         cluster = pool.parent.rpartition("/")[2]
@@ -142,10 +141,7 @@ class NodePools:
         pool.body["status"] = "STOPPING"
         self._state.put(pool)
         seconds = self._state.settings.seconds("deleteNodePool")
-        attributes = self._state.attributes(path, pool.body)
-        return self._operations.begin(
-            "DELETE_NODE_POOL", path, name, step="drain", seconds=0.0, attributes=attributes, rest=seconds
-        )
+        return self._operations.begin("DELETE_NODE_POOL", path, pool, step="drain", seconds=0.0, rest=seconds)
 
     def set_size(self, call: Call) -> Obj:
         """Start to resize a node pool to a number of nodes per zone."""
@@ -172,7 +168,7 @@ class NodePools:
         zones = [instance.zone for instance in (*instances(pool), *add) if instance not in removed]
         usage = pool_usage(project_of(pool.parent), pool, resolve_shape(pool.body), zones)
         try:
-            self._state.capacity.check(f"{pool.parent}/nodePools/{pool.name}", usage)
+            self._state.capacity.check(pool_path(pool), usage)
         except GoogleError:
             self._state.node_manager.free(instance.number for instance in add)
             raise
@@ -183,10 +179,9 @@ class NodePools:
         return self._operations.begin(
             kind,
             pool.parent,
-            pool.name,
+            pool,
             step="machines",
             seconds=self._state.settings.seconds("resizeNodePool"),
-            attributes=self._state.attributes(pool.parent, pool.body),
             hidden=hidden,
             drop=[list(instance) for instance in removed],
             add=[list(instance) for instance in add],
@@ -232,8 +227,7 @@ class NodePools:
         resolve_shape({**pool.body, **change})
         self._operations.check(path, name)
         seconds = self._state.settings.seconds("updateNodePool")
-        attributes = self._state.attributes(path, pool.body)
-        return self._operations.begin(kind, path, name, step="change", seconds=seconds, attributes=attributes, change=change)
+        return self._operations.begin(kind, path, pool, step="change", seconds=seconds, change=change)
 
 
 _POOL_FIELDS = {

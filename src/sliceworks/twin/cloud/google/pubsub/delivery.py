@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -242,7 +241,7 @@ class PendingMessages:
         if not 0 <= seconds <= _MAX_ACK_DEADLINE:
             raise invalid_argument(f"The ack deadline must be between 0 and {_MAX_ACK_DEADLINE} seconds.")
         for message in self._leased(call):
-            message.inner["until"] = _after(seconds)
+            message.inner["until"] = clock.timestamp_after(seconds)
             self._pending.put(message)
         return {}
 
@@ -259,7 +258,7 @@ class PendingMessages:
 
     def _lease(self, message: Document, seconds: float) -> None:
         tries = int(message.inner.get("tries", 0)) + 1
-        message.inner |= {"ack": f"{message.name}:{tries}", "until": _after(seconds), "tries": tries}
+        message.inner |= {"ack": f"{message.name}:{tries}", "until": clock.timestamp_after(seconds), "tries": tries}
         self._pending.put(message)
 
     def _leased(self, call: Call) -> Iterator[Document]:
@@ -292,11 +291,7 @@ def _row(subscription: Document, message: Document) -> Obj:
     return row
 
 
-def _after(seconds: float) -> str:
-    return clock.rfc3339_micro(clock.now() + timedelta(seconds=seconds))
-
-
 def _lease_seconds_left(message: Document) -> float:
     """Seconds until the ack deadline of a leased message."""
     until = message.inner.get("until")
-    return (datetime.fromisoformat(until) - clock.now()).total_seconds() if until else 0.0
+    return clock.seconds_until(until) if until else 0.0

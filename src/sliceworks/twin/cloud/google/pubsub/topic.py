@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import clock
+from sliceworks.base.names import numeric_id
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.collection import (
     Collection,
@@ -11,12 +13,10 @@ from sliceworks.twin.cloud.core.collection import (
     name_from_path,
     name_from_query,
     paginate,
-    timestamp,
 )
 from sliceworks.twin.cloud.core.document_store import Table
 from sliceworks.twin.cloud.core.exceptions import GoogleError, invalid_argument, refuse
 from sliceworks.twin.cloud.core.iam_policy import ServiceAgents
-from sliceworks.twin.cloud.core.identifiers import numeric_id
 from sliceworks.twin.cloud.core.operations import DirectResponse
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
@@ -177,7 +177,7 @@ def _fill_schema(call: Call, path: str, body: Obj, before: Obj | None) -> Obj:
     if body.get("type") != "PROTOCOL_BUFFER":
         raise invalid_argument(f"The twin reads schemas of type PROTOCOL_BUFFER, not {body.get('type')}.")
     delivery.check_schema(body["definition"])
-    return {**body, "name": path, "revisionId": numeric_id(path + body["definition"])[-8:], "revisionCreateTime": timestamp()}
+    return {**body, "name": path, "revisionId": numeric_id(path + body["definition"])[-8:], "revisionCreateTime": clock.timestamp()}
 
 
 def _split(path: str, plural: str) -> tuple[str, str]:

@@ -11,8 +11,8 @@ from urllib.parse import quote
 import orjson
 
 from sliceworks.base import clock
-from sliceworks.twin.cloud.core.collection import check_absent, check_preconditions, paginate, timestamp
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.collection import check_absent, check_preconditions, paginate
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
 from sliceworks.twin.cloud.core.exceptions import GoogleError, invalid_argument
 from sliceworks.twin.cloud.core.routes import Call, Media, Route
 from sliceworks.twin.cloud.google.storage import release_bundle
@@ -100,11 +100,11 @@ class Objects:
 
     def write(self, bucket: str, name: str, content: bytes) -> None:
         """Create or replace an object."""
-        self._put(self._bucket(bucket), name, {"contentType": "application/octet-stream"}, content)
+        self._put(self.bucket(bucket), name, {"contentType": "application/octet-stream"}, content)
 
     def find_all(self, call: Call) -> Obj:
         """List the objects of a bucket. With a delimiter, objects below it are grouped into `prefixes`."""
-        bucket, prefix = self._bucket(call.params["bucket"]).name, call.query.get("prefix", "")
+        bucket, prefix = self.bucket(call.params["bucket"]).name, call.query.get("prefix", "")
         delimiter = call.query.get("delimiter", "")
         items, prefixes = [], dict[str, None]()
         objects = (document for document in self._objects.all(f"b/{bucket}") if document.name.startswith(prefix))
@@ -145,18 +145,22 @@ class Objects:
 
     def store(self, call: Call, metadata: Obj, content: bytes, content_type: str) -> Obj:
         """Create an object or a new generation that replaces the previous one."""
-        bucket = self._bucket(call.params["bucket"])
+        bucket = self.bucket(call.params["bucket"])
         name = str(metadata.get("name") or "")
         if not name:
             raise invalid_argument("Required: object name")
-        before = self._objects.get(f"b/{bucket.name}", name)
+        self._check_target(call, bucket.name, name)
+        fields = {key: metadata[key] for key in _MUTABLE_FIELDS if metadata.get(key) is not None}
+        fields = {"contentType": content_type or "application/octet-stream", **fields}
+        return _with_links(call, self._put(bucket, name, fields, content))
+
+    def _check_target(self, call: Call, bucket: str, name: str) -> None:
+        """Raise 412 unless the preconditions of a write hold for the object that it replaces."""
+        before = self._objects.get(f"b/{bucket}", name)
         if before is None:
             check_absent(call)
         else:
             check_preconditions(call, before.body["generation"], before.body["metageneration"])
-        fields = {key: metadata[key] for key in _MUTABLE_FIELDS if metadata.get(key) is not None}
-        fields = {"contentType": content_type or "application/octet-stream", **fields}
-        return _with_links(call, self._put(bucket, name, fields, content))
 
     def _put(self, bucket: Document, name: str, fields: Obj, content: bytes) -> Obj:
         generation = str(max(int(clock.now().timestamp() * 1_000_000), int(bucket.inner.get("generation", 0)) + 1))
@@ -175,8 +179,8 @@ class Objects:
             "md5Hash": md5(content),
             "crc32c": crc32c(content),
             "etag": f"C{generation}=",
-            "timeCreated": timestamp(),
-            "updated": timestamp(),
+            "timeCreated": clock.timestamp(),
+            "updated": clock.timestamp(),
         }
         self._objects.put(Document(f"b/{bucket.name}", name, body, {"content": base64.b64encode(content).decode()}))
         return body
@@ -186,7 +190,7 @@ class Objects:
         document = self._object(call)
         fields = {key: value for key, value in call.body.items() if key in _MUTABLE_FIELDS}
         version = str(int(document.body["metageneration"]) + 1)
-        document.body = {**document.body, **fields, "metageneration": version, "updated": timestamp()}
+        document.body = {**document.body, **fields, "metageneration": version, "updated": clock.timestamp()}
         self._objects.put(document)
         return _with_links(call, document.body)
 
@@ -199,12 +203,8 @@ class Objects:
         """Copy an object."""
         document = self._object(call, check=False)
         fields = {key: value for key, value in {**document.body, **call.body}.items() if key in _MUTABLE_FIELDS}
-        target = self._bucket(call.params["toBucket"])
-        existing = self._objects.get(f"b/{target.name}", call.params["toObject"])
-        if existing is None:
-            check_absent(call)
-        else:
-            check_preconditions(call, existing.body["generation"], existing.body["metageneration"])
+        target = self.bucket(call.params["toBucket"])
+        self._check_target(call, target.name, call.params["toObject"])
         return _with_links(call, self._put(target, call.params["toObject"], fields, base64.b64decode(document.inner["content"])))
 
     def rewrite(self, call: Call) -> Obj:
@@ -213,11 +213,9 @@ class Objects:
         sizes = {"totalBytesRewritten": target["size"], "objectSize": target["size"]}
         return {"kind": "storage#rewriteResponse", **sizes, "done": True, "resource": target}
 
-    def _bucket(self, name: str) -> Document:
-        document = self._buckets.get(_BUCKETS, name)
-        if document is None:
-            raise GoogleError("NOT_FOUND", "The specified bucket does not exist.")
-        return document
+    def bucket(self, name: str) -> Document:
+        """Return a bucket; raises NOT_FOUND."""
+        return require(self._buckets.get(_BUCKETS, name), GoogleError("NOT_FOUND", "The specified bucket does not exist."))
 
     def _object(self, call: Call, *, check: bool = True) -> Document:
         if call.params["bucket"] == release_bundle.BUCKET and (content := release_bundle.find_content(call.params["object"])):
@@ -225,7 +223,7 @@ class Objects:
                 raise GoogleError("PERMISSION_DENIED", "The caller does not have permission")
             checksums = {"md5Hash": md5(content), "crc32c": crc32c(content)}
             return release_bundle.to_document(call.params["object"], content, checksums)
-        bucket, name = self._bucket(call.params["bucket"]).name, call.params["object"]
+        bucket, name = self.bucket(call.params["bucket"]).name, call.params["object"]
         document = self._objects.get(f"b/{bucket}", name)
         generation = call.query.get("generation")
         if document is None or generation not in (None, document.body["generation"]):

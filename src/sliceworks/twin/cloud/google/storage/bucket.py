@@ -6,11 +6,13 @@ import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from sliceworks.twin.cloud.core.collection import check_preconditions, paginate, timestamp
+from sliceworks.base import clock
+from sliceworks.base.names import project_number
+from sliceworks.twin.cloud.core.authorization import Authorizer
+from sliceworks.twin.cloud.core.collection import check_preconditions, paginate
 from sliceworks.twin.cloud.core.document_store import Document, Table
 from sliceworks.twin.cloud.core.exceptions import GoogleError, invalid_argument, refuse
 from sliceworks.twin.cloud.core.iam_policy import IamPolicies
-from sliceworks.twin.cloud.core.identifiers import project_number
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
 from sliceworks.twin.cloud.google.storage.blob import Objects, Uploads
@@ -58,6 +60,7 @@ class Buckets:
         self._buckets = Table(store, "storage/buckets", "Bucket")
         self._policies = IamPolicies(store, "storage", conflict="policy-conflict-storage")
         self._objects = Objects(store)
+        self._authorizer = Authorizer(store)
 
     def has(self, name: str) -> bool:
         """Whether a bucket exists."""
@@ -74,9 +77,7 @@ class Buckets:
         yield Route("DELETE", item, "buckets.delete", self.delete, f"{permissions}.delete")
         yield Route("GET", f"{item}/iam", "buckets.getIamPolicy", self.get_policy, f"{permissions}.getIamPolicy")
         yield Route("PUT", f"{item}/iam", "buckets.setIamPolicy", self.set_policy, f"{permissions}.setIamPolicy", "Policy")
-        yield Route(
-            "GET", f"{item}/iam/testPermissions", "buckets.testIamPermissions", self.test_permissions, f"{permissions}.getIamPolicy"
-        )
+        yield Route("GET", f"{item}/iam/testPermissions", "buckets.testIamPermissions", self.test_permissions, "")
         yield Route("GET", f"{item}/anywhereCaches", "anywhereCaches.list", _list_no_caches, "storage.anywhereCaches.list")
         yield Route("GET", f"{item}/anywhereCaches/", "anywhereCaches.list", _list_no_caches, "storage.anywhereCaches.list")
 
@@ -139,19 +140,17 @@ class Buckets:
         return self._render_policy(name)
 
     def test_permissions(self, call: Call) -> Obj:
-        """Return the permissions of the request: the bearer of the twin's token has all permissions."""
-        self._bucket(call)
-        permissions = [value for key, value in call.query.items() if key == "permissions"]
-        return {"kind": "storage#testIamPermissionsResponse", "permissions": permissions}
+        """Return the permissions of the request that the caller has on a bucket."""
+        bucket = self._bucket(call)
+        requested = [value for key, value in call.query_pairs if key == "permissions"]
+        permissions = self._authorizer.filter(call.caller, requested, bucket.inner["project"], ("storage", f"b/{bucket.name}"))
+        return {"kind": "storage#testIamPermissionsResponse", **({"permissions": permissions} if permissions else {})}
 
     def _render_policy(self, name: str) -> Obj:
         return {"kind": "storage#policy", "resourceId": f"projects/_/buckets/{name}", **self._policies.get(f"b/{name}")}
 
     def _bucket(self, call: Call) -> Document:
-        document = self._buckets.get(_BUCKETS, call.params["bucket"])
-        if document is None:
-            raise GoogleError("NOT_FOUND", "The specified bucket does not exist.")
-        return document
+        return self._objects.bucket(call.params["bucket"])
 
 
 def _list_no_caches(_: Call) -> Obj:
@@ -169,7 +168,7 @@ def _fill(name: str, body: Obj, before: Obj | None) -> Obj:
         **({} if "-" in location else {"rpo": "DEFAULT"}),
         "softDeletePolicy": {
             "retentionDurationSeconds": "604800",
-            "effectiveTime": (before or {}).get("timeCreated") or timestamp(),
+            "effectiveTime": (before or {}).get("timeCreated") or clock.timestamp(),
         },
         **body,
         "id": name,
@@ -184,7 +183,7 @@ def _fill(name: str, body: Obj, before: Obj | None) -> Obj:
             "uniformBucketLevelAccess": {"enabled": uniform},
             "bucketPolicyOnly": {"enabled": uniform},
         },
-        "timeCreated": (before or {}).get("timeCreated") or timestamp(),
-        "updated": timestamp(),
+        "timeCreated": (before or {}).get("timeCreated") or clock.timestamp(),
+        "updated": clock.timestamp(),
         "selfLink": f"https://www.googleapis.com/storage/v1/b/{name}",
     }

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sliceworks.twin.controllers.builtin import cron_schedule
+from sliceworks.base import cron_schedule
 
 START = datetime(2026, 11, 15, 3, 4, 5, tzinfo=UTC)  # a Sunday
 

@@ -1,4 +1,4 @@
-"""Validation that all job webhooks share."""
+"""What the webhooks of all jobs share: the queue of a job and of its owners, and validation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import names
 from sliceworks.base.errors import Forbidden
+from sliceworks.kube.resources import controller_of
 from sliceworks.schemas.field_errors import FieldError, forbidden, invalid
+from sliceworks.twin.controllers.kueue.configuration import Configuration
 from sliceworks.twin.controllers.kueue.kueue_api import (
     COMPLETIONS_EQUAL_PARALLELISM_ANNOTATION,
     LOCAL_QUEUES,
@@ -15,12 +17,29 @@ from sliceworks.twin.controllers.kueue.kueue_api import (
     PREBUILT_WORKLOAD_LABEL,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    label_value,
+    queue_name,
 )
+from sliceworks.twin.controllers.runtime.resource_keys import DEPLOYMENTS, JOBS, JOBSETS, PODS, REPLICA_SETS, STATEFUL_SETS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from sliceworks.twin.apiserver.admission.chain import Admission
+
+    Get = Callable[[str, str, str], Mapping[str, Any] | None]
+
+OWNERS = {
+    "Job": JOBS,
+    "JobSet": JOBSETS,
+    "Deployment": DEPLOYMENTS,
+    "ReplicaSet": REPLICA_SETS,
+    "StatefulSet": STATEFUL_SETS,
+    "Pod": PODS,
+}
+"""The kinds whose objects Kueue knows as owners of jobs."""
+_MAX_ANCESTORS = 10
+_SYSTEM_NAMESPACES = ("kube-system", "kueue-system")
 
 
 def raise_if_invalid(ctx: Admission, errors: Iterable[FieldError]) -> None:
@@ -32,13 +51,35 @@ def raise_if_invalid(ctx: Admission, errors: Iterable[FieldError]) -> None:
         raise Forbidden(f'admission webhook "{webhook}" denied the request: {message}')
 
 
+def queue_name_for(ctx: Admission, obj: Mapping[str, Any]) -> str:
+    """The queue of an object: its label, or else the default LocalQueue of the namespace if there is one."""
+    return queue_name(obj) or ("default" if ctx.get(LOCAL_QUEUES, ctx.namespace, "default") is not None else "")
+
+
+def has_queued_owner(get: Get, namespace: str, obj: Mapping[str, Any]) -> bool:
+    """Whether an owner of an object, at any level, has a queue."""
+    for _ in range(_MAX_ANCESTORS):
+        ref = controller_of(obj)
+        resource = OWNERS.get(ref["kind"]) if ref else None
+        owner = get(resource, namespace, ref["name"]) if ref and resource else None
+        if owner is None:
+            return False
+        if resource != REPLICA_SETS and queue_name(owner):
+            return True
+        obj = owner
+    return False
+
+
+def is_managed_by_kueue(ctx: Admission, framework: str, obj: Mapping[str, Any]) -> bool:
+    """Whether Kueue manages an object of an integration: it has a queue, and none of its owners has one."""
+    if framework not in Configuration(ctx.get).frameworks or ctx.namespace in _SYSTEM_NAMESPACES:
+        return False
+    return bool(queue_name_for(ctx, obj)) and not has_queued_owner(ctx.get, ctx.namespace, obj)
+
+
 # The strings that strconv.ParseBool accepts.
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
-
-
-def label_value(obj: Mapping[str, Any], name: str) -> str:
-    return str((obj["metadata"].get("labels") or {}).get(name) or "")
 
 
 def name_errors(obj: Mapping[str, Any], name: str) -> Iterator[FieldError]:
@@ -70,10 +111,10 @@ def new_job_errors(job: Mapping[str, Any]) -> Iterator[FieldError]:
 def changed_job_errors(
     ctx: Admission, job: Mapping[str, Any], old: Mapping[str, Any], suspended: bool, was_suspended: bool
 ) -> Iterator[FieldError]:
-    queue, path = label_value(job, QUEUE_LABEL), f"metadata.labels[{QUEUE_LABEL}]"
+    queue, path = queue_name(job), f"metadata.labels[{QUEUE_LABEL}]"
     if not suspended:
-        yield from immutable_errors(path, queue, label_value(old, QUEUE_LABEL))
-    if not queue and label_value(old, QUEUE_LABEL) and ctx.get(LOCAL_QUEUES, ctx.namespace, "default") is not None:
+        yield from immutable_errors(path, queue, queue_name(old))
+    if not queue and queue_name(old) and ctx.get(LOCAL_QUEUES, ctx.namespace, "default") is not None:
         yield invalid(path, "", "queue-name must not be empty in namespace with default queue")
     if suspended:
         yield from name_errors(job, PREBUILT_WORKLOAD_LABEL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
@@ -54,38 +55,85 @@ class Schedule:
 
 
 def parse(schedule: str, zone: str = "") -> Schedule:
-    """Parse a CronJob's spec.schedule in its spec.timeZone."""
+    """Parse a CronJob's spec.schedule in its spec.timeZone. Raises ValueError with the message of Kubernetes' parser."""
+    if schedule.startswith(("TZ=", "CRON_TZ=")):
+        prefix, space, schedule = schedule.partition(" ")
+        if not space:
+            raise ValueError("invalid schedule format: runtime error: slice bounds out of range [:-1]")
+        zone, schedule = prefix.partition("=")[2], schedule.strip()
+    timezone = find_zone(zone) if zone else UTC
+    if timezone is None:
+        raise ValueError(f"provided bad location {zone}: unknown time zone {zone}")
     if schedule.startswith("@every "):
-        from sliceworks.base import duration
-
-        return Schedule(interval=max(1.0, float(int(duration.parse(schedule.removeprefix("@every "))))))
-    timezone: tzinfo = UTC
-    if zone:
-        from zoneinfo import ZoneInfo
-
-        timezone = ZoneInfo(zone)
+        return Schedule(interval=_parse_interval(schedule))
+    if schedule.startswith("@") and schedule not in _DESCRIPTORS:
+        raise ValueError(f"unrecognized descriptor: {schedule}")
     parts = _DESCRIPTORS.get(schedule, schedule).split()
+    if len(parts) != len(_FIELDS):
+        raise ValueError(f"expected exactly {len(_FIELDS)} fields, found {len(parts)}: [{' '.join(parts)}]")
     fields = tuple(_parse_field(part, *limits) for part, limits in zip(parts, _FIELDS, strict=True))
     return Schedule(fields, (parts[2][0] in "*?", parts[4][0] in "*?"), timezone)
 
 
+def find_zone(name: str) -> tzinfo | None:
+    """The time zone with a name of the IANA database; None for other names."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _parse_interval(schedule: str) -> float:
+    from sliceworks.base import duration
+
+    try:
+        seconds = duration.parse(schedule.removeprefix("@every "))
+    except ValueError as error:
+        raise ValueError(f"failed to parse duration {schedule}: {error}") from None
+    return max(1.0, float(int(seconds)))
+
+
 def _parse_field(field: str, low: int, high: int, names: tuple[str, ...]) -> frozenset[int]:
-    values: set[int] = set()
-    for part in filter(None, field.split(",")):
-        interval, _, step = part.partition("/")
-        first, dash, last = interval.partition("-")
-        if first in ("*", "?"):
-            start, end = low, high
-        else:
-            start, end = _parse_value(first, low, names), _parse_value(last or first, low, names)
-            if step and not dash:
-                end = high
-        values.update(range(start, end + 1, int(step or 1)))
-    return frozenset(values)
+    return frozenset(number for part in filter(None, field.split(",")) for number in _parse_range(part, low, high, names))
+
+
+def _parse_range(part: str, low: int, high: int, names: tuple[str, ...]) -> range:
+    """The numbers of one item of a field: `*`, `5` or `1-5`, with an optional step."""
+    interval, *steps = part.split("/")
+    ends = interval.split("-")
+    if ends[0] in ("*", "?"):
+        first, last = low, high
+    else:
+        first = _parse_value(ends[0], low, names)
+        if len(ends) > 2:
+            raise ValueError(f"too many hyphens: {part}")
+        last = _parse_value(ends[-1], low, names)
+    if len(steps) > 1:
+        raise ValueError(f"too many slashes: {part}")
+    step = _parse_value(steps[0], 0, ()) if steps else 1
+    if steps and len(ends) == 1:
+        last = high
+    for is_invalid, problem in (
+        (first < low, f"beginning of range ({first}) below minimum ({low})"),
+        (last > high, f"end of range ({last}) above maximum ({high})"),
+        (first > last, f"beginning of range ({first}) beyond end of range ({last})"),
+        (step == 0, "step of range should be a positive number"),
+    ):
+        if is_invalid:
+            raise ValueError(f"{problem}: {part}")
+    return range(first, last + 1, step)
 
 
 def _parse_value(value: str, low: int, names: tuple[str, ...]) -> int:
-    return names.index(value.lower()) + low if value.lower() in names else int(value)
+    if value.lower() in names:
+        return names.index(value.lower()) + low
+    if not re.fullmatch(r"[+-]?\d+", value, re.ASCII):
+        raise ValueError(f'failed to parse int from {value}: strconv.Atoi: parsing "{value}": invalid syntax')
+    if int(value) < 0:
+        raise ValueError(f"negative number ({int(value)}) not allowed: {value}")
+    return int(value)
 
 
 @dataclass(frozen=True, slots=True)

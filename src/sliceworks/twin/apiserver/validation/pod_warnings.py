@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
-from sliceworks.twin.apiserver.validation import field_checks
+from sliceworks.twin.apiserver.validation import error_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +56,7 @@ def ingress_warnings(obj: Json) -> list[str]:
 def _name(obj: Json, words: str) -> Iterator[str]:
     """Warn about a name that is not a DNS label, only on create because names are immutable."""
     meta = obj.get("metadata") or {}
-    messages = field_checks.dns1123_label_errors(meta.get("name") or "")
+    messages = error_list.dns1123_label_errors(meta.get("name") or "")
     if messages and not meta.get("resourceVersion"):
         yield f"metadata.name: {words}: [{' '.join(messages)}]"
 

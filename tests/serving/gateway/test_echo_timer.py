@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from sliceworks.base import clock
-from sliceworks.base.timers import create_timer
+from sliceworks.serving.gateway.echo.timer import create_timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
