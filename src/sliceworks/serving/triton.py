@@ -66,7 +66,7 @@ def _pod(service: ModelService, settings: Triton, hardware: ReplicaHardware | No
         ports=PORTS,
         mounts=[{"name": "shared-memory", "mountPath": "/dev/shm"}, *pod_spec.secret_mounts(spec)],
         read_only=spec.read_only_root_filesystem,
-        **pod_spec.http_probes(spec, "http", "/v2/health/ready", "/v2/health/live"),
+        **pod_spec.http_probes(spec, "/v2/health/ready", "/v2/health/live"),
         **pod_spec.pre_stop(spec),
     )
     shared = {"name": "shared-memory", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}

@@ -60,7 +60,7 @@ def _pod(service: ModelService, settings: Vllm, hardware: ReplicaHardware, versi
         ports=PORTS,
         mounts=[{"name": "shared-memory", "mountPath": "/dev/shm"}, *mounts, *pod_spec.secret_mounts(spec)],
         read_only=spec.read_only_root_filesystem,
-        **pod_spec.http_probes(spec, "http", "/health", "/health"),
+        **pod_spec.http_probes(spec, "/health", "/health"),
         **pod_spec.pre_stop(spec),
     )
     shared = {"name": "shared-memory", "emptyDir": {"medium": "Memory"}}

@@ -37,7 +37,7 @@ from sliceworks.infra.cluster.inventory import (
     reference_to,
     strip_server_fields,
 )
-from sliceworks.infra.terraform import RERUN_HINT
+from sliceworks.infra.terraform_messages import RERUN_HINT
 from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, POD, STATEFUL_SET
 from sliceworks.kube.selectors import from_labels
 

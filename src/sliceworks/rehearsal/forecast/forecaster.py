@@ -175,21 +175,21 @@ def _random_share(seed: str, key: WorkloadKey) -> float:
     return (int.from_bytes(digest) + 0.5) / 2**56
 
 
-_QUICK_RUNS, _MIN_QUICK_RUNS = 20, 5
+_QUICK_RUNS, _MIN_QUICK_RUNS, _QUICK_SECONDS = 20, 5, 2.0
 
 
-async def forecast_job(client: Client, obj: dict[str, Any], *, limit: float = 2.0) -> JobForecast | None:
-    """Forecast of a JobSet or Job, submitted or not; None if it takes longer than `limit` seconds."""
+async def forecast_job(client: Client, obj: dict[str, Any]) -> JobForecast | None:
+    """Forecast of a JobSet or Job, submitted or not; None if it takes longer than 2 seconds."""
     start = clock.perf_counter()
     try:
         forecaster, job, extra_jobs = await _create_forecaster(client, obj)
     except SliceworksError:
         return None
     ready = clock.perf_counter()
-    if ready - start > limit / 2:
+    if ready - start > _QUICK_SECONDS / 2:
         return None
     forecaster.forecast([job], extra_jobs=extra_jobs, runs=1)
-    runs = min(_QUICK_RUNS, int((limit - (clock.perf_counter() - start)) / max(clock.perf_counter() - ready, 1e-3)))
+    runs = min(_QUICK_RUNS, int((_QUICK_SECONDS - (clock.perf_counter() - start)) / max(clock.perf_counter() - ready, 1e-3)))
     if runs < _MIN_QUICK_RUNS:
         return None
     [expectation] = forecaster.forecast([job], extra_jobs=extra_jobs, runs=runs).expectations

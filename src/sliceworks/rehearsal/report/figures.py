@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from sliceworks.rehearsal.record import JobRecord, RunRecord, Series
 
+_LONGEST_WAITS = 5
 IDLE = "idle"
 """Stands for the team of unused chips."""
 
@@ -79,13 +80,13 @@ def _waits(team: str, jobs: Iterable[JobRecord]) -> Waits:
     return Waits(team or "no team", tuple(sorted(item for item in known if item is not None)), known.count(None))
 
 
-def longest_waits(run: RunRecord, limit: int = 5) -> list[tuple[JobRecord, float]]:
+def longest_waits(run: RunRecord) -> list[tuple[JobRecord, float]]:
     """The jobs with the longest waits; a job that was never admitted waited until it or the run ended."""
     waits = []
     for job in run.jobs:
         known, until = admission_wait(job), run.duration if job.ended is None else job.ended
         waits.append((job, until - job.submitted if known is None else known))
-    return sorted((item for item in waits if item[1] >= 1), key=lambda entry: -entry[1])[:limit]
+    return sorted((item for item in waits if item[1] >= 1), key=lambda entry: -entry[1])[:_LONGEST_WAITS]
 
 
 def wait_reason(job: JobRecord) -> str:

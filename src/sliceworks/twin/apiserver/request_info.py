@@ -99,9 +99,9 @@ class Call:
         self.name = self.target.name
         self.api_version = self.resource.api_version(self.version.name)
 
-    def param(self, name: str, default: str = "") -> str:
+    def param(self, name: str) -> str:
         values = self.params.get(name)
-        return values[0] if values else default
+        return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
         """A boolean option: every value is true that Go does not parse as false."""

@@ -173,8 +173,9 @@ def manager_name(field_manager: str, user_agent: str) -> str:
     return name.encode()[:MAX_MANAGER_NAME].decode(errors="ignore")
 
 
-def manager_errors(field_manager: str, path: str = "fieldManager") -> list[FieldError]:
+def manager_errors(field_manager: str) -> list[FieldError]:
     """Errors of the `fieldManager` parameter."""
+    path = "fieldManager"
     errors: list[FieldError] = []
     if len(field_manager.encode()) > MAX_MANAGER_NAME:
         errors.append(too_long(path, MAX_MANAGER_NAME))

@@ -160,7 +160,7 @@ def _subdomain_errors(subdomain: str) -> Iterator[FieldError]:
 
 def _label_errors(path: str, value: str, too_long_message: str, *, shown: str = "") -> Iterator[FieldError]:
     for message in names.dns1035_label_errors(value):
-        yield invalid(path, shown or value, too_long_message if _TOO_LONG in message else message)
+        yield invalid(path, shown or value, too_long_message if message == _TOO_LONG else message)
 
 
 def _job_errors(obj: Obj, job: Obj, path: str, job_names: list[str]) -> Iterator[FieldError]:
