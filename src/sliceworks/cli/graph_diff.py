@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.errors import NotFound
 from sliceworks.cli.graph_compiler import run_with_client
 from sliceworks.controllers.graphs import crd_compatibility, inspection
 from sliceworks.graph.diff import CHANGE, CREATE, Difference, compare
@@ -51,19 +50,8 @@ def diff_cluster(compiled: Graph, desired: Obj, opened: Callable[[], Client]) ->
     """Return the differences from a cluster; without such an instance, everything is new."""
 
     async def ask(client: Client) -> list[Difference]:
-        metadata = desired["metadata"]
         kinds = _kinds(await client.find(CUSTOM_RESOURCE_DEFINITION, compiled.crd["metadata"]["name"]), compiled.crd)
-        try:
-            live = await inspection.find_instance(client, compiled, metadata["name"], metadata.get("namespace") or "")
-            instance = {**desired, "metadata": {**live["metadata"], **metadata}}
-            observed, _ = await inspection.observe(client, compiled, instance)
-        except NotFound:
-            instance, observed = desired, {}
-        external = {node.id for node in compiled.nodes if node.type.is_external}
-        rendered = render(compiled, instance, observed)
-        new = {item.node.id: item.objects for item in rendered if item.state != EXCLUDED and item.node.id not in external}
-        ours = {name: objects for name, objects in observed.items() if name not in external}
-        return [*kinds, *compare(ours, new, lifecycles=_lifecycles(compiled), owned=inspection.owned_fields)]
+        return [*kinds, *await inspection.compare(client, compiled, desired)]
 
     differences: list[Difference] = run_with_client(opened, ask)
     return differences

@@ -136,7 +136,7 @@ def compare_object(node: str, old: Object, new: Object, lifecycle: Lifecycle, *,
     """The update of one object. `owned` are the controller's fields of a live object, empty if it did not create the object."""
     changes = tuple(_field_changes(old, new, (), owned))
     if not changes:
-        return Difference(node, KEEP, new)
+        return Difference(node, KEEP, new, before=old)
     immutable = [path for path in _immutable_fields(old) if any(_is_inside(change.path, path) for change in changes)]
     if not immutable:
         return Difference(node, CHANGE, new, changes, before=old)

@@ -49,6 +49,7 @@ spec:
   - id: last
     template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "${deployment.metadata.name}-last"}}
 """
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 SHOP = "apiVersion: kro.run/v1alpha1\nkind: Shop\nmetadata: {name: corner}\n"
 SHARED = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared}\ndata: {a: b}\n"
 
@@ -138,3 +139,58 @@ def _changes(graph: Any, instance: Object, observed: dict[str, list[Object]]) ->
     new = {item.node.id: item.objects for item in rendered if item.state == "rendered"}
     old = {name: objects for name, objects in observed.items() if name != "shared"}
     return {item.node: item.action for item in compare(old, new, owned=inspection.owned_fields) if item.action != "keep"}
+
+
+SHARING = """
+apiVersion: kro.run/v1alpha1
+kind: ResourceGraphDefinition
+metadata: {name: stands}
+spec:
+  schema: {apiVersion: v1alpha1, kind: Stand, spec: {size: integer | default=1}}
+  resources:
+  - id: project
+    externalRef: {apiVersion: v1, kind: ConfigMap, metadata: {name: shared}}
+  - id: account
+    template: {apiVersion: v1, kind: ServiceAccount, metadata: {name: "${schema.metadata.name}-account"}}
+  - id: default
+    template:
+      apiVersion: v1
+      kind: ServiceAccount
+      metadata: {name: default, annotations: {account: "${account.metadata.uid}"}}
+  - id: bucket
+    template: {apiVersion: v1, kind: ConfigMap, metadata: {name: "bucket-${project.data.a}"}, data: {a: "1"}}
+  - id: loader
+    template:
+      apiVersion: v1
+      kind: ConfigMap
+      metadata: {name: "${schema.metadata.name}"}
+      data: {bucket: "${bucket.metadata.name}"}
+"""
+
+
+def test_second_instance_is_predicted_as_it_happens() -> None:
+    """The instances share objects whose names and values come from other objects."""
+    graph = compile_graph(definition_parser.parse(yaml.load(SHARING, yaml.CSafeLoader)), BuiltinKinds())
+    stand = {"apiVersion": "kro.run/v1alpha1", "kind": "Stand", "spec": {"size": 1}}
+    first, second = ({**stand, "metadata": {"name": name}} for name in ("first", "second"))
+
+    async def main(harness: GraphHarness) -> None:
+        await harness.apply(SHARED)
+        await harness.apply(SHARING)
+        client = Client(harness.twin.cluster.transport(), namespace="default")
+        predicted = {item.node: item.action for item in await inspection.compare(client, graph, first)}
+        assert predicted == {"account": "create", "default": "change", "bucket": "create", "loader": "create"}
+        await harness.apply_one(first)
+        assert {item.action for item in await inspection.compare(client, graph, first)} == {"keep"}
+        refused = {item.node: (item.action, item.reason) for item in await inspection.compare(client, graph, second)}
+        assert refused == {
+            "account": ("create", ""),
+            "default": ("refuse", "it belongs to Stand default/first"),
+            "bucket": ("refuse", "it belongs to Stand default/first"),
+            "loader": ("refuse", "it needs bucket"),
+        }
+        await harness.apply_one(second)
+        names = await harness.names("/api/v1/namespaces/default/configmaps"), await harness.names(ACCOUNTS)
+        assert names == (["bucket-b", "first", "kube-root-ca.crt", "shared"], ["default", "first-account", "second-account"])
+
+    run_with_controller(main)

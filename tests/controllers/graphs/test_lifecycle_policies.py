@@ -11,10 +11,9 @@ from tests.support.graph_controller import GRAPHS, GraphHarness, controller_on, 
 
 from sliceworks.base import clock
 from sliceworks.controllers.graphs import inspection
-from sliceworks.graph import definition_parser, diff
+from sliceworks.graph import definition_parser
 from sliceworks.graph.builder import build_graph
 from sliceworks.graph.kinds import BuiltinKinds
-from sliceworks.graph.renderer import EXCLUDED, render
 from sliceworks.kube.client import Client
 
 if TYPE_CHECKING:
@@ -238,7 +237,12 @@ def test_completed_job_is_recreated_by_default() -> None:
 def test_field_of_other_manager_is_a_conflict() -> None:
     async def main(harness: GraphHarness) -> None:
         await harness.twin.do("POST", f"{CORE}/configmaps?fieldManager=helm", {**MINE, "data": {"value": "theirs"}})
-        await make(harness, "{}")
+        await harness.apply(definition := graph("{}", CONFIG))
+        compiled = build_graph(definition_parser.parse(yaml.safe_load(definition)), BuiltinKinds())
+        thing = yaml.safe_load(THING) | {"spec": {"value": "first", "wanted": True}}
+        predicted = (await differences(harness, compiled, thing))["child"]
+        assert predicted.startswith('refuse: Apply failed with 1 conflict: conflict with "helm"')
+        await harness.apply(THING)
         result = await harness.get(f"{THINGS}/a")
         assert result["status"]["state"] == "ERROR"
         message = (await harness.condition(f"{THINGS}/a", "Ready"))["message"]
@@ -247,6 +251,8 @@ def test_field_of_other_manager_is_a_conflict() -> None:
         assert "kro.run/adopt=true" in message
         assert (await harness.get(f"{CORE}/configmaps/child"))["data"] == {"value": "theirs"}
         # With force, it takes the field over.
+        adopted = {**thing, "metadata": {"name": "a", "annotations": {"kro.run/adopt": "true"}}}
+        assert await differences(harness, compiled, adopted) == {"child": "change"}
         await harness.twin.do("PATCH", f"{THINGS}/a", {"metadata": {"annotations": {"kro.run/adopt": "true"}}})
         await harness.settle()
         assert (await harness.get(f"{CORE}/configmaps/child"))["data"] == {"value": "first"}
@@ -269,7 +275,13 @@ def test_existing_object_without_conflict_is_adopted() -> None:
 def test_object_of_other_instance_is_not_changed() -> None:
     async def main(harness: GraphHarness) -> None:
         await make(harness, "{}")
-        await harness.apply("{apiVersion: kro.run/v1alpha1, kind: Thing, metadata: {name: b}, spec: {value: second}}")
+        compiled = build_graph(definition_parser.parse(await harness.get(f"{GRAPHS}/thing")), BuiltinKinds())
+        second = yaml.safe_load(THING) | {
+            "metadata": {"name": "b", "namespace": "default"},
+            "spec": {"value": "second", "wanted": True},
+        }
+        assert await differences(harness, compiled, second) == {"child": "refuse: it belongs to Thing default/a"}
+        await harness.apply_one(second)
         assert "belongs to a different ApplySet" in (await harness.condition(f"{THINGS}/b", "Ready"))["message"]
         assert (await harness.get(f"{CORE}/configmaps/child"))["data"] == {"value": "first"}
         await harness.twin.do("DELETE", f"{THINGS}/b")
@@ -397,12 +409,9 @@ async def change(harness: GraphHarness, value: str) -> dict[str, str]:
     return output
 
 
-async def differences(harness: GraphHarness, graph: Graph, wanted: dict[str, Any]) -> dict[str, str]:
+async def differences(harness: GraphHarness, graph: Graph, expected: dict[str, Any]) -> dict[str, str]:
     client = Client(harness.twin.cluster.transport(), namespace="default")
-    observed, _ = await inspection.observe(client, graph, wanted)
-    new = {item.node.id: item.objects for item in render(graph, wanted, observed) if item.state != EXCLUDED}
-    lifecycles = {node.id: node.lifecycle for node in graph.nodes}
-    result = diff.compare(observed, new, lifecycles=lifecycles, owned=inspection.owned_fields)
+    result = await inspection.compare(client, graph, expected)
     return {item.node: f"{item.action}: {item.reason}" if item.reason else item.action for item in result}
 
 

@@ -1,19 +1,28 @@
-"""Reads an instance and its objects for `graph status` and the console: the state of each resource. Read-only."""
+"""Reads an instance and its objects for `graph status`, `graph diff` and the console: states and differences. Read-only."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sliceworks.base.errors import NotFound
+from sliceworks.base.errors import Conflict, Forbidden, Invalid, NotFound
 from sliceworks.controllers.graphs import object_cache, well_known
+from sliceworks.controllers.graphs.applyset import compute_id
 from sliceworks.controllers.graphs.completion import CompletedObjects
+from sliceworks.graph import diff, templates
 from sliceworks.graph.diagram import EXCLUDED, FAILED, MISSING, PENDING, READY
 from sliceworks.graph.evaluation import Evaluation
 from sliceworks.graph.model import Desired, EvaluationFailed, Excluded, Lookup
+from sliceworks.graph.renderer import EXCLUDED as NOT_RENDERED
+from sliceworks.graph.renderer import render
 from sliceworks.kube.resources import resource_of_crd
 from sliceworks.kube.selectors import from_label_selector
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sliceworks.graph.diff import Difference
     from sliceworks.graph.model import Graph, Node, Object, Outcome
     from sliceworks.kube.client import Client
     from sliceworks.kube.resources import Resource
@@ -72,6 +81,60 @@ async def observe(client: Client, graph: Graph, instance: Object) -> tuple[dict[
     return objects_by_node | {name: objects for name, objects in children.items() if name not in objects_by_node}, states
 
 
+async def compare(client: Client, graph: Graph, desired: Object) -> list[Difference]:
+    """What the controller does when this version of an instance is applied; without such an instance, everything is new."""
+    metadata = desired["metadata"]
+    if resource_of_crd(graph.crd).namespaced:
+        metadata = {"namespace": client.namespace, **metadata}
+    instance = {**desired, "metadata": metadata}
+    with suppress(NotFound):
+        live = await find_instance(client, graph, metadata["name"], metadata.get("namespace") or "")
+        instance = {**desired, "metadata": {**live["metadata"], **metadata}}
+    observed, _ = await observe(client, graph, instance)
+    external = {node.id for node in graph.nodes if node.type.is_external}
+    rendered = [item for item in render(graph, instance, observed) if item.state != NOT_RENDERED and item.node.id not in external]
+    before = {name: objects for name, objects in observed.items() if name not in external}
+    for item in rendered:  # objects of the same name may exist although some of their values are still unknown
+        if not before.get(item.node.id):
+            before[item.node.id] = await _find_objects(client, item.node, item.objects)
+    after = {item.node.id: item.objects for item in rendered}
+    lifecycles = {node.id: node.lifecycle for node in graph.nodes}
+    differences: list[Difference] = []
+    blocked: set[str] = set()
+    for difference in diff.compare(before, after, lifecycles=lifecycles, owned=owned_fields):
+        node = next((node for node in graph.nodes if node.id == difference.node), None)
+        reason = ""
+        if node is not None and difference.action != diff.KEEP and (missing := blocked.intersection(node.dependencies)):
+            reason = f"it needs {min(missing)}"
+        elif node is not None:
+            reason = await _owner_conflict(client, node, instance, difference)
+        if reason:
+            blocked.add(difference.node)
+        differences.append(replace(difference, action=diff.REFUSE, reason=reason) if reason else difference)
+    return differences
+
+
+async def _owner_conflict(client: Client, node: Node, instance: Object, difference: Difference) -> str:
+    """Why the controller may not apply an object that another instance or another manager owns, if so."""
+    live = difference.before
+    labels = live.get("metadata", {}).get("labels") or {}
+    if labels.get(well_known.PART_OF, compute_id(instance)) != compute_id(instance):
+        place = "/".join(filter(None, (labels.get(well_known.INSTANCE_NAMESPACE), labels.get(well_known.INSTANCE_NAME))))
+        return f"it belongs to {labels.get(well_known.INSTANCE_KIND)} {place}"
+    if difference.action != diff.CHANGE or owned_fields(live):
+        return ""
+    is_adopted = (instance["metadata"].get("annotations") or {}).get(well_known.ADOPT) == "true"
+    if is_adopted or node.lifecycle.on_delete == "restore":
+        return ""
+    try:
+        await client.apply(difference.obj, resource=node.kind.resource, field_manager=well_known.APPLYSET, dry_run=True)
+    except Conflict as conflict:
+        return conflict.message
+    except (Forbidden, Invalid):
+        pass  # without permission to write, or with values that are still unknown, the API server cannot tell
+    return ""
+
+
 def owned_fields(obj: Object) -> Object:
     """The fields of a live object that its template set, without the labels and annotations that the controller adds."""
     fields = object_cache.own_fields(obj["metadata"].get("managedFields") or ()) or {}
@@ -89,6 +152,17 @@ def _completed_objects(node: Node, outcome: Outcome, instance: Object) -> list[O
         return []
     completed = CompletedObjects(instance)
     return [obj for desired in outcome.objects if (obj := completed.find(desired)) is not None]
+
+
+async def _find_objects(client: Client, node: Node, objects: Sequence[Object]) -> list[Object]:
+    """The live objects with the same names, if these are known."""
+    places = [(obj["metadata"]["name"], obj["metadata"].get("namespace")) for obj in objects]
+    found = [
+        await client.find(node.kind.resource, *place)
+        for place in places
+        if not templates.has_expressions("/".join(filter(None, place)))
+    ]
+    return [obj for obj in found if obj is not None]
 
 
 async def _read_objects(client: Client, node: Node, outcome: Outcome, children: dict[str, list[Object]]) -> list[Object]:
