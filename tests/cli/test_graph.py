@@ -7,9 +7,15 @@ from xml.etree import ElementTree
 
 import orjson
 import pytest
+import yaml
 from tests.support import golden_text
+from tests.support.graph_controller import GRAPHS, GraphHarness, run_with_controller
 
-from sliceworks.cli import main
+from sliceworks.cli import graph_diff, main
+from sliceworks.graph import definition_parser
+from sliceworks.graph.builder import build_graph
+from sliceworks.graph.kinds import BuiltinKinds
+from sliceworks.kube.client import Client
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = "examples/graphs/gemma-on-tpu"
@@ -121,6 +127,27 @@ def test_states_of_resources(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert len(result["notes"]["objects"]) == 2
     text, _ = run(capsys, "render", graph, closed)
     assert "# service: excluded, ${schema.spec.open}\n" in text
+
+
+def test_change_that_breaks_the_schema_is_refused_as_in_diff() -> None:
+    changed = GRAPH.replace("integer | default=2", "integer | default=2 maximum=3")
+    compiled = build_graph(definition_parser.parse(yaml.safe_load(changed)), BuiltinKinds())
+    spec = {"open": False, "size": 2, "colours": []}
+    shop = {**yaml.safe_load(SHOP), "metadata": {"name": "corner", "namespace": "default"}, "spec": spec}
+
+    async def main(harness: GraphHarness) -> None:
+        await harness.apply(GRAPH)
+        client = Client(harness.twin.cluster.transport(), namespace="default")
+        message = (
+            "cannot update CRD shops.kro.run: breaking changes detected: Maximum constraint 3 was added; "
+            "to allow the change, annotate the definition with kro.run/allow-breaking-changes=true"
+        )
+        difference = (await graph_diff.diff_cluster(client, compiled, shop))[0]
+        assert (difference.action, difference.reason) == ("refuse", message)
+        await harness.apply(changed)
+        assert (await harness.condition(f"{GRAPHS}/shops", "Ready"))["message"] == message
+
+    run_with_controller(main)
 
 
 def test_diff_of_two_instances(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -227,7 +227,7 @@ def diff(
     Compares with the objects in a cluster, or with another version of RGD or INSTANCE.
     """
     from sliceworks.cli import graph_diff as compare
-    from sliceworks.cli.graph_compiler import read_instance
+    from sliceworks.cli.graph_compiler import read_instance, run_with_client
     from sliceworks.graph import diff
 
     offline = from_rgd is not None or from_instance is not None
@@ -240,7 +240,7 @@ def diff(
         before = bench.graph(from_rgd) if from_rgd else compiled
         differences = compare.diff_versions(before, read_instance(before, from_instance or instance), compiled, desired)
     else:
-        differences = compare.diff_cluster(compiled, desired, _cluster(**cluster))
+        differences = run_with_client(_cluster(**cluster), lambda client: compare.diff_cluster(client, compiled, desired))
     changed = [item for item in differences if item.action != diff.KEEP]
     if output == "table":
         print_differences(changed)

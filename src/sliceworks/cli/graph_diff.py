@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.cli.graph_compiler import run_with_client
-from sliceworks.controllers.graphs import crd_compatibility, inspection
-from sliceworks.graph.diff import CHANGE, CREATE, Difference, compare
+from sliceworks.controllers.graphs import crd_compatibility, crds, inspection
+from sliceworks.graph.diff import CHANGE, CREATE, REFUSE, Difference, compare
 from sliceworks.graph.renderer import EXCLUDED, render
 from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION
 
@@ -46,15 +46,16 @@ def _kinds(old: Obj | None, new: Obj) -> list[Difference]:
     return [Difference("schema", CHANGE, new, reason=why)]
 
 
-def diff_cluster(compiled: Graph, desired: Obj, opened: Callable[[], Client]) -> list[Difference]:
+async def diff_cluster(client: Client, compiled: Graph, desired: Obj) -> list[Difference]:
     """Return the differences from a cluster; without such an instance, everything is new."""
-
-    async def ask(client: Client) -> list[Difference]:
-        kinds = _kinds(await client.find(CUSTOM_RESOURCE_DEFINITION, compiled.crd["metadata"]["name"]), compiled.crd)
-        return [*kinds, *await inspection.compare(client, compiled, desired)]
-
-    differences: list[Difference] = run_with_client(opened, ask)
-    return differences
+    existing = await client.find(CUSTOM_RESOURCE_DEFINITION, compiled.crd["metadata"]["name"])
+    try:
+        kinds = _kinds(existing, compiled.crd)
+        if existing is not None:
+            crds.check_update(existing, compiled.crd, compiled.definition.document)
+    except crds.CRDConflict as error:
+        kinds = [Difference("schema", REFUSE, compiled.crd, reason=f"{error}; {error.hint}" if error.hint else str(error))]
+    return [*kinds, *await inspection.compare(client, compiled, desired)]
 
 
 def resource_states(compiled: Graph, name: str, namespace: str, opened: Callable[[], Client]) -> dict[str, str]:

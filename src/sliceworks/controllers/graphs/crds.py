@@ -29,18 +29,16 @@ class CRDConflict(SliceworksError):
     """The CRD belongs to another owner, or the change would break existing instances."""
 
 
-async def ensure(client: Client, desired: Object, *, allow_breaking: bool) -> Object:
-    """Create or update a CRD; returns it when it is established."""
+async def ensure(client: Client, desired: Object, definition: Object) -> Object:
+    """Create or update the CRD of a definition; returns it when it is established."""
     existing = await client.find(CUSTOM_RESOURCE_DEFINITION, desired["metadata"]["name"])
     if existing is None:
         try:
             await client.create(desired, resource=CUSTOM_RESOURCE_DEFINITION)
         except AlreadyExists:
-            return await ensure(client, desired, allow_breaking=allow_breaking)
-    else:
-        _check_owner(existing, desired)
-        if _needs_update(existing, desired, allow_breaking=allow_breaking):
-            await client.patch(CUSTOM_RESOURCE_DEFINITION, desired["metadata"]["name"], _patch(desired))
+            return await ensure(client, desired, definition)
+    elif _needs_update(existing, desired, check_update(existing, desired, definition)):
+        await client.patch(CUSTOM_RESOURCE_DEFINITION, desired["metadata"]["name"], _patch(desired))
     return await wait_established(client, desired["metadata"]["name"])
 
 
@@ -55,25 +53,27 @@ async def delete(client: Client, name: str, definition: str) -> None:
         return
 
 
-def _check_owner(existing: Object, desired: Object) -> None:
+def check_update(existing: Object, desired: Object, definition: Object) -> crd_compatibility.Report:
+    """The changes of an existing CRD; raises CRDConflict if it must not be updated."""
     labels, name = _labels(existing), desired["metadata"]["name"]
     owned = labels.get(well_known.OWNED, "true" if labels.get(well_known.MANAGED_BY) == "kro" else "")
     if owned != "true":
         raise CRDConflict(f"failed to update CRD {name}: CRD already exists and is not owned by KRO")
-    if labels.get(well_known.DEFINITION_NAME) != _labels(desired)[well_known.DEFINITION_NAME]:
+    if labels.get(well_known.DEFINITION_NAME) != definition["metadata"]["name"]:
         other = labels.get(well_known.DEFINITION_NAME, "")
         raise CRDConflict(f"failed to update CRD {name}: CRD is owned by another ResourceGraphDefinition {other}")
-
-
-def _needs_update(existing: Object, desired: Object, *, allow_breaking: bool) -> bool:
-    old, new = existing["spec"], desired["spec"]
-    report = crd_compatibility.compare(old["versions"][0], new["versions"][0])
-    if report.breaking and not allow_breaking:
-        name = desired["metadata"]["name"]
+    report = crd_compatibility.compare(existing["spec"]["versions"][0], desired["spec"]["versions"][0])
+    is_allowed = (definition["metadata"].get("annotations") or {}).get(well_known.ALLOW_BREAKING) == "true"
+    if report.breaking and not is_allowed:
         raise CRDConflict(
             f"cannot update CRD {name}: breaking changes detected: {report}",
             hint=f"to allow the change, annotate the definition with {well_known.ALLOW_BREAKING}=true",
         )
+    return report
+
+
+def _needs_update(existing: Object, desired: Object, report: crd_compatibility.Report) -> bool:
+    old, new = existing["spec"], desired["spec"]
     same_names = all((old["names"].get(name) or None) == (new["names"].get(name) or None) for name in _NAMES)
     return report.changed or not same_names or not _labels(desired).items() <= _labels(existing).items()
 

@@ -195,9 +195,8 @@ class DefinitionReconciler:
 
     async def _serve(self, definition: Object, graph: Graph, conditions: ConditionSet) -> SliceworksError | None:
         desired = _crd(graph, definition)
-        allow_breaking = (definition["metadata"].get("annotations") or {}).get(well_known.ALLOW_BREAKING) == "true"
         try:
-            crd = await crds.ensure(self._context.client, desired, allow_breaking=allow_breaking)
+            crd = await crds.ensure(self._context.client, desired, definition)
         except SliceworksError as error:
             conditions.false(KIND, "Failed", f"{error}; {error.hint}" if error.hint else str(error))
             return error
