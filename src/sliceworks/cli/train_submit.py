@@ -153,15 +153,14 @@ async def _sent(client: Client, jobset: Object, *, dry: bool) -> Object:
 
 async def _expectation(client: Client, jobset: Object, placement: QueuePlacement) -> WaitEstimate:
     """Estimate the wait from the queue; for the first job in the queue also whether it starts at once by preemption."""
-    from sliceworks.kube.resources import Resource
+    from sliceworks.kube.resources import CLUSTER_QUEUE_VISIBILITY
     from sliceworks.training.admissibility import NO_WAIT, UNKNOWN, WaitEstimate, estimate_wait
 
     pending: list[Object] | None = None
     cluster_queue = placement.queue_objects.queue(placement.cluster_queue) if placement.queue_objects else None
     if cluster_queue is not None and (cluster_queue.get("status") or {}).get("pendingWorkloads"):
-        visible = Resource("visibility.kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
         try:
-            pending = (await client.get(visible, placement.cluster_queue, subresource=_PENDING)).get("items") or []
+            pending = (await client.get(CLUSTER_QUEUE_VISIBILITY, placement.cluster_queue, subresource=_PENDING)).get("items") or []
         except (NotFound, Forbidden, ServiceUnavailable):
             pending = None
     expected = estimate_wait(jobset, placement.cluster_queue, placement.priority, placement.queue_objects, pending)

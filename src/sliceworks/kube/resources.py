@@ -225,6 +225,10 @@ LOCAL_QUEUE: Final = _kueue("LocalQueue", "localqueues", namespaced=True)
 RESOURCE_FLAVOR: Final = _kueue("ResourceFlavor", "resourceflavors")
 WORKLOAD: Final = _kueue("Workload", "workloads", namespaced=True)
 WORKLOAD_PRIORITY_CLASS: Final = _kueue("WorkloadPriorityClass", "workloadpriorityclasses")
+_VISIBILITY = "visibility.kueue.x-k8s.io"
+CLUSTER_QUEUE_VISIBILITY: Final = Resource(_VISIBILITY, "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
+LOCAL_QUEUE_VISIBILITY: Final = Resource(_VISIBILITY, "v1beta2", "LocalQueue", "localqueues")
+"""Queues in Kueue's visibility API, which serves only their subresource `pendingworkloads`."""
 
 
 def find_builtin(gvk: GVK) -> Resource | None:

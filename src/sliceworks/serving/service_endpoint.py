@@ -173,15 +173,14 @@ def connect_service(client: Client, endpoint: Endpoint, addresses: list[str]) ->
         # The certificate is for the Service's name; on loopback, verification adds nothing.
         return DirectConnection(f"{endpoint.scheme}://{local}:{endpoint.port}", verify_tls=False)
     target = f"{'https:' if endpoint.tls else ''}{endpoint.service}:{endpoint.port}"
-    path = f"/api/v1/namespaces/{endpoint.namespace}/services/{target}/proxy"
-    return ProxyConnection(client, path, f"service/{endpoint.service}")
+    return ProxyConnection(client, SERVICE.path(endpoint.namespace, target, "proxy"), f"service/{endpoint.service}")
 
 
 def connect_pod(client: Client, namespace: str, pod: str, port: int, address: str) -> Connection:
     """A connection to one pod."""
     if is_loopback(address):
         return DirectConnection(f"http://{address}:{port}")
-    return ProxyConnection(client, f"/api/v1/namespaces/{namespace}/pods/{pod}:{port}/proxy", f"pod/{pod}")
+    return ProxyConnection(client, POD.path(namespace, f"{pod}:{port}", "proxy"), f"pod/{pod}")
 
 
 async def read_all(

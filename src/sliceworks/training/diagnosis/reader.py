@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from sliceworks.base.errors import ApiError, Forbidden, NotFound
 from sliceworks.base.transport import Request
+from sliceworks.kube.resources import CLUSTER_QUEUE_VISIBILITY, LOCAL_QUEUE_VISIBILITY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Resource
 
 Object = dict[str, Any]
-_VISIBILITY = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 HEAD_SIZE = 6  # pending workloads that are read at the head of a queue
 _PAGE_SIZE = 500
 _LIST_LIMIT = 500
@@ -92,9 +92,10 @@ class Reader:
     async def find_position(self, local: Object, workload: Object, pending: int) -> QueueIndex | None:
         """The Workload's index among about `pending` in its ClusterQueue, and the queue's head; None if unknown."""
         metadata, queue = local["metadata"], local["spec"]["clusterQueue"]
-        for parent in (f"clusterqueues/{queue}", f"namespaces/{metadata['namespace']}/localqueues/{metadata['name']}"):
+        cluster_path = CLUSTER_QUEUE_VISIBILITY.path(None, queue, "pendingworkloads")
+        for path in (cluster_path, LOCAL_QUEUE_VISIBILITY.path(metadata["namespace"], metadata["name"], "pendingworkloads")):
             try:
-                return await self._find_position(f"{_VISIBILITY}/{parent}/pendingworkloads", workload, pending)
+                return await self._find_position(path, workload, pending)
             except ApiError:
                 continue  # not installed, forbidden or unavailable: the other endpoint may work
         self.unreadable.append(f"order of pending workloads in {queue}: Kueue's visibility API is not available")

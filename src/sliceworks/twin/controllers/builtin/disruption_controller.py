@@ -151,11 +151,10 @@ class DisruptionController(Controller[NamespacedName]):
         if served is None:
             raise ExpectedPodsUnknown(f'found no controllers for pod "{pod.name}"')
         try:
-            scale = await self.context.send(_USER, "GET", served.path(pod.namespace, pod.owner_name, "scale"))
+            scale = await self.context.send(_USER, "GET", served.resource.path(pod.namespace, pod.owner_name, "scale"))
         except ApiError as error:
-            kind = f"{served.plural}.{served.resource.partition('/')[0]}"
             if pod.owner_kind == "Job":
-                raise ExpectedPodsUnknown(f"{kind} does not implement the scale subresource") from error
+                raise ExpectedPodsUnknown(f"{served.resource.qualified} does not implement the scale subresource") from error
             raise ExpectedPodsUnknown(f'found no controllers for pod "{pod.name}"') from error
         return int((scale.get("spec") or {}).get("replicas") or 0)
 

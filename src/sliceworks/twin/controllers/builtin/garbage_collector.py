@@ -140,13 +140,13 @@ class GarbageCollector(Controller[ObjectKey]):
             served = self.context.resource_for_kind(owner.api_version, owner.kind)
             if served is None:
                 owners.unknown.append(owner)
-            elif served.namespaced and not key.namespace:
+            elif served.resource.namespaced and not key.namespace:
                 # A namespaced object cannot own a cluster-scoped one: it must not lead to a deletion.
                 owners.invalid.append(owner)
                 owners.solid.append(owner)
             elif not self._classify_existing(key, owner, served, owners, states):
                 owners.dangling.append(owner)
-                if served.namespaced:
+                if served.resource.namespaced:
                     absent.setdefault(served.storage_key, []).append(owner)
         for resource, missing in absent.items():
             elsewhere = await self._find_uids(resource, {owner.uid for owner in missing})
@@ -166,7 +166,7 @@ class GarbageCollector(Controller[ObjectKey]):
         """Classify an owner that exists. `states` holds UID and foreground deletion of the objects that were decoded so far."""
         if owner.uid in self._absent:
             return False
-        owner_key = ObjectKey(served.storage_key, key.namespace if served.namespaced else "", owner.name)
+        owner_key = ObjectKey(served.storage_key, key.namespace if served.resource.namespaced else "", owner.name)
         if owner_key not in states:
             obj = self.context.get(*owner_key)
             states[owner_key] = (obj["metadata"].get("uid", ""), parse_node(obj["metadata"]).foreground) if obj else None

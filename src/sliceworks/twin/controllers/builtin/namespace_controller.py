@@ -84,7 +84,7 @@ class NamespaceController(Controller[str]):
         names = [obj["metadata"]["name"] for obj in objects if not obj["metadata"].get("deletionTimestamp")]
         if not names:
             return
-        if "deletecollection" in served.verbs:
+        if "deletecollection" in served.resource.verbs:
             options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
             await self._writer.delete(ObjectKey(served.storage_key, namespace, ""), options)
             return
@@ -114,7 +114,9 @@ def find_failures(errors: Iterable[str], remaining: Mapping[ServedResource, list
         message = f"Failed to delete all resource types, {len(messages)} remaining: {', '.join(messages)}"
         failures[_CONTENT_FAILURE] = ("ContentDeletionFailed", message)
     if remaining:
-        counts = sorted(f"{_dotted(served.resource)} has {len(objs)} resource instances" for served, objs in remaining.items())
+        counts = sorted(
+            f"{resource.plural}.{resource.group} has {len(objs)} resource instances" for (resource, _), objs in remaining.items()
+        )
         failures["NamespaceContentRemaining"] = ("SomeResourcesRemain", f"Some resources are remaining: {', '.join(counts)}")
     finalizers: dict[str, int] = {}
     for objects in remaining.values():
@@ -136,8 +138,3 @@ def set_conditions(conditions: list[Object], failures: FailedConditions) -> list
         status = "True" if kind in failures else "False"
         set_condition(updated, {"type": kind, "status": status, "reason": reason, "message": message})
     return updated
-
-
-def _dotted(resource: str) -> str:
-    group, _, plural = resource.rpartition("/")
-    return f"{plural}.{group}"

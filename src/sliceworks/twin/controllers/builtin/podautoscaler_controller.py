@@ -78,7 +78,7 @@ async def find_scale_target(context: ControllerContext, user: User, namespace: s
     served = context.resource_for_kind(reference.get("apiVersion", ""), kind)
     if served is None:
         raise NotFound(f'no matches for kind "{kind}" in group "{group}"')
-    path = served.path(namespace, reference["name"], "scale")
+    path = served.resource.path(namespace, reference["name"], "scale")
     return ScaleTarget(context, user, path, await context.send(user, "GET", path))
 
 

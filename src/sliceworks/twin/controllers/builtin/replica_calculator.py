@@ -11,6 +11,7 @@ from sliceworks.base import clock, duration, quantity
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import ApiError
 from sliceworks.kube.pod_requests import has_pod_level_requests, pod_requests, sidecars
+from sliceworks.kube.resources import Resource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -72,7 +73,7 @@ class MetricsClient:
         failure = f"unable to fetch metrics from {api} metrics API"
         if self._context.resource_for(f"{group}/{plural}") is None:
             raise MetricUnavailable(f"{failure}: {_NOT_FOUND} (get {plural}.{group})")
-        path = f"/apis/{group}/{_VERSION}/namespaces/{namespace}/{plural}"
+        path = Resource(group, _VERSION, "", plural).path(namespace)
         try:
             response = await self._context.send(self._user, "GET", path, labelSelector=selector)
         except ApiError as error:

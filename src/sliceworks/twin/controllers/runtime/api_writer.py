@@ -120,5 +120,5 @@ class ApiWriter:
         served = self._context.resource_for(key.resource)
         if served is None:
             raise NotFound("the server could not find the requested resource")
-        path = served.path(key.namespace, key.name, subresource)
+        path = served.resource.path(key.namespace, key.name or None, subresource)
         return Written(await self._context.write(self._user, method, path, body, **self._options, **options))

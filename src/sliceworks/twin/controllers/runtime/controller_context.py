@@ -6,12 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
-from urllib.parse import quote
 
 import orjson
 
 from sliceworks.base.errors import from_status
 from sliceworks.base.transport import Request
+from sliceworks.kube.resources import Resource
 from sliceworks.twin.apiserver.auth.authentication import service_account
 
 if TYPE_CHECKING:
@@ -63,22 +63,10 @@ def object_key(resource: str, obj: Mapping[str, Any]) -> ObjectKey:
 
 
 class ServedResource(NamedTuple):
-    """A resource that the API serves, with the version to use."""
+    """A resource that the API serves, in its storage version, and the key that its objects are stored under."""
 
-    resource: str
+    resource: Resource
     storage_key: str
-    base: str
-    plural: str
-    kind: str
-    namespaced: bool
-    verbs: tuple[str, ...]
-
-    def path(self, namespace: str, name: str = "", subresource: str = "") -> str:
-        path = self.base
-        if self.namespaced and namespace:
-            path += f"/namespaces/{namespace}"
-        path += f"/{self.plural}"
-        return path + (f"/{quote(name, safe=':')}" if name else "") + (f"/{subresource}" if subresource else "")
 
 
 class ControllerContext:
@@ -135,7 +123,7 @@ class ControllerContext:
     def namespaced_resources(self) -> list[ServedResource]:
         """The namespaced resources that support delete."""
         self._refresh()
-        return [served for served in self._by_resource.values() if served.namespaced and "delete" in served.verbs]
+        return [served for served in self._by_resource.values() if served.resource.namespaced and "delete" in served.resource.verbs]
 
     def get(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
         entry = self._store.get(resource, namespace, name)
@@ -201,10 +189,9 @@ class ControllerContext:
             version = resource.versions.get(resource.storage_version) or next(iter(resource.versions.values()), None)
             if version is None:
                 continue
-            base = f"/apis/{resource.group}/{version.name}" if resource.group else f"/api/{version.name}"
-            served = ServedResource(
-                resource.key, resource.storage_key, base, resource.plural, resource.kind, resource.namespaced, tuple(version.verbs)
-            )
+            verbs = tuple(version.verbs)
+            built = Resource(resource.group, version.name, resource.kind, resource.plural, resource.namespaced, verbs=verbs)
+            served = ServedResource(built, resource.storage_key)
             self._by_kind[resource.group, resource.kind] = served
             # Two groups may serve one stored resource, as with events: the first is enough.
             self._by_resource.setdefault(resource.storage_key, served)
