@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.names import pluralize
-from sliceworks.catalog.labels import COMPLETION_INDEX, JOB_INDEX, QUEUE_NAME, REPLICATED_JOB
+from sliceworks.catalog.labels import COMPLETION_INDEX, JOB_INDEX, QUEUE_NAME, REPLICATED_JOB, RUN_SECONDS
 from sliceworks.specs import SLICE_JOB
 
 if TYPE_CHECKING:
@@ -182,6 +182,23 @@ def is_pending_workload(workload: Object) -> bool:
     """Whether a Workload is pending: it has no quota, and is neither finished nor deactivated."""
     has_quota, is_active = (workload.get("status") or {}).get("admission"), (workload.get("spec") or {}).get("active") is not False
     return is_active and not has_quota and not is_condition_true(workload, "Finished")
+
+
+def estimated_run_time(workload: Object) -> float | None:
+    """A Workload's run time in seconds by the annotations of its pods: the sum of the steps of a TrainingJob, else the maximum."""
+    sets = workload["spec"]["podSets"]
+    annotations = [((pods["template"].get("metadata") or {}).get("annotations") or {}).get(RUN_SECONDS) for pods in sets]
+    estimates = [seconds for value in annotations if (seconds := _positive_number(value))]
+    if any(pods["name"] == SLICE_JOB for pods in sets):
+        return sum(estimates) if estimates else None
+    return max(estimates, default=None)
+
+
+def _positive_number(value: Any) -> float:
+    try:
+        return max(float(value or 0), 0.0)
+    except ValueError:
+        return 0.0
 
 
 def owner_name(obj: Object) -> str:

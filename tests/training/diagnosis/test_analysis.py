@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -142,6 +143,15 @@ def test_releases_are_sorted_by_end_and_long_lists_shortened() -> None:
         ("other-0", "at the latest, by its deadline"),
     ]
     assert "end time unknown" in train_description.describe_answer(result)
+
+
+def test_estimate_of_a_job_with_steps_is_their_sum() -> None:
+    holder = given.holder("steps", 16, run_seconds="3600")
+    before = {"name": "before", "count": 1, "template": {"metadata": {"annotations": {"sliceworks.dev/run-seconds": "600"}}}}
+    holder["spec"]["podSets"].append(before)
+    result = diagnose(given.queued(cluster_queue=given.cluster_queue(16, used=16), holders=(holder,)))
+    admitted_at = holder["status"]["conditions"][0]["lastTransitionTime"]
+    assert result.releases[0].expected_at == datetime.fromisoformat(admitted_at) + timedelta(seconds=4200)
 
 
 def test_release_of_a_job_that_has_not_started_has_no_time() -> None:

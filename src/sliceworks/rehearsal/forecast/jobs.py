@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock, quantity
 from sliceworks.base.conditions import find_condition
 from sliceworks.catalog.labels import RUN_SECONDS
-from sliceworks.specs import SLICE_JOB
+from sliceworks.training.status import estimated_run_time
 from sliceworks.twin.controllers.kueue import model_builder, workload_status
 from sliceworks.twin.controllers.kueue.cache import owner_of
 from sliceworks.twin.controllers.kueue.kueue_api import ADMITTED, FINISHED, PODS_READY, QUOTA_RESERVED
@@ -166,7 +166,7 @@ def job_of(workload: Object, taken: datetime) -> Job:
         state,
         item,
         item.time,
-        estimate_of(workload),
+        estimated_run_time(workload),
         admitted_item,
         started,
         float(status.get(_PAST_EXECUTION_TIME) or 0) if resumes else 0.0,
@@ -213,23 +213,6 @@ def kind_of(workload: Object, name: str) -> Kind:
 def name_stem(name: str) -> str:
     """A name without trailing numbers and hashes; recurring jobs share it."""
     return _TRAILING_NUMBERS.sub("", name) or name
-
-
-def estimate_of(workload: Object) -> float | None:
-    """Run time estimate from pod annotations: the sum for steps of a TrainingJob, else the maximum."""
-    sets = workload["spec"]["podSets"]
-    annotations = [((pods["template"].get("metadata") or {}).get("annotations") or {}).get(RUN_SECONDS) for pods in sets]
-    estimates = [seconds for value in annotations if (seconds := _number(value)) > 0]
-    if any(pods["name"] == SLICE_JOB for pods in sets):
-        return sum(estimates) if estimates else None
-    return max(estimates, default=None)
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value or 0)
-    except ValueError:
-        return 0.0
 
 
 def _resumes_from_checkpoint(workload: Object) -> bool:

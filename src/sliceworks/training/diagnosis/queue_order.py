@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, quantity
 from sliceworks.base.conditions import find_condition
-from sliceworks.catalog.labels import RUN_SECONDS
 from sliceworks.training.diagnosis import cause_catalog
 from sliceworks.training.diagnosis.model import FieldReference, QueuedJob, QueuePosition, QuotaRelease, field_reference
 from sliceworks.training.flavor_fit import QueueQuota, workload_requests
 from sliceworks.training.pod_fit import format_amount
-from sliceworks.training.status import job_state, owner_name
+from sliceworks.training.status import estimated_run_time, job_state, owner_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,23 +173,14 @@ def _end(evidence: Evidence, holder: Object) -> tuple[datetime | None, str]:
         return None, "it has not started yet"
     if admitted_at is None:
         return None, ""
-    templates = [(pod_set.get("template") or {}).get("metadata") or {} for pod_set in holder["spec"]["podSets"]]
-    estimates = [_seconds((template.get("annotations") or {}).get(RUN_SECONDS)) for template in templates]
-    if positive_estimates := [estimate for estimate in estimates if estimate]:
-        return admitted_at + timedelta(seconds=max(positive_estimates)), "by its estimate"
+    if estimate := estimated_run_time(holder):
+        return admitted_at + timedelta(seconds=estimate), "by its estimate"
     limits = [
         job["template"]["spec"].get("activeDeadlineSeconds") for job in (jobset.get("spec") or {}).get("replicatedJobs") or ()
     ]
     if deadlines := [float(limit) for limit in (*limits, holder["spec"].get("maximumExecutionTimeSeconds")) if limit]:
         return admitted_at + timedelta(seconds=max(deadlines)), "at the latest, by its deadline"
     return None, ""
-
-
-def _seconds(value: Any) -> float:
-    try:
-        return float(value or 0)
-    except ValueError:
-        return 0.0
 
 
 def _pending_job(row: Object) -> QueuedJob:
