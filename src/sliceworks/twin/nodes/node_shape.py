@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.errors import AlreadyExists
 from sliceworks.catalog.labels import NODE_RUNTIME, SIMULATED
 from sliceworks.kube.resources import NODE
+from sliceworks.twin.nodes.simulated_node import node_addresses, pod_cidr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 _PODS = "110"
 _CONCURRENCY = 32
-_FIRST_HOST = 2  # 172.16.0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,7 @@ def _node(shape: NodeShape, name: str, number: int) -> Obj:
     if shape.annotations:
         metadata["annotations"] = dict(shape.annotations)
     spec: Obj = {
-        "podCIDR": _pod_cidr(number),
-        "podCIDRs": [_pod_cidr(number)],
+        **pod_cidr(number),
         "providerID": f"gce://sliceworks/{shape.zone}/{name}",
     }
     if shape.taints:
@@ -107,14 +106,4 @@ def _node(shape: NodeShape, name: str, number: int) -> Obj:
 
 def _status(shape: NodeShape, name: str, number: int) -> Obj:
     resources = {"cpu": shape.cpu, "memory": shape.memory, "pods": _PODS, "ephemeral-storage": "100Gi", **shape.resources}
-    host = number + _FIRST_HOST
-    address = f"172.{16 + (host >> 16 & 15)}.{host >> 8 & 255}.{host & 255}"
-    return {
-        "capacity": resources,
-        "allocatable": dict(resources),
-        "addresses": [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}],
-    }
-
-
-def _pod_cidr(number: int) -> str:
-    return f"10.{number >> 8 & 255}.{number & 255}.0/24"
+    return {"capacity": resources, "allocatable": dict(resources), "addresses": node_addresses(number, name)}

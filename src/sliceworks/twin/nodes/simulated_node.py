@@ -11,7 +11,7 @@ from sliceworks.base.conditions import find_condition
 if TYPE_CHECKING:
     from sliceworks.kube.resources import Key
 Obj = dict[str, Any]
-_FIRST = 2  # after the addresses of the network and the gateway
+_FIRST = 2  # the first host and the first pod, after the addresses of the network and the gateway
 
 
 def host_address(node: Obj) -> str:
@@ -22,18 +22,34 @@ def host_address(node: Obj) -> str:
     return ""
 
 
+def node_addresses(number: int, name: str) -> list[Obj]:
+    """The addresses of the node with this number in the cluster."""
+    return [{"type": "InternalIP", "address": _host_ip(number + _FIRST)}, {"type": "Hostname", "address": name}]
+
+
+def pod_cidr(number: int) -> Obj:
+    """The pod CIDR of the node with this number in the cluster, as fields of its spec."""
+    return {"podCIDR": _pod_cidr(number), "podCIDRs": [_pod_cidr(number)]}
+
+
 def derived_address(name: str) -> str:
     """An address derived from the name, for a node without one."""
-    number = zlib.crc32(name.encode()) & 0xFFFFF
-    return f"172.{16 + (number >> 16)}.{number >> 8 & 255}.{number & 255}"
+    return _host_ip(zlib.crc32(name.encode()))
 
 
 def pod_range(node: Obj) -> str:
     """The pod CIDR of a node, derived from its name if it has none."""
     if cidr := (node.get("spec") or {}).get("podCIDR"):
         return str(cidr)
-    number = zlib.crc32(node["metadata"]["name"].encode()) & 0xFFFF
-    return f"10.{number >> 8}.{number & 0xFF}.0/24"
+    return _pod_cidr(zlib.crc32(node["metadata"]["name"].encode()))
+
+
+def _host_ip(number: int) -> str:
+    return f"172.{16 + (number >> 16 & 15)}.{number >> 8 & 255}.{number & 255}"
+
+
+def _pod_cidr(number: int) -> str:
+    return f"10.{number >> 8 & 255}.{number & 255}.0/24"
 
 
 class AddressRange:

@@ -10,6 +10,7 @@ from sliceworks.base.errors import SliceworksError
 from sliceworks.catalog import gke_rules, labels, tpus
 from sliceworks.twin.cloud.core.exceptions import enforce, refuse
 from sliceworks.twin.cloud.google.container.resource_names import region_of
+from sliceworks.twin.nodes.simulated_node import node_addresses, pod_cidr
 
 if TYPE_CHECKING:
     from sliceworks.catalog import GpuShape, Machine, Slice
@@ -102,7 +103,6 @@ _GKE = "cloud.google.com/gke-"
 _DEFAULT_DISK_GB = 100
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "PREFER_NO_SCHEDULE": "PreferNoSchedule", "NO_EXECUTE": "NoExecute"}
 _BOOT = "sliceworks.dev/boot-seconds"
-_FIRST_HOST = 2
 
 
 class Instance(NamedTuple):
@@ -118,8 +118,7 @@ def build_node(project: str, pool: Obj, shape: PoolShape, instance: Instance, bo
     config = pool.get("config") or {}
     taints = [*shape.taints(), *_taints(config)]
     spec: Obj = {
-        "podCIDR": _pod_cidr(instance.number),
-        "podCIDRs": [_pod_cidr(instance.number)],
+        **pod_cidr(instance.number),
         "providerID": f"gce://{project}/{instance.zone}/{instance.name}",
         **({"taints": taints} if taints else {}),
     }
@@ -206,11 +205,4 @@ def _status(pool: Obj, shape: PoolShape, instance: Instance) -> Obj:
     devices, pods = shape.devices(), str(max_pods(pool))
     capacity = {**shape.machine.capacity(), **devices, "ephemeral-storage": f"{disk}Gi", "pods": pods}
     allocatable = {**shape.machine.allocatable(), **devices, "ephemeral-storage": f"{disk // 2}Gi", "pods": pods}
-    host = instance.number + _FIRST_HOST
-    address = f"172.{16 + (host >> 16 & 15)}.{host >> 8 & 255}.{host & 255}"
-    addresses = [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": instance.name}]
-    return {"capacity": capacity, "allocatable": allocatable, "addresses": addresses}
-
-
-def _pod_cidr(number: int) -> str:
-    return f"10.{number >> 8 & 255}.{number & 255}.0/24"
+    return {"capacity": capacity, "allocatable": allocatable, "addresses": node_addresses(instance.number, instance.name)}
