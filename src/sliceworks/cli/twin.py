@@ -268,7 +268,7 @@ def backup(file: Path, name: str) -> None:
 @options.yes
 @options.quiet
 def restore(file: Path, name: str, yes: bool) -> None:
-    """Replace the data of a stopped twin by the backup in FILE."""
+    """Replace the data of a stopped twin with the backup in FILE."""
     from sliceworks.base import names
     from sliceworks.platform import twin_home
     from sliceworks.twin.backup import restore_backup
@@ -285,7 +285,7 @@ def restore(file: Path, name: str, yes: bool) -> None:
 @_name()
 @options.quiet
 def recover(name: str) -> None:
-    """Repair the store of a stopped twin: set damaged objects back to their last good revision."""
+    """Repair the store of a stopped twin: restore damaged objects to their last good revision."""
     from sliceworks.base import names
     from sliceworks.twin.store import recovery
 

@@ -139,7 +139,7 @@ def register_gauges(metrics: GatewayMetrics, read_state: Callable[[], State], co
     )
     for name, text, read, aggregate in backend_gauges:
         add(f"sliceworks_gateway_backend_{name}", text, "backend", per_backend(read, aggregate))
-    metrics.registry.gauge("sliceworks_gateway_requests_in_flight", "Calls in flight.", count_in_flight)
+    metrics.registry.gauge("sliceworks_gateway_requests_in_flight", "Requests in flight.", count_in_flight)
 
 
 _EXPORT_TIMEOUT = 3.0
