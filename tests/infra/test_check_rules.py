@@ -38,6 +38,7 @@ DOCUMENTS: dict[str, tuple[str, str]] = {
         "  network: {subnet: {pods: 10.8.0.0/24}}\n  pools: {cpu: {cpu: {nodes: 9}}}\n",
         "spec.network.subnet.pods",
     ),
+    "policy-role": ("  identities: {nodes: {roles: [roles/logging.logWriters]}}\n", "spec.identities.nodes.roles.0"),
     "spot-reservation": ("  pools: {cpu: {cpu: {spot: true, reservation: {name: mine}}}}\n", "spec.pools.cpu.cpu"),
     "subnetwork-range": ("  network: {subnet: {nodes: 10.0.0.0/20, pods: 10.0.0.0/16}}\n", "spec.network.subnet.pods"),
     "system-pool": ("  pools: {tpu: {t: {type: v4-8}}}\n", "spec.pools"),
@@ -86,3 +87,20 @@ def test_every_rule_that_check_enforces_has_a_case() -> None:
 def test_document_that_breaks_a_rule_has_a_finding_with_its_field(rule: str) -> None:
     more, field = DOCUMENTS[rule]
     assert any(field in finding for finding in findings(more)), findings(more)
+
+
+def test_every_list_of_roles_is_checked() -> None:
+    wrong = "[roles/absent.admin]"
+    text = f"""  identities: {{workloads: {{worker: {{namespace: ml, roles: {wrong}}}}}}}
+  selfService: {{configConnector: {{roles: {wrong}, grants: {wrong}}}, project: {{folder: '1'}}}}
+"""
+    automation = f"automation: {{bucket: my-automation, roles: {wrong}}}"
+    [document] = load_all(BARE.replace("automation: {bucket: my-automation}", automation) + text, "environment.yaml")
+    environment, errors = documents.check(document)
+    assert isinstance(environment, Environment), errors
+    assert [".".join(map(str, item.path)) for item in preflight.check(environment)] == [
+        "spec.automation.roles.0",
+        "spec.identities.workloads.worker.roles.0",
+        "spec.selfService.configConnector.roles.0",
+        "spec.selfService.configConnector.grants.0",
+    ]

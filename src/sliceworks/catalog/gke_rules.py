@@ -122,6 +122,24 @@ def _in_domains(domain: str, domains: Iterable[str]) -> bool:
     return any(domain == known or domain.endswith(f".{known}") for known in domains)
 
 
+# Roles
+
+_PREDEFINED, _BASIC = "roles/", "basic"
+
+
+@lru_cache(maxsize=1)
+def predefined_roles() -> frozenset[str]:
+    """The names of all predefined roles."""
+    names_by_service = data.load("iam_roles")["roles"].items()
+    prefixed = ((_PREDEFINED if service == _BASIC else f"{_PREDEFINED}{service}.", names) for service, names in names_by_service)
+    return frozenset(f"{prefix}{name}" for prefix, names in prefixed for name in names.split())
+
+
+def check_role(role: str) -> Violation | None:
+    """Rule `policy-role` for predefined roles; whether a custom role exists, only its project knows."""
+    return violate("policy-role", role=role) if role.startswith(_PREDEFINED) and role not in predefined_roles() else None
+
+
 # Versions and release channels
 
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+)(?:-gke\.(\d+))?)?")

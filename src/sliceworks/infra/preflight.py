@@ -311,6 +311,25 @@ def _identities(environment: Environment) -> Iterator[Finding]:
             )
 
 
+def _roles(environment: Environment) -> Iterator[Finding]:
+    """Predefined roles exist."""
+    spec = environment.spec
+    listed: dict[tuple[str, ...], list[str]] = {
+        ("automation", "roles"): spec.automation.roles,
+        ("identities", "nodes", "roles"): spec.identities.nodes.roles,
+        **{("identities", "workloads", name, "roles"): entry.roles for name, entry in spec.identities.workloads.items()},
+    }
+    if spec.self_service is not None:
+        connector = spec.self_service.config_connector
+        listed |= {("selfService", "configConnector", "roles"): connector.roles}
+        listed |= {("selfService", "configConnector", "grants"): connector.grants or []}
+    for path, roles in listed.items():
+        for index, role in enumerate(roles):
+            if violation := gke_rules.check_role(role):
+                hint = suggest_name(role, gke_rules.predefined_roles()) or "use a predefined role, or a custom role of the project"
+                yield Finding(("spec", *path, index), violation.message, hint)
+
+
 CHECKS: dict[str, Callable[[Environment], Iterator[Finding]]] = {
     "types": _types,
     "zones": _zones,
@@ -323,6 +342,7 @@ CHECKS: dict[str, Callable[[Environment], Iterator[Finding]]] = {
     "teams": _teams,
     "shares": _shares,
     "identities": _identities,
+    "roles": _roles,
 }
 
 QUOTA_CHECK = "quotas"

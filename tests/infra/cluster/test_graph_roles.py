@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -86,11 +87,23 @@ def test_gemma_needs_four_roles_and_no_owner() -> None:
 
 def test_only_known_project_roles_are_granted() -> None:
     own = connector("IAMPartialPolicy", resourceRef={"kind": "IAMServiceAccount"}, bindings=[{"role": "roles/c"}])
-    project = connector("IAMPartialPolicy", resourceRef={"kind": "Project"}, bindings=[{"role": "roles/b"}, {"role": "roles/a"}])
-    assert self_service.granted_roles([definition(own, project)]) == ["roles/a", "roles/b"]
-    chosen = connector("IAMPolicyMember", resourceRef={"kind": "Project"}, role="${schema.spec.role}")
-    with pytest.raises(InvalidDocument, match=r"g, r0: the role .* is not known in advance"):
+    roles = ["roles/viewer", "roles/browser"]
+    project = connector("IAMPartialPolicy", resourceRef={"kind": "Project"}, bindings=[{"role": role} for role in roles])
+    assert self_service.granted_roles([definition(own, project)]) == sorted(roles)
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [
+        ("${schema.spec.role}", r"g, r0: the role .* is not known in advance"),
+        ("roles/storage.objectUsr", r"g, r0: Role roles/storage.objectUsr is not supported .* did you mean .*objectUser\?"),
+    ],
+)
+def test_role_that_cannot_be_granted_is_an_error(role: str, expected: str) -> None:
+    chosen = connector("IAMPolicyMember", resourceRef={"kind": "Project"}, role=role)
+    with pytest.raises(InvalidDocument) as caught:
         self_service.granted_roles([definition(chosen)])
+    assert re.search(expected, f"{caught.value.message} {caught.value.hint}")
 
 
 def test_roles_of_the_document_are_added() -> None:

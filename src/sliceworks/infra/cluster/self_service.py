@@ -6,6 +6,8 @@ import base64
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.base.names import suggest_name
+from sliceworks.catalog import gke_rules
 from sliceworks.graph.rbac import group_of, list_objects
 from sliceworks.infra.cluster.inventory import ConditionTrue, KindsServed, ObjectReference, Step, availability_waits
 from sliceworks.infra.stages import Names
@@ -73,6 +75,8 @@ def _literal_role(place: str, role: Any) -> str:
             place=place,
             hint="write a literal role; a graph that chooses between roles needs one object per role",
         )
+    if violation := gke_rules.check_role(str(role)):
+        raise InvalidDocument(violation.message, place=place, hint=suggest_name(str(role), gke_rules.predefined_roles()))
     return str(role)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import clock
 from sliceworks.base.names import project_number
+from sliceworks.catalog import gke_rules
 from sliceworks.twin.cloud.core.document_store import Document, Table
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Authorizer:
     def has_role(self, role: str) -> bool:
         """Whether a role can be granted: a predefined role, or an existing custom role."""
         if role.startswith("roles/"):
-            return True
+            return gke_rules.check_role(role) is None
         parent, _, name = role.partition("/roles/")
         document = self._roles.get(parent, name)
         return document is not None and not document.body.get("deleted")
