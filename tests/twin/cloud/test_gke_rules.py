@@ -556,6 +556,71 @@ def test_gcloud_reads_and_writes_policies_with_url_safe_etags() -> None:
     run_on_cloud(main, workloads=False)
 
 
+@pytest.mark.parametrize("role", ["roles/storage.objectReader", "roles/gke.admin", "roles/Owner", "roles/"])
+def test_predefined_role_that_does_not_exist_is_refused(role: str) -> None:
+    async def main(cloud: Cloud) -> None:
+        refused = await policy(role, "user:a@example.com")(cloud)
+        assert refused.message == f"Role {role} is not supported for this resource."
+
+    run_on_cloud(main, workloads=False)
+
+
+def put_pool(**change: Any) -> Case:
+    """A change of a running node pool that is refused."""
+
+    async def case(cloud: Cloud) -> Answer:
+        await cloud.done(await cloud.create("a"))
+        return await send(cloud, "PUT", f"/container/v1/{POOLS}/a", change)
+
+    return case
+
+
+async def enabled_network_policy(cloud: Cloud) -> Answer:
+    await own_cluster(cloud, networkConfig={"datapathProvider": "ADVANCED_DATAPATH"})
+    body = {"networkPolicy": {"enabled": True, "provider": "CALICO"}}
+    return await send(cloud, "POST", f"/container/v1/{OWN}:setNetworkPolicy", body)
+
+
+async def autoscaling_by_cluster(cloud: Cloud) -> Answer:
+    await cloud.done(await cloud.create("a"))
+    change = {"desiredNodePoolId": "a", "desiredNodePoolAutoscaling": {"enabled": True, "minNodeCount": 3, "maxNodeCount": 2}}
+    return await send(cloud, "PUT", f"/container/v1/{CLUSTER}", {"update": change})
+
+
+@pytest.mark.parametrize(
+    ("rule", "case"),
+    [
+        ("node-label-kubernetes", put_pool(labels={"labels": {"node-role.kubernetes.io/x": "y"}})),
+        ("node-label-managed", put_pool(labels={"labels": {"cloud.google.com/gke-nodepool": "b"}})),
+        ("machine-type-zone", put_pool(machineType="ct5p-hightpu-4t")),
+        ("zone-of-region", put_pool(locations=["us-east5-a"])),
+        ("network-policy-dataplane", enabled_network_policy),
+        ("autoscaling-limits", autoscaling_by_cluster),
+    ],
+)
+def test_change_is_refused_like_a_creation(rule: str, case: Case) -> None:
+    async def main(cloud: Cloud) -> None:
+        answer = await case(cloud)
+        assert re.fullmatch(_pattern(gke_rules.rules()[rule].message), answer.message), answer
+
+    run_on_cloud(main)
+
+
+def test_node_config_of_a_cluster_is_that_of_its_first_pool() -> None:
+    async def main(cloud: Cloud) -> None:
+        sent = {"machineType": "n1-standard-8", "oauthScopes": ["https://www.googleapis.com/auth/cloud-platform"]}
+        await own_cluster(cloud, nodeConfig=sent)
+        assert (await cloud.call("GET", f"/container/v1/{OWN}"))["nodeConfig"] == sent
+        second = {"name": "b", "config": {"machineType": "n1-standard-4"}}
+        await cloud.call("POST", f"/container/v1/{OWN}/nodePools", {"nodePool": second})
+        await clock.sleep(600)
+        await cloud.call("DELETE", f"/container/v1/{OWN}/nodePools/default-pool")
+        await clock.sleep(600)
+        assert (await cloud.call("GET", f"/container/v1/{OWN}"))["nodeConfig"] == second["config"]
+
+    run_on_cloud(main)
+
+
 def test_new_account_can_be_bound_at_once_unless_the_twin_is_told_otherwise() -> None:
     async def main(cloud: Cloud) -> None:
         await cloud.call("POST", "/iam/v1/projects/p/serviceAccounts", {"accountId": "at-once"})

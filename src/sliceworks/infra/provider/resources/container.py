@@ -133,9 +133,8 @@ class Cluster(Resource):
         network = answer.get("networkConfig") or {}
         state["id"] = fill_template(CLUSTER, state)
         if known.get(conversion.IMPORTED):
-            state |= _import_node_config(block, answer)
-        elif known.get("node_config") and answer.get("nodePools"):
-            state["node_config"] = [_first_nodes(block, answer["nodePools"][0], known["node_config"][0])]
+            state["initial_node_count"] = answer.get("initialNodeCount")
+        state["node_config"] = _node_config(block, answer.get("nodeConfig"), known)
         state["network"] = network.get("network") or known.get("network")
         state["subnetwork"] = network.get("subnetwork") or known.get("subnetwork")
         state["networking_mode"] = "VPC_NATIVE"
@@ -175,10 +174,11 @@ class Cluster(Resource):
         await run_operation(settings, prior, "DELETE", fill_template(CLUSTER, prior))
 
 
-def _first_nodes(block: Block, pool: Object, known: Object) -> Object:
-    """The cluster's `node_config` as GKE returns it: the configuration of the first node pool."""
+def _node_config(block: Block, config: Object | None, known: Object) -> list[Object]:
+    """The `node_config` of a cluster: GKE answers the configuration of its first node pool. It stays empty if not configured."""
+    configured = [{conversion.IMPORTED: True}] if known.get(conversion.IMPORTED) else known.get("node_config") or []
     nodes = block.blocks["node_config"].block
-    return conversion.to_state(nodes, pool.get("config") or {}, known, POOL, "node_config.")
+    return [conversion.to_state(nodes, config or {}, item, POOL, "node_config.") for item in configured]
 
 
 def _maintenance_policy(state: Object) -> Object:
@@ -201,14 +201,6 @@ def _maintenance_policy(state: Object) -> Object:
             "maintenanceExclusionOptions": {key: value for key, value in fields.items() if value},
         }
     return {"window": window}
-
-
-def _import_node_config(block: Block, answer: Object) -> Object:
-    """Attributes that only Terraform knows: the initial nodes of a cluster."""
-    nodes = block.blocks["node_config"].block
-    config = answer.get("nodeConfig") or {}
-    node_config = conversion.to_state(nodes, config, {conversion.IMPORTED: True}, POOL, "node_config.") if config else None
-    return {"node_config": [node_config] if node_config else [], "initial_node_count": answer.get("initialNodeCount")}
 
 
 _DESIRED = {

@@ -13,7 +13,7 @@ from sliceworks.twin.cloud.core.exceptions import already_exists, enforce, refus
 from sliceworks.twin.cloud.google.container.cluster_operation import UPGRADE_MASTER
 from sliceworks.twin.cloud.google.container.dependencies import base_name, host_project
 from sliceworks.twin.cloud.google.container.gke_state import instances
-from sliceworks.twin.cloud.google.container.node_pool_validation import release_channel, resolve_node_version
+from sliceworks.twin.cloud.google.container.node_pool_validation import release_channel, resolve_node_version, validate_autoscaling
 from sliceworks.twin.cloud.google.container.resource_names import (
     ANY_LOCATION,
     check_zones,
@@ -259,6 +259,7 @@ class Clusters:
         pools: Obj = {}
         if (scaling := update.pop("desiredNodePoolAutoscaling", None)) is not None:
             pool = self._state.pool(path, update.pop("desiredNodePoolId", "") or "default-pool")
+            validate_autoscaling({**pool.body, "autoscaling": scaling})
             pools[pool.name] = {"autoscaling": scaling}
         if (version := update.pop("desiredNodeVersion", None)) is not None:
             pool_id = update.pop("desiredNodePoolId", None)
@@ -268,7 +269,6 @@ class Clusters:
                 pools.setdefault(pool.name, {})["version"] = resolve_node_version(cluster.body, pool.body, version)
         messages = schema.load(call.service, call.version).messages
         change = resolve_update(cluster.body, update, messages)
-        _validate_authorized_networks({**cluster.body, **change})
         upgrades = update.get("desiredMasterVersion") is not None
         return self._change(path, UPGRADE_MASTER if upgrades else "UPDATE_CLUSTER", change, pools)
 
@@ -289,6 +289,7 @@ class Clusters:
 
     def _change(self, path: str, kind: str, change: Obj, pools: Obj | None = None) -> Obj:
         cluster = self._state.cluster(path)
+        _validate({**cluster.body, **change})
         self._operations.check(path, "")
         cluster.body["status"] = "RECONCILING"
         self._state.clusters.put(cluster)
@@ -317,6 +318,7 @@ class Clusters:
         body = {**cluster.body, "endpoint": self.address}  # a restarted twin may listen on another port
         if pools:
             body["nodePools"] = [pool.body for pool in pools]
+            body["nodeConfig"] = pools[0].body.get("config") or {}
             body["instanceGroupUrls"] = [url for pool in pools for url in pool.body.get("instanceGroupUrls") or ()]
             body["currentNodeCount"] = sum(len(instances(pool)) for pool in pools)
         return body
@@ -331,7 +333,7 @@ def _release_channel(spec: Obj) -> Obj:
 
 
 def _validate(spec: Obj) -> None:
-    """Raise GoogleError for the first rule that a new cluster breaks."""
+    """Raise GoogleError for the first rule that a new or changed cluster breaks."""
     datapath = spec.get("datapathProvider") or (spec.get("networkConfig") or {}).get("datapathProvider")
     policy = bool((spec.get("networkPolicy") or {}).get("enabled"))
     ranges = spec.get("ipAllocationPolicy") or {}
@@ -341,10 +343,6 @@ def _validate(spec: Obj) -> None:
             ranges.get("clusterSecondaryRangeName") or "", ranges.get("servicesSecondaryRangeName") or ""
         ),
     )
-    _validate_authorized_networks(spec)
-
-
-def _validate_authorized_networks(cluster: Obj) -> None:
-    private = bool((cluster.get("privateClusterConfig") or {}).get("enablePrivateEndpoint"))
-    for block in (cluster.get("masterAuthorizedNetworksConfig") or {}).get("cidrBlocks") or ():
+    private = bool((spec.get("privateClusterConfig") or {}).get("enablePrivateEndpoint"))
+    for block in (spec.get("masterAuthorizedNetworksConfig") or {}).get("cidrBlocks") or ():
         enforce(gke_rules.check_authorized_network(block.get("cidrBlock") or "", private_endpoint=private))

@@ -14,8 +14,6 @@ from sliceworks.twin.cloud.google.container.node_pool_validation import (
     has_private_nodes,
     initial_size,
     resolve_node_version,
-    validate_autoscaling,
-    validate_management,
     validate_node_pool,
 )
 from sliceworks.twin.cloud.google.container.node_template import resolve_shape
@@ -189,17 +187,11 @@ class NodePools:
 
     def set_management(self, call: Call) -> Obj:
         """Change auto-repair and auto-upgrade."""
-        cluster = self._state.cluster(cluster_path(call.params))
-        validate_management(cluster.body, {"management": call.body.get("management") or {}})
         return self._change(call, "SET_NODE_POOL_MANAGEMENT", {"management": call.body.get("management") or {}})
 
     def set_autoscaling(self, call: Call) -> Obj:
         """Change autoscaling."""
-        path = cluster_path(call.params)
-        pool = self._state.pool(path, call.params["pool"])
-        scaling = call.body.get("autoscaling") or {}
-        validate_autoscaling({**pool.body, "autoscaling": scaling})
-        return self._change(call, "UPDATE_CLUSTER", {"autoscaling": scaling})
+        return self._change(call, "UPDATE_CLUSTER", {"autoscaling": call.body.get("autoscaling") or {}})
 
     def update(self, call: Call) -> Obj:
         """Change other fields of a node pool."""
@@ -223,8 +215,10 @@ class NodePools:
         """Start an operation that changes fields of a node pool."""
         path, name = cluster_path(call.params), call.params["pool"]
         pool = self._state.pool(path, name)
-        self._mutable_cluster(path)
-        resolve_shape({**pool.body, **change})
+        cluster = self._mutable_cluster(path)
+        if "locations" in change:
+            change["locations"] = check_zones(change["locations"], cluster.body["location"])
+        validate_node_pool(cluster.body, {**pool.body, **change}, self._state.settings.is_offered)
         self._operations.check(path, name)
         seconds = self._state.settings.seconds("updateNodePool")
         return self._operations.begin(kind, path, pool, step="change", seconds=seconds, change=change)

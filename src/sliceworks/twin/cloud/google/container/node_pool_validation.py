@@ -28,7 +28,7 @@ def has_private_nodes(cluster: Obj, pool: Obj) -> bool:
 
 
 def validate_node_pool(cluster: Obj, pool: Obj, is_offered: Callable[[str, str], bool]) -> None:
-    """Raise GoogleError for the first rule that a new node pool breaks.
+    """Raise GoogleError for the first rule that a new or changed node pool breaks.
 
     `is_offered` says whether a zone offers a machine type that the catalog does not know there.
     """
@@ -58,7 +58,7 @@ def validate_node_pool(cluster: Obj, pool: Obj, is_offered: Callable[[str, str],
         if shape.slice_hosts:
             enforce(gke_rules.check_slice_zones(name, len(pool["locations"])))
     _validate_networks(cluster, pool)
-    validate_management(cluster, pool)
+    _validate_management(cluster, pool)
     validate_autoscaling(pool)
 
 
@@ -68,7 +68,7 @@ def _validate_networks(cluster: Obj, pool: Obj) -> None:
         enforce(gke_rules.violate("multi-networking", pool=pool["name"], cluster=cluster["name"]))
 
 
-def validate_management(cluster: Obj, pool: Obj) -> None:
+def _validate_management(cluster: Obj, pool: Obj) -> None:
     """Raise GoogleError for a node pool without auto-upgrade in a release channel; without `management` GKE enables it."""
     management = pool.get("management")
     if management is not None:
