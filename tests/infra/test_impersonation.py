@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tests.support.cloud_http import HttpCloud
 
 ACCOUNT = "runner@my-project.iam.gserviceaccount.com"
+GRANT = f"roles/iam.serviceAccountTokenCreator on {ACCOUNT} for user:administrator@example.com"
 PATH = f"/iam/v1/projects/my-project/serviceAccounts/{ACCOUNT}"
 NETWORKS = "/compute/v1/projects/my-project/global/networks"
 
@@ -44,11 +45,16 @@ def call(served: HttpCloud, method: str, path: str, body: Any = None, *, token: 
     return asyncio.run(send())
 
 
-def ensure(served: HttpCloud, token: str = "") -> list[str]:
+def ensure(served: HttpCloud, token: str = "", approved: list[str] | None = None) -> list[str]:
     """What is reported when the bearer of a token wants to act as the account."""
     reports: list[str] = []
-    TwinTarget(address=served.url, token=token or served.token).ensure_impersonation("my-project", ACCOUNT, reports.append)
+    target = TwinTarget(address=served.url, token=token or served.token)
+    target.ensure_impersonation("my-project", ACCOUNT, reports.append, approved)
     return reports
+
+
+def planned(served: HttpCloud, *, creates: bool = True) -> str:
+    return TwinTarget(address=served.url, token=served.token).missing_grant("my-project", ACCOUNT, creates=creates)
 
 
 def acting(served: HttpCloud) -> str:
@@ -61,7 +67,7 @@ def test_owner_gets_the_role_once(served: HttpCloud) -> None:
     call(served, "POST", "/iam/v1/projects/my-project/serviceAccounts", {"accountId": "runner"})
     with pytest.raises(PermissionDenied, match="getAccessToken"):
         call(served, "GET", NETWORKS, token=acting(served))
-    assert ensure(served) == [f"granted roles/iam.serviceAccountTokenCreator on {ACCOUNT} to user:administrator@example.com"]
+    assert ensure(served) == [f"granted {GRANT}"]
     assert ensure(served) == []
     with pytest.raises(PermissionDenied, match=r"compute\.networks\.list"):
         call(served, "GET", NETWORKS, token=acting(served))
@@ -81,6 +87,29 @@ def test_other_bindings_of_the_account_are_kept(served: HttpCloud) -> None:
 
 def test_missing_account_needs_no_role(served: HttpCloud) -> None:
     assert ensure(served) == []
+
+
+def test_grant_is_planned_before_and_after_the_account_exists_until_it_is_made(served: HttpCloud) -> None:
+    assert (planned(served), planned(served, creates=False)) == (GRANT, "")
+    call(served, "POST", "/iam/v1/projects/my-project/serviceAccounts", {"accountId": "runner"})
+    assert planned(served, creates=False) == GRANT
+    assert ensure(served, approved=[GRANT]) == [f"granted {GRANT}"]
+    assert (planned(served), ensure(served, approved=[])) == ("", [])
+
+
+def test_role_in_the_project_needs_no_grant(served: HttpCloud) -> None:
+    binding = {"role": "roles/iam.serviceAccountTokenCreator", "members": ["user:administrator@example.com"]}
+    call(served, "POST", "/cloudresourcemanager/v1/projects/my-project:setIamPolicy", {"policy": {"bindings": [binding]}})
+    assert planned(served) == ""
+
+
+def test_grant_that_was_not_approved_is_not_made(served: HttpCloud) -> None:
+    call(served, "POST", "/iam/v1/projects/my-project/serviceAccounts", {"accountId": "runner"})
+    with pytest.raises(SliceworksError) as refused:
+        ensure(served, approved=[GRANT.replace("administrator", "colleague")])
+    assert "the approved plan does not grant it to user:administrator@example.com" in refused.value.message
+    assert "--member=user:administrator@example.com" in refused.value.hint
+    assert planned(served) == GRANT
 
 
 def test_user_who_may_not_grant_it_gets_the_command(served: HttpCloud) -> None:

@@ -23,7 +23,11 @@ from sliceworks.infra.terraform import Change
 if TYPE_CHECKING:
     from sliceworks.kube.client import Client
 
+GRANT = "roles/iam.serviceAccountTokenCreator on automation@my-project.iam.gserviceaccount.com for user:me@example.com"
 SLICE = 'module.node_pools.google_container_node_pool.this["slice-0"]'
+
+granted: list[list[str] | None] = []
+"""The approved grants of each apply."""
 
 
 @pytest.fixture
@@ -33,7 +37,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(EnvironmentCluster, "compare", lambda *_: [])
     monkeypatch.setattr(EnvironmentCluster, "requeue", lambda *_: None)
     monkeypatch.setattr(EnvironmentCluster, "running_work", lambda *_: ["job training/resnet", "model chat/gemma"])
-    monkeypatch.setattr(Target, "ensure_impersonation", lambda *_: None)
+    monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: GRANT if creates else "")
+    monkeypatch.setattr(Target, "ensure_impersonation", lambda _self, *grant: granted.append(grant[-1]))
+    granted.clear()
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
     document = tmp_path / "environment.yaml"
@@ -55,8 +61,9 @@ def test_apply_prints_priced_plan_and_asks(file: str, capsys: pytest.CaptureFixt
     plan(file, "create first", f"delete {SLICE}")
     assert main.run(["env", "apply", "-f", file]) == 2
     output = capsys.readouterr().err
-    assert "0-bootstrap   1        0        0         1" in output
+    assert "0-bootstrap   2        0        0         1" in output
     assert f"delete 2-cluster {SLICE}" in output
+    assert f"\ngrant {GRANT}\n" in output
     assert "cost per hour: 0.00 USD before, 25.76 USD after; without cpu, whose price is unknown" in output
     assert "stdin is not a terminal; pass --yes to confirm" in output
     assert not [call for call in calls(file) if call.endswith(" apply")]
@@ -71,6 +78,7 @@ def test_saved_plan_is_applied_and_only_to_the_same_document(file: str, capsys: 
     assert not list(Path(file).parent.rglob("*.tfplan"))
     assert main.run(["env", "apply", "-f", file, "-q", "--plan", str(saved)]) == 0, capsys.readouterr().err
     assert [call for call in calls(file) if call.endswith(" apply")] == ["0-bootstrap apply", "1-base apply", "2-cluster apply"]
+    assert granted == [["first", GRANT]]
     Path(file).write_text(SMALL + "  forceDestroy: true\n")
     assert main.run(["env", "apply", "-f", file, "-q", "--plan", str(saved)]) == 1
     assert "the document changed since this plan was written" in capsys.readouterr().err

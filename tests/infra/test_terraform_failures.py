@@ -38,6 +38,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(EnvironmentCluster, "requeue", lambda *_: None)
     monkeypatch.setattr(EnvironmentCluster, "compare", lambda *_: [])
     monkeypatch.setattr(EnvironmentCluster, "running_work", lambda *_: [])
+    monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: "")
     monkeypatch.setattr(Target, "ensure_impersonation", lambda *_: None)
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.terraform_twin import changes
 
+from sliceworks.infra.target import PROVIDER
+
 if TYPE_CHECKING:
     from tests.support.terraform_twin import Commands
 
@@ -24,6 +26,12 @@ def must(run: Commands, *arguments: str) -> str:
     return done.stdout
 
 
+def expected_plan(golden: Path) -> str:
+    """A recorded plan; Google's provider acts as no other account on a twin, so no role is granted for it."""
+    lines = golden.read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not (os.environ.get(PROVIDER) and " roles/iam.serviceAccountTokenCreator on " in line))
+
+
 def walk_example(sliceworks: Commands, tmp_path: Path, name: str) -> None:
     """Walk through an example; the plan of its creation is a golden."""
     file = tmp_path / "environment.yaml"
@@ -37,7 +45,7 @@ def walk_example(sliceworks: Commands, tmp_path: Path, name: str) -> None:
     if os.environ.get("SLICEWORKS_RECORD") == "1":
         golden.write_text(planned)
         pytest.fail(f"{golden.name} was written: read it")
-    assert planned == golden.read_text()
+    assert planned == expected_plan(golden)
     # 3. apply; a second plan is empty
     must(sliceworks, "apply", *at)
     assert changes(sliceworks, str(file)) == []

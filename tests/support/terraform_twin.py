@@ -55,7 +55,7 @@ class Twin:
         """Run a `sliceworks` command with this twin's home."""
         environment = {**os.environ, "SLICEWORKS_HOME": str(self.home)}
         command = [sys.executable, "-m", "sliceworks", *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
 
     def ask(self, method: str, path: str, body: Object | None = None, query: Object | None = None) -> Object:
         """Call one of the cloud's APIs."""

@@ -230,7 +230,10 @@ def destroy(*, file: Path, twin: bool, abandon: bool, yes: bool, timeout: float)
     with progress.task("Checking protections"):
         inside.site.require_destroyable()
         outputs = {} if abandon else inside.site.outputs_of(CLUSTER_STAGE)
+        grant = inside.site.missing_grant()
     ends = describe_work(inside.running_work(outputs))
+    if grant:
+        progress.say(f"to act as the automation account, this grants {grant}")
     if not yes:
         _confirm_by_name(environment.metadata.name, ends)
     elif ends:

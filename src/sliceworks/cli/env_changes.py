@@ -52,6 +52,10 @@ class EnvironmentPlan:
         """Changes that replace or delete a resource, with their stage."""
         return [(plan.stage.name, change) for plan in self.stages for change in plan.effective if change.action in _ENDS]
 
+    def grants(self) -> list[str]:
+        """Roles that the user gets, in the words of `Target.missing_grant`."""
+        return [change.address for plan in self.stages for change in plan.effective if change.address.startswith("roles/")]
+
     def ended_pools(self) -> list[str]:
         """Names of node pools that would be replaced or deleted."""
         return ended_pools(change for _stage, change in self.destructive())
@@ -78,7 +82,7 @@ def plan_environment(inside: EnvironmentCluster, *, described: bool = False) -> 
 
 
 def print_plan(inside: EnvironmentCluster, plan: EnvironmentPlan) -> None:
-    """Print the plan on stderr: changes by stage, what is replaced or deleted (in red), and the cost per hour before and after."""
+    """Print the plan on stderr: changes by stage, replaced and deleted resources in red, granted roles, cost before and after."""
     rows = plan.counts()
     if not rows:
         click.echo(f"{inside.site.environment.metadata.name}: no changes", err=True)
@@ -86,6 +90,8 @@ def print_plan(inside: EnvironmentCluster, plan: EnvironmentPlan) -> None:
     click.echo(tables.render(("stage", "create", "update", "replace", "delete"), rows), nl=False, err=True)
     for stage, change in plan.destructive():
         click.secho(f"{change.action} {stage} {change.address}", fg="red", err=True)
+    for grant in plan.grants():
+        click.echo(f"grant {grant}", err=True)
     print_cost(inside)
 
 

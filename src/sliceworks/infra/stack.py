@@ -19,7 +19,7 @@ from sliceworks.infra.images import TERRAFORM_FILES, select_files
 from sliceworks.infra.pools import DeployedRanges
 from sliceworks.infra.protection import BUCKET, Contents
 from sliceworks.infra.stages import Names, compile_stages
-from sliceworks.infra.terraform import SAVED_PLAN, Journal, StalePlan, StateLocked, Terraform, TerraformFailed
+from sliceworks.infra.terraform import SAVED_PLAN, Change, Journal, StalePlan, StateLocked, Terraform, TerraformFailed
 from sliceworks.infra.terraform_state import (
     BACKEND,
     ResourceFinder,
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from sliceworks.infra.stages import Stage
     from sliceworks.infra.target import Target
-    from sliceworks.infra.terraform import Change
     from sliceworks.specs.environment import Environment
 
 BINARY_VARIABLE = "SLICEWORKS_TERRAFORM"
@@ -188,6 +187,8 @@ class Stack:
         known: dict[str, Object] = {}
         for stage in self.stages():
             terraform, changes = self._save_plan(stage, known)
+            if stage.name == BOOTSTRAP and (grant := self.missing_grant(creates=True)):
+                changes.append(Change(grant, "create"))
             description = terraform.show_saved() if described else ""
             outputs = terraform.outputs()
             known[stage.name] = {**expected_outputs(stage, applied=bool(outputs)), **outputs}
@@ -223,7 +224,7 @@ class Stack:
             terraform, (changes, outputs) = self._run_locked(stage, known, act, report, creates=True)
             if stage.name == BOOTSTRAP:
                 self._open(stage, terraform, creates=True)  # the bucket exists now: push the state
-                self._ensure_impersonation(report)
+                self._ensure_impersonation(report, plan)
             known[stage.name] = outputs
             yield stage, changes, outputs
 
@@ -397,10 +398,22 @@ class Stack:
     def _impersonates(self) -> bool:
         return self.target.impersonates(created=self.environment.spec.automation.create)
 
-    def _ensure_impersonation(self, report: Callable[[str], None]) -> None:
-        """Stages other than the bootstrap run as the account that it creates."""
-        if self._impersonates and self.environment.spec.automation.create:
-            self.target.ensure_impersonation(self.environment.spec.project, Names(self.environment).automation_account, report)
+    @property
+    def _automation_account(self) -> str:
+        """The account that the stages after the bootstrap run as, if the bootstrap creates it; else empty."""
+        creates = self._impersonates and self.environment.spec.automation.create
+        return Names(self.environment).automation_account if creates else ""
+
+    def missing_grant(self, *, creates: bool = False) -> str:
+        """What `apply` (it `creates` a missing account) or `destroy` grants on the automation account; empty for nothing."""
+        account = self._automation_account
+        return self.target.missing_grant(self.environment.spec.project, account, creates=creates) if account else ""
+
+    def _ensure_impersonation(self, report: Callable[[str], None], plan: StagePlan | None = None) -> None:
+        """Let the caller act as the automation account; with an approved plan of the bootstrap, only if it contains the grant."""
+        if account := self._automation_account:
+            approved = None if plan is None else [change.address for change in plan.changes]
+            self.target.ensure_impersonation(self.environment.spec.project, account, report, approved)
 
     def _terraform(self, stage: Stage, known: dict[str, Object], *, creates: bool = False) -> Terraform:
         earlier = {output: known.get(other, {}).get(output) for output, other in stage.takes.items()}

@@ -29,7 +29,7 @@ from sliceworks.kube.connection import Connection
 from sliceworks.kube.https import HttpsTransport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from sliceworks.cloud.credentials import Credentials
     from sliceworks.kube.connection import Certificate
@@ -152,8 +152,29 @@ class Target:
     def ensure_bucket(self, bucket: str, project: str, region: str) -> None:
         """Do nothing: an administrator created the state bucket; Terraform reports a missing one."""
 
-    def ensure_impersonation(self, project: str, account: str, report: Callable[[str], None]) -> None:
-        """Let the caller act as a service account. Even owners need a role for it, which they may grant to themselves."""
+    def missing_grant(self, project: str, account: str, *, creates: bool) -> str:
+        """What the caller lacks to act as a service account, as `ROLE on ACCOUNT for MEMBER`; empty if nothing. Only reads.
+
+        `creates`: an account that does not exist will be created.
+        """
+
+        async def find() -> str:
+            async with self.session("iam") as session:
+                try:
+                    allowed = await _may_act(session, f"/v1/projects/{project}/serviceAccounts/{account}")
+                except (CloudNotFound, PermissionDenied):  # not created yet, or its service is not enabled yet
+                    allowed = not creates or await self._may_act_in(project)
+            return "" if allowed else _describe_grant(account, await self._caller())
+
+        return asyncio.run(find())
+
+    def ensure_impersonation(
+        self, project: str, account: str, report: Callable[[str], None], approved: Collection[str] | None = None
+    ) -> None:
+        """Let the caller act as a service account. Even owners need a role for it, which they may grant to themselves.
+
+        With `approved` grants, in the words of `missing_grant`, no other one is made.
+        """
 
         command = f"gcloud iam service-accounts add-iam-policy-binding {account} --project={project} --role={TOKEN_CREATOR}"
 
@@ -162,7 +183,12 @@ class Target:
             async with self.session("iam") as session:
                 if await _may_act(session, path):
                     return
-                report(f"granted {TOKEN_CREATOR} on {account} to {await self._grant(session, path)}")
+                member = await self._caller()
+                if approved is not None and _describe_grant(account, member) not in approved:
+                    problem = f"you may not act as {account}, and the approved plan does not grant it to {member}"
+                    raise SliceworksError(problem, hint=f"plan again as this user, or `{command} --member={member}`")
+                await _grant(session, path, member)
+                report(f"granted {_describe_grant(account, member)}")
                 for _ in range(_GRANT_POLLS):
                     if await _may_act(session, path):
                         return
@@ -179,16 +205,19 @@ class Target:
             problem = f"you may not act as {account}: {error.message}"
             raise SliceworksError(problem, hint=f"`{command} --member=user:YOU`") from error
 
-    async def _grant(self, session: Session, path: str) -> str:
-        """Grant the caller the role to act as the service account of a path; returns the caller as a member of policies."""
+    async def _may_act_in(self, project: str) -> bool:
+        """Whether the caller may get tokens of all service accounts of a project."""
+        async with self.session("cloudresourcemanager") as session:
+            try:
+                return await _may_act(session, f"/v1/projects/{project}")
+            except PermissionDenied:
+                return False
+
+    async def _caller(self) -> str:
+        """The caller as a member of policies."""
         async with self.session("openidconnect") as users:
             email = str((await users.call("GET", "/v1/userinfo"))["email"])
-        member = f"{'serviceAccount' if email.endswith('.gserviceaccount.com') else 'user'}:{email}"
-        policy = await session.call("POST", f"{path}:getIamPolicy", {})
-        binding = {"role": TOKEN_CREATOR, "members": [member]}
-        changed = {**policy, "bindings": [*(policy.get("bindings") or ()), binding]}
-        await session.call("POST", f"{path}:setIamPolicy", {"policy": changed})
-        return member
+        return f"{'serviceAccount' if email.endswith('.gserviceaccount.com') else 'user'}:{email}"
 
     def remove_object(self, bucket: str, name: str, generation: str) -> None:
         """Delete one generation of an object in a bucket."""
@@ -225,8 +254,20 @@ class Target:
         return self.session(service)
 
 
+def _describe_grant(account: str, member: str) -> str:
+    return f"{TOKEN_CREATOR} on {account} for {member}"
+
+
+async def _grant(session: Session, path: str, member: str) -> None:
+    """Grant a member the role to act as the service account of a path."""
+    policy = await session.call("POST", f"{path}:getIamPolicy", {})
+    binding = {"role": TOKEN_CREATOR, "members": [member]}
+    changed = {**policy, "bindings": [*(policy.get("bindings") or ()), binding]}
+    await session.call("POST", f"{path}:setIamPolicy", {"policy": changed})
+
+
 async def _may_act(session: Session, path: str) -> bool:
-    """Whether the caller may get tokens of the service account of a path."""
+    """Whether the caller may get tokens of the service account of a path, or of those of a project."""
     answer = await session.call("POST", f"{path}:testIamPermissions", {"permissions": [_GET_TOKEN]})
     return _GET_TOKEN in (answer.get("permissions") or ())
 
