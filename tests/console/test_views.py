@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from bench.harness.synthetic_cluster import JOBSETS as STORED_JOBSETS
+from bench.harness.synthetic_cluster import PODS as STORED_PODS
 from bench.harness.synthetic_cluster import WORKLOADS as STORED_WORKLOADS
 from tests.support.small_cluster import SmallCluster, run_on_small_cluster
 
 from sliceworks.base import clock
 from sliceworks.console.components import format_age, format_elapsed, format_usd
-from sliceworks.console.kinds import JOBSETS, WORKLOADS
+from sliceworks.console.kinds import PODS, WORKLOADS
 from sliceworks.console.pages import job_detail
 from sliceworks.console.pages import overview as overview_page
 from sliceworks.console.pages import queues as queues_page
+from sliceworks.console.slice_cache import get_slice_cache
 from sliceworks.console.views.cluster_summary import build_overview
 from sliceworks.console.views.incidents import EventRow, NodeRow, event_row, recent_incidents
 from sliceworks.console.views.job_view import (
@@ -29,6 +31,7 @@ from sliceworks.console.views.job_view import (
     query_jobs,
     tensorboard_url,
 )
+from sliceworks.console.views.queue_reason import PendingReasons
 from sliceworks.console.views.queue_view import Queue, Quota, build_queues, current_queues, teams_by_namespace, workload_row
 from sliceworks.console.views.start_forecast import KINDS as FORECAST_KINDS
 from sliceworks.console.views.start_forecast import StartForecasts, format_start, predict_starts
@@ -39,6 +42,9 @@ from sliceworks.rehearsal.forecast.jobs import trim
 from sliceworks.rehearsal.forecast.snapshot import Snapshot
 from sliceworks.training.diagnosis.analysis import diagnose
 from sliceworks.training.diagnosis.collection import collect_evidence
+
+if TYPE_CHECKING:
+    from sliceworks.console.cluster_cache import ClusterCache
 
 NOW = clock.now().replace(2026, 1, 5, 12, 0, 0, 0)
 
@@ -59,19 +65,45 @@ def test_overview_counts_chips_jobs_and_cost() -> None:
     async def main(small: SmallCluster) -> None:
         result = build_overview(small.cache)
         holding = [job for job in small.synthetic.jobs if job.pools]
-        assert (result.used, result.running) == (16 * len(holding), len(holding))
+        assert (result.admitted, result.running + result.starting) == (16 * len(holding), len(holding))
+        assert result.running == sum(job.state == "running" for job in small.synthetic.jobs)
+        assert result.used == result.admitted
         assert result.waiting == sum(job.state == "queued" for job in small.synthetic.jobs)
         assert sum(team.used for team in result.teams) == sum(item.used for item in result.types) == result.used
         assert result.quota is not None
         assert result.used <= result.quota
-        prices = [row.usd for row in small.cache.row_cache(JOBSETS, job_row).rows().values() if row.holds]
+        prices = [view.usd for view in get_slice_cache(small.cache).all() if any(host.work for host in view.hosts)]
         assert result.usd == pytest.approx(sum(item or 0 for item in prices))
+        assert result.unpriced == prices.count(None)
         assert result.usd > 1000
         assert {queue.name for queue in result.queues} == {team.name for team in result.teams}
         assert result.queues[0].waiting >= result.queues[-1].waiting
         page = visible_text(overview_page.overview_panels(result, small.cache.now(), small.cache.knows))
         assert "Chips in use" in page
         assert "stopped: Hold" in page
+
+    run_on_small_cluster(main)
+
+
+def test_servers_outside_of_queues_use_chips_and_unplaced_jobs_cost_nothing() -> None:
+    async def main(small: SmallCluster) -> None:
+        before = build_overview(small.cache)
+        moved = next(job for job in small.synthetic.jobs if job.state == "running")
+        for pod in [dict(pod) for pod in small.cache.table(PODS).store.by_index("job", f"{moved.team}/{moved.name}")]:
+            small.remove(STORED_PODS, pod["metadata"]["name"], moved.team)
+            server = {**pod, "metadata": {"name": f"server-{pod['metadata']['name']}", "namespace": "serving", "uid": "u"}}
+            small.put(STORED_PODS, server)
+        await small.wait_delivered()
+        result = build_overview(small.cache)
+        teams = {team.name: team for team in result.teams}
+        old = {team.name: team for team in before.teams}
+        assert (result.used, result.admitted) == (before.used, before.admitted)
+        assert (teams["serving"].used, teams["serving"].quota) == (16, None)
+        assert teams["serving"].usd > 0
+        assert teams[moved.team].usd < old[moved.team].usd
+        assert sum(item.used for item in result.types) == before.used + 16
+        spent = {total.team: total.usd_per_hour for total in current_usage(small.cache).totals}
+        assert spent["serving"] == teams["serving"].usd
 
     run_on_small_cluster(main)
 
@@ -161,9 +193,27 @@ def test_event_has_its_last_timestamp() -> None:
     assert event_row(event) == EventRow("2026-01-03T00:00:00Z", "Failed", "Pod", "a", "p", "one two", 7)
 
 
+async def read_queues(cache: ClusterCache) -> tuple[Queue, ...]:
+    """The queues after all kinds that reasons need have been read."""
+    build_queues(cache)
+    await cache.settled(60)
+    return build_queues(cache)
+
+
+def test_reasons_are_not_derived_from_half_read_objects() -> None:
+    async def main(small: SmallCluster) -> None:
+        first = [item for queue in build_queues(small.cache) for item in queue.first]
+        assert small.cache.shared(PendingReasons).incomplete
+        assert not any(item.why.startswith("It requests") or "free" in item.why for item in first)
+        await small.cache.settled(60)
+        assert any(item.why.startswith("It requests") for queue in current_queues(small.cache) for item in queue.first)
+
+    run_on_small_cluster(main, jobs=40, slices=16)
+
+
 def test_queues_show_borrowing_and_pending_jobs_with_reasons() -> None:
     async def main(small: SmallCluster) -> None:
-        result = build_queues(small.cache)
+        result = await read_queues(small.cache)
         assert [item.waiting for item in result] == sorted((item.waiting for item in result), reverse=True)
         assert sum(item.borrowed for queue in result for item in queue.chips) > 0
         for queue in result:
@@ -186,7 +236,7 @@ def test_reasons_are_those_of_train_why(monkeypatch: pytest.MonkeyPatch) -> None
 
     async def main(small: SmallCluster) -> None:
         compared = set()
-        for queue in build_queues(small.cache):
+        for queue in await read_queues(small.cache):
             for item in queue.first:
                 evidence = await collect_evidence(small.cache.client, item.namespace, item.name)
                 first = diagnose(evidence).causes[0]
@@ -267,6 +317,8 @@ def test_usage_of_a_deleted_job_is_remembered() -> None:
         before = current_usage(small.cache)
         job = next(job for job in small.synthetic.jobs if job.state == "running")
         small.remove(STORED_JOBSETS, job.name, job.team)
+        for pod in small.cache.table(PODS).store.by_index("job", f"{job.team}/{job.name}"):
+            small.remove(STORED_PODS, pod["metadata"]["name"], job.team)
         await small.wait_delivered()
         after = current_usage(small.cache)
         spent = {total.team: total for total in before.totals}[job.team]
@@ -318,7 +370,7 @@ def test_deferred_diagnoses_arrive_without_changes(monkeypatch: pytest.MonkeyPat
 
 def test_stopped_queue_is_a_pending_reason() -> None:
     async def main(small: SmallCluster) -> None:
-        stopped = next(item for item in build_queues(small.cache) if item.stopped)
+        stopped = next(item for item in await read_queues(small.cache) if item.stopped)
         assert stopped.first
         assert all("is stopped (Hold)" in item.why for item in stopped.first)
 

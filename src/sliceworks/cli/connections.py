@@ -116,10 +116,14 @@ async def open_container(settings: Settings) -> AsyncIterator[Container]:
         yield container
 
 
-async def try_open_container(stack: AsyncExitStack, where: Mapping[str, Any]) -> Container | None:
+async def try_open_container(stack: AsyncExitStack, client: Client, where: Mapping[str, Any]) -> Container | None:
     """Return the container API of the target cluster, or None if it is unknown; the stack closes it."""
     try:
         settings = resolve_settings({}, twin=where["twin"], kubeconfig=where["kubeconfig"], context=where["context"])
+        if where["twin"]:
+            settings = await find_twin_cluster(client, settings)
+            if _names(settings) not in await _twin_clusters(client):
+                return None
         return await stack.enter_async_context(open_container(settings))
     except SliceworksError:
         return None

@@ -61,7 +61,7 @@ def console(
             now = await stack.enter_async_context(follow_twin_clock(client)) if twin else clock.now
             connection = client if allow_changes else read_only(client)
             cache = await stack.enter_async_context(ClusterCache(connection, name=_name(where), namespace=namespace, now=now))
-            container = await connections.try_open_container(stack, where)
+            container = await connections.try_open_container(stack, client, where)
             web_console = Console(cache, allow_changes, container, Path.cwd(), _deployment_finder(where))
             await serve(web_console, listener, names=names, ready=lambda: _print_url(listener, browser))
 

@@ -38,7 +38,7 @@ def why(*, name: str, namespace: str, output: str, **where: Any) -> int:
 
     async def work(client: Client) -> None:
         async with AsyncExitStack() as stack:
-            diagnosis = await diagnose(client, name, await connections.try_open_container(stack, where))
+            diagnosis = await diagnose(client, name, await connections.try_open_container(stack, client, where))
         if output == "table":
             click.echo(train_description.describe_answer(diagnosis), nl=False)
         else:

@@ -95,15 +95,17 @@ def usage_panel(view: UsageView) -> Node | None:
 
 
 def _stats(overview: Overview, knows: Callable[..., bool]) -> Node:
-    share = f"{100 * overview.used // overview.quota:.0f} % of {format_amount(overview.quota)}" if overview.quota else "no quota"
-    priced = overview.running - overview.unpriced
-    cost = "on-demand price" if not overview.unpriced else f"excludes {pluralize(overview.unpriced, 'job')} of unknown price"
+    quota = f"{format_amount(overview.admitted)} of {format_amount(overview.quota)} admitted" if overview.quota else "no quota"
+    cost = "on-demand price" if not overview.unpriced else f"excludes {pluralize(overview.unpriced, 'workload')} of unknown price"
     hosts = ["of ", format_amount(overview.hosts), " · ", link("Slices", "/slices")]
+    starting = f"{format_amount(overview.starting)} starting · " if overview.starting else None
+    suspended = f"{format_amount(overview.suspended)} suspended · " if overview.suspended else None
+    existing = f"of {format_amount(overview.existing)} · " if overview.existing else ""
     entries: list[tuple[Resource, str, str, Child]] = [
-        (JOBSETS, "Chips in use", format_amount(overview.used), share if knows(CLUSTER_QUEUES) else None),
-        (JOBSETS, "Running jobs", format_amount(overview.running), link("Show", "/jobs")),
-        (JOBSETS, "Pending jobs", format_amount(overview.waiting), link("Show", "/jobs?state=queued")),
-        (JOBSETS, "Cost per hour", format_usd(overview.usd) if priced or not overview.running else "–", cost),
+        (JOBSETS, "Chips in use", format_amount(overview.used), f"{existing}{quota}" if knows(CLUSTER_QUEUES) else None),
+        (JOBSETS, "Running jobs", format_amount(overview.running), [starting, link("Show", "/jobs?state=running")]),
+        (JOBSETS, "Pending jobs", format_amount(overview.waiting), [suspended, link("Show", "/jobs?state=queued")]),
+        (JOBSETS, "Cost per hour", format_usd(overview.usd) if overview.usd or not overview.used else "–", cost),
         (NODES, "Ready hosts", format_amount(overview.hosts_ready), hosts),
     ]
     return stats(stat(name, value, note) if knows(kind) else stat(name, "–", "unknown") for kind, name, value, note in entries)

@@ -6,23 +6,25 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, LOCAL_QUEUES, NAMESPACES, NODES, WORKLOADS
+from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, LOCAL_QUEUES, NAMESPACES, NODES, PODS, WORKLOADS
+from sliceworks.console.slice_cache import get_slice_cache
+from sliceworks.console.views.chip_usage import current_uses
 from sliceworks.console.views.incidents import event_row, node_row, recent_incidents
 from sliceworks.console.views.job_view import job_row
 from sliceworks.console.views.queue_view import teams_by_namespace, workload_row
 from sliceworks.training.queue_status import list_queue_statuses
-from sliceworks.training.status import PENDING_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from sliceworks.console.cluster_cache import ClusterCache
+    from sliceworks.console.views.chip_usage import ChipUse
     from sliceworks.console.views.incidents import Incident
     from sliceworks.console.views.job_view import JobRow
     from sliceworks.console.views.queue_view import WorkloadRow
     from sliceworks.training.queue_status import QueueStatus
 
-KINDS = (JOBSETS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, NODES, EVENTS, NAMESPACES)
+KINDS = (JOBSETS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, NODES, PODS, EVENTS, NAMESPACES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,17 @@ class QueueLength:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Everything on the overview page. `unpriced` counts running jobs whose price is unknown."""
+    """Everything on the overview page. `used` chips are occupied by pods, of `existing` ones; `admitted` chips are those of jobs
+    that hold quota. `unpriced` counts workloads whose price is unknown."""
 
     used: int
+    existing: int
+    admitted: int
     quota: int | None
     running: int
+    starting: int
     waiting: int
+    suspended: int
     failed: int
     usd: float
     unpriced: int
@@ -77,38 +84,53 @@ def build_overview(cache: ClusterCache) -> Overview:
     queue_statuses = list_queue_statuses(cache.table(CLUSTER_QUEUES).all(), cache.table(LOCAL_QUEUES).all(), ())
     teams, holding = teams_by_namespace(cache), [row for row in jobs if row.holds]
     quotas = [int(item.quota) for queue in queue_statuses for item in queue.flavor_usage if "/" in item.resource]
+    uses, states = current_uses(cache), Counter(row.state for row in jobs)
+    others = _outside_queues(uses, jobs)
     return Overview(
-        used=sum(row.chips for row in holding),
+        used=sum(use.chips for use in uses),
+        existing=sum(view.chips for view in get_slice_cache(cache).all() if any(host.name for host in view.hosts)),
+        admitted=sum(row.chips for row in holding),
         quota=sum(quotas) if quotas else None,
-        running=len(holding),
-        waiting=sum(row.state in PENDING_STATES for row in jobs),
-        failed=sum(row.state == "failed" for row in jobs),
-        usd=sum(row.usd or 0.0 for row in holding),
-        unpriced=sum(row.usd is None for row in holding),
+        running=states["running"],
+        starting=len(holding) - states["running"],
+        waiting=states["queued"],
+        suspended=states["suspended"],
+        failed=states["failed"],
+        usd=sum(use.usd or 0.0 for use in uses),
+        unpriced=len({use.owner for use in uses if use.usd is None}),
         hosts=len(hosts),
         hosts_ready=sum(host.ready for host in hosts),
-        teams=_teams(jobs, queue_statuses, teams),
-        types=_types(holding, queue_statuses),
+        teams=_teams(jobs, uses, others, queue_statuses, teams),
+        types=_types(holding, others, queue_statuses),
         queues=_lengths(queue_statuses, work),
         incidents=recent_incidents(cache.now(), jobs, work, warnings, hosts),
     )
 
 
-def _teams(jobs: Iterable[JobRow], queues: list[QueueStatus], team_of: Mapping[str, str]) -> tuple[ChipUsage, ...]:
+def _outside_queues(uses: list[ChipUse], jobs: Iterable[JobRow]) -> list[ChipUse]:
+    """The chips of workloads that are no jobs, such as servers of models: no queue counts them."""
+    names = {f"{row.namespace}/{row.name}" for row in jobs}
+    return [use for use in uses if use.owner not in names]
+
+
+def _teams(
+    jobs: Iterable[JobRow], uses: list[ChipUse], others: list[ChipUse], queues: list[QueueStatus], team_of: Mapping[str, str]
+) -> tuple[ChipUsage, ...]:
     used: Counter[str] = Counter()
     running: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
     usd: dict[str, float] = defaultdict(float)
     for row in jobs:
         team = team_of.get(row.namespace, row.namespace)
-        if row.holds:
-            used[team] += row.chips
-            running[team] += 1
-            usd[team] += row.usd or 0.0
-        elif row.state in PENDING_STATES:
-            waiting[team] += 1
+        used[team] += row.chips if row.holds else 0
+        running[team] += row.holds
+        waiting[team] += row.state == "queued"
+    for use in others:
+        used[use.team] += use.chips
+    for use in uses:
+        usd[use.team] += use.usd or 0.0
     quota, borrowed = _dedicated_queues(queues, team_of)
-    names = sorted({*used, *waiting, *quota}, key=lambda name: (-used[name], name))
+    names = sorted({*+used, *+waiting, *quota}, key=lambda name: (-used[name], name))
     return tuple(
         ChipUsage(name, used[name], quota.get(name), borrowed[name], running[name], waiting[name], usd[name]) for name in names
     )
@@ -128,18 +150,21 @@ def _dedicated_queues(queues: list[QueueStatus], team_of: Mapping[str, str]) -> 
     return quota, borrowed
 
 
-def _types(holding: list[JobRow], queues: list[QueueStatus]) -> tuple[ChipUsage, ...]:
-    """Usage by ResourceFlavor; without queues, by the type that jobs run on."""
+def _types(holding: list[JobRow], others: list[ChipUse], queues: list[QueueStatus]) -> tuple[ChipUsage, ...]:
+    """Usage by ResourceFlavor, and by the type of workloads outside of queues."""
     used: Counter[str] = Counter()
     quota: Counter[str] = Counter()
     for item in (usage for queue in queues for usage in queue.flavor_usage if "/" in usage.resource):
         used[item.flavor] += int(item.used)
         quota[item.flavor] += int(item.quota)
-    if quota:
-        return tuple(ChipUsage(name, used[name], quota[name]) for name in sorted(quota, key=lambda name: (-used[name], name)))
-    for row in holding:
-        used[row.type or "other"] += row.chips
-    return tuple(ChipUsage(name, chips) for name, chips in sorted(used.items()))
+    if not quota:
+        for row in holding:
+            used[row.type or "other"] += row.chips
+    for use in others:
+        flavors = (use.type_name, use.type_name.rpartition("-")[0])  # a flavor of GPUs has no count: l4 for l4-1
+        used[next((name for name in flavors if name in quota), use.type_name)] += use.chips
+    names = sorted({*used, *quota}, key=lambda name: (-used[name], name))
+    return tuple(ChipUsage(name, used[name], quota.get(name)) for name in names)
 
 
 def _lengths(queues: list[QueueStatus], work: Iterable[WorkloadRow]) -> tuple[QueueLength, ...]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 KINDS = (ADMISSION_CHECKS, COHORTS, FLAVORS)
+_EVIDENCE = (*KINDS, CLUSTER_QUEUES, JOBSETS, LOCAL_QUEUES, NAMESPACES, WORKLOADS)
 _HEAD = 6
 _TIME_BUDGET = 0.06  # seconds per page
 _TTL = 15.0
@@ -54,6 +55,9 @@ class PendingReasons:
 
     def reason(self, workload: Object, place: int, pending: Sequence[Object]) -> str:
         """The first cause; Kueue's own message if the time budget is spent."""
+        if "reading" in [self._cache.table(kind).state for kind in _EVIDENCE]:
+            self.incomplete = True  # a cause from half of the objects would be wrong
+            return str(find_condition(workload, "QuotaReserved").get("message", ""))
         uid, now = workload["metadata"]["uid"], clock.loop_time()
         expires, at, reason = self._cached.get(uid, (0.0, -1, ""))
         if now < expires and at == place:

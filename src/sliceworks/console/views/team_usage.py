@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.console.kinds import JOBSETS
+from sliceworks.console.views.chip_usage import current_uses
 from sliceworks.console.views.job_view import job_row
 from sliceworks.console.views.queue_view import teams_by_namespace
 
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from sliceworks.console.cluster_cache import ClusterCache
-    from sliceworks.console.views.job_view import JobRow
-    from sliceworks.kube.resources import Key
+    from sliceworks.console.views.chip_usage import ChipUse
 
 MAX_RUNS = 20_000
 _INTERVAL = 1.0  # seconds
@@ -28,7 +28,7 @@ _BINS, _WIDTH, _HEIGHT, _BASE = 120, 1000.0, 130.0, 112.0
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """The time in which a job held chips; `ended` is empty while it does. `usd` is the cost per hour."""
+    """The time in which a workload occupied chips; `ended` is empty while it does. `usd` is the cost per hour."""
 
     team: str
     chips: int
@@ -58,12 +58,13 @@ class UsageView:
 
 
 class TeamUsage:
-    """Remembers the runs of all jobs, also of jobs that are deleted while the console runs. A run that ended before the console
-    started is known if its JobSet still exists."""
+    """Remembers which workloads occupied chips, also those that are deleted while the console runs. A job that ended before the
+    console started is known if its JobSet still exists."""
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._runs: dict[tuple[Key, str], JobRun] = {}
+        self._ended: dict[tuple[str, str, str], JobRun] = {}
+        self._current: dict[tuple[str, str], JobRun] = {}
         self._view: UsageView | None = None
         self._due = 0.0
 
@@ -71,22 +72,33 @@ class TeamUsage:
         """Record the current state, at most every second; returns the usage until now."""
         if self._view is None or clock.loop_time() >= self._due:
             now, self._due = self._cache.now(), clock.loop_time() + _INTERVAL
-            self._record(self._cache.row_cache(JOBSETS, job_row).rows().items(), clock.rfc3339(now))
-            self._view = build_usage(self._runs.values(), now)
+            self._record(current_uses(self._cache), clock.rfc3339(now))
+            self._record_finished_jobs()
+            self._view = build_usage([*self._ended.values(), *self._current.values()], now)
         return self._view
 
-    def _record(self, rows: Iterable[tuple[Key, JobRow]], now: str) -> None:
-        teams, seen = teams_by_namespace(self._cache), set()
-        for key, row in rows:
-            if row.started and row.chips:
-                seen.add((key, row.started))
+    def _record(self, uses: Iterable[ChipUse], now: str) -> None:
+        current = {}
+        for use in uses:
+            key, run = (use.owner, use.place), self._current.get((use.owner, use.place))
+            continues = run is not None and run.chips == use.chips
+            started = run.started if run and continues else now if run else use.since or now
+            current[key] = JobRun(use.team, use.chips, use.usd or 0.0, started)
+        for key, run in self._current.items():
+            if key not in current or current[key].started != run.started:
+                self._ended[(*key, run.started)] = replace(run, ended=now)
+        self._current = current
+
+    def _record_finished_jobs(self) -> None:
+        """Add the jobs that ended before the console saw them on a slice."""
+        teams, seen = teams_by_namespace(self._cache), {owner for owner, _place, _started in self._ended}
+        for row in self._cache.row_cache(JOBSETS, job_row).rows().values():
+            owner = f"{row.namespace}/{row.name}"
+            if row.started and row.ended and row.chips and owner not in seen:
                 team = teams.get(row.namespace, row.namespace)
-                self._runs[key, row.started] = JobRun(team, row.chips, row.usd or 0.0, row.started, row.ended)
-        for run_key in self._runs.keys() - seen:
-            if not self._runs[run_key].ended:
-                self._runs[run_key] = replace(self._runs[run_key], ended=now)
-        for run_key in list(self._runs)[: max(len(self._runs) - MAX_RUNS, 0)]:
-            del self._runs[run_key]
+                self._ended[owner, "", row.started] = JobRun(team, row.chips, row.usd or 0.0, row.started, row.ended)
+        for run_key in list(self._ended)[: max(len(self._ended) - MAX_RUNS, 0)]:
+            del self._ended[run_key]
 
 
 def current_usage(cache: ClusterCache) -> UsageView:
