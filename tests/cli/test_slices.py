@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import golden_text
@@ -174,3 +175,25 @@ def test_usage_errors(
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path))
     assert main.run(["slices", *arguments]) in (1, 2)
     assert capsys.readouterr().err.startswith(message)
+
+
+def test_container_of_a_twin_is_its_only_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(endpoint="http://127.0.0.1:1", token="t", project="twin", location="us-central1", cluster="twin")
+    monkeypatch.setattr(connections, "resolve_settings", lambda *_args, **_options: settings)
+    where = {"twin": "default", "kubeconfig": None, "context": None}
+
+    async def find(*clusters: dict[str, str]) -> str | None:
+        class Client:
+            async def send(self, _request: object) -> dict[str, Any]:
+                return {"clusters": list(clusters)}
+
+        async with AsyncExitStack() as stack:
+            container = await connections.try_open_container(stack, Client(), where)  # type: ignore[arg-type]
+            return f"{container.project}/{container.location}/{container.cluster}" if container else None
+
+    async def main() -> None:
+        other = {"project": "p", "location": "us-west4", "name": "platform"}
+        assert await find() is None
+        assert await find(other) == "p/us-west4/platform"
+
+    clock.run(main())

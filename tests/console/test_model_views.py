@@ -90,3 +90,11 @@ def test_corrupt_record_is_reported_and_others_are_shown() -> None:
     result, broken = model_view.services([spoilt, other], [])
     assert not result
     assert broken == ["namespace ml: configmap/x-model-service: document.yaml is missing"]
+
+
+def test_pod_of_a_crashing_server_is_not_running() -> None:
+    waiting = {"name": "triton", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    pod = {"metadata": {"name": "p"}, "spec": {"nodeName": "n"}, "status": {"phase": "Running", "containerStatuses": [waiting]}}
+    assert model_view._pod(pod) == ("p", "CrashLoopBackOff", "n")
+    pod["status"] = {"phase": "Running"}
+    assert model_view._pod(pod) == ("p", "not ready", "n")

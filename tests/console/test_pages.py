@@ -190,3 +190,9 @@ def test_pages_are_registered_in_navigation_order(monkeypatch: pytest.MonkeyPatc
         ("job", "/job"),
         ("odd", "/odd"),
     ]
+
+
+def test_log_of_a_pod_without_a_node_is_awaited() -> None:
+    assert job_logs.is_unscheduled({"spec": {}})
+    assert not job_logs.is_unscheduled({"spec": {"nodeName": "n"}})
+    assert not job_logs.is_unscheduled(None)

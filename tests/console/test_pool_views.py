@@ -46,10 +46,16 @@ def test_pending_or_failed_slice_is_shown_with_its_owner(status: str, state: Hos
     assert ("no machines left" in result.hosts[0].summary) == (state is HostState.FAILED)
 
 
+def test_running_slice_without_nodes_is_missing_unless_it_is_autoscaled() -> None:
+    scaled = pool("b", "RUNNING", autoscaling={"enabled": True})
+    [result] = slice_view.pending_slices([pool("a", "RUNNING"), scaled], set(), {})
+    assert (result.name, result.state, len(result.hosts)) == ("a", HostState.MISSING, 2)
+
+
 def test_running_pools_are_shown_from_the_cluster_only() -> None:
     plain = pool("cpu", "PROVISIONING", config={"machineType": "n2-standard-8"})
     odd = pool("odd", "PROVISIONING", config={"machineType": "nothing-like-it"})
-    assert slice_view.pending_slices([pool("a", "RUNNING"), pool("b", "PROVISIONING"), plain, odd], {"b"}, {}) == []
+    assert slice_view.pending_slices([pool("a", "RUNNING"), pool("b", "PROVISIONING"), plain, odd], {"a", "b"}, {}) == []
 
 
 def test_pools_follow_the_cloud() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
+from tests.support.small_cluster import SmallCluster, run_on_small_cluster
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError, Unreachable
@@ -138,3 +139,14 @@ def test_invalid_scenarios_of_a_folder_are_skipped(tmp_path: Path) -> None:
     assert [(scenario.name, scenario.file.name, scenario.events) for scenario in list_scenarios(tmp_path)] == [
         ("bad-day", "day.yaml", 1)
     ]
+
+
+def test_usage_before_the_console_started_is_in_the_timeline() -> None:
+    async def main(small: SmallCluster) -> None:
+        timeline = TimelineRecorder(small.cache).timeline
+        past = [sample for sample in timeline.samples if sample.at < small.cache.now()]
+        assert len(past) > 1
+        assert past[-1].busy > past[0].busy >= 0
+        assert all(sample.busy <= sample.chips for sample in past)
+
+    run_on_small_cluster(main, jobs=40, slices=16)

@@ -151,12 +151,21 @@ def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> N
 
     assert found(row, race, pending) == []
     assert found(replace(row, state="starting", started=minutes_ago(1)), race, pending) == []
-    assert found(replace(row, state="starting"), race, pending) == [
-        "Job a/j-slice-0: FailedCreate",
-        "Pod a/j-slice-0-0-x: FailedScheduling",
-    ]
+    assert found(replace(row, state="starting"), race, pending) == ["a/j: FailedCreate"]
+    stockout = EventRow(minutes_ago(6), "NodePoolCreationFailed", "JobSet", "a", "j", "cannot create node pool", 1)
+    assert found(replace(row, state="starting"), race, stockout, pending) == ["a/j: NodePoolCreationFailed"]
     assert found(replace(row, name="other"), replace(race, at=minutes_ago(20))) == []
     assert found(replace(row, name="other"), race) == ["Job a/j-slice-0: FailedCreate"]
+
+
+def test_failures_of_autoscalers_are_one_incident() -> None:
+    reasons = ("FailedGetResourceMetric", "FailedComputeMetricsReplicas")
+    events = [
+        EventRow(minutes_ago(n), reason, "HorizontalPodAutoscaler", "a", "gateway", reason, 1) for n, reason in enumerate(reasons)
+    ]
+    assert [item.what for item in recent_incidents(NOW, [], [], events, [])] == [
+        "HorizontalPodAutoscaler a/gateway: FailedGetResourceMetric"
+    ]
 
 
 def test_preempted_job_is_an_incident() -> None:
@@ -465,6 +474,33 @@ def test_job_shows_timeline_hosts_and_price() -> None:
         await small.wait_delivered()
         assert build_job_view(small.cache, job.team, job.name) is None
         assert f"Job {job.team}/{job.name} not found." in visible_text(job_detail.job_not_found(job.team, job.name, ""))
+
+    run_on_small_cluster(main)
+
+
+def test_finished_job_names_deleted_pods_and_repeated_events_are_one() -> None:
+    async def main(small: SmallCluster) -> None:
+        job = next(job for job in small.synthetic.jobs if job.state == "completed")
+        small.remove(STORED_PODS, f"{job.name}-slice-0-3", job.team)
+        await small.wait_delivered()
+        subject = {"kind": "Pod", "namespace": job.team, "name": f"{job.name}-slice-0-0"}
+        events = [
+            {
+                "metadata": {"uid": str(number), "creationTimestamp": minutes_ago(number)},
+                "involvedObject": subject,
+                "reason": "FailedScheduling",
+                "message": f"attempt {number}",
+                "count": 2,
+            }
+            for number in range(3)
+        ]
+        view = build_job_view(small.cache, job.team, job.name, events)
+        assert view is not None
+        assert [(event.message, event.times) for event in view.events if event.reason == "FailedScheduling"] == [("attempt 0", 6)]
+        shown = visible_text(job_detail.job_panels(view, small.cache.now()))
+        assert "3 of 4 succeeded" in shown
+        assert "pod deleted" in shown
+        assert "no pod yet" not in shown
 
     run_on_small_cluster(main)
 

@@ -19,6 +19,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.console.slice_cache import get_slice_cache
 from sliceworks.console.views import cluster_summary, team_usage
+from sliceworks.console.views.start_forecast import StartForecasts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -122,6 +123,7 @@ async def _warm_up(cache: ClusterCache) -> None:
     cache.compute(cluster_summary.build_overview, *cluster_summary.KINDS)
     await asyncio.sleep(0)
     get_slice_cache(cache).all()
+    cache.shared(StartForecasts).starts()
     gc.freeze()
     while True:
         await clock.sleep(_GC_INTERVAL)

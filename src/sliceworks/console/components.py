@@ -17,7 +17,18 @@ Child: TypeAlias = "Node | int | float | Iterable[Node | None] | None"
 _TONES = {
     "good": ("running", "ready", "completed", "succeeded", "active", "open", "applied", "healthy", "live", "in sync"),
     "wait": ("queued", "suspended", "pending", "waiting", "stopped", "unscheduled", "unschedulable", "drained", "full", "drifted"),
-    "bad": ("failed", "error", "lost", "unhealthy", "broken", "refused", "not ready"),
+    "bad": (
+        "failed",
+        "error",
+        "lost",
+        "unhealthy",
+        "broken",
+        "refused",
+        "not ready",
+        "crashloopbackoff",
+        "errimagepull",
+        "imagepullbackoff",
+    ),
     "busy": (
         "starting",
         "restarting",

@@ -90,7 +90,7 @@ class ModelLoader:
             try:
                 scrapes.append((await service_endpoint.read_all(connection, "GET", "/metrics")).decode(errors="replace"))
             except SliceworksError as error:
-                gateway.trouble = error.message
+                gateway.trouble = f"{error.message}; {error.hint}" if error.hint else error.message
         if scrapes:
             gateway.add(latency_view.parse_metrics(scrapes, clock.loop_time()))
         elif not gateway.trouble:

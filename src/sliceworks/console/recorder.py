@@ -16,11 +16,13 @@ from sliceworks.console.kinds import JOBSETS, NODES, WORKLOADS
 from sliceworks.console.slice_cache import get_slice_cache
 from sliceworks.console.views import timeline as timeline_view
 from sliceworks.console.views.hosts import HostState
+from sliceworks.console.views.hosts import chips as count_chips
+from sliceworks.console.views.team_usage import current_usage
 from sliceworks.platform import loader, twin_clock
 from sliceworks.rehearsal import events
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator
     from pathlib import Path
 
     from sliceworks.console.cluster_cache import ClusterCache
@@ -115,7 +117,17 @@ class TimelineRecorder:
         self.timeline.record(
             event for resource, read in _READERS.items() for obj in cache.table(resource).all() for event in read(obj)
         )
+        self._record_past_usage()
         self._start_task(self._record_forever())
+
+    def _record_past_usage(self) -> None:
+        """Add the usage before the console started: of workloads and machines that still exist, or whose job does."""
+        usage, created = current_usage(self._cache), sorted(_machine_times(self._cache.table(NODES).all()))
+        bins = list(zip(*(row for _team, row in usage.chips), strict=True))
+        for number, teams in enumerate(bins):
+            at = usage.start + (usage.end - usage.start) * (number / len(bins))
+            existing = sum(chips for time, chips in created if time <= clock.rfc3339(at))
+            self.timeline.sample(timeline_view.UsageSample(at, sum(teams), max(existing, sum(teams))))
 
     async def _record_forever(self) -> None:
         last_error = ""
@@ -207,6 +219,11 @@ class TimelineRecorder:
         task: asyncio.Task[None] = asyncio.create_task(work)  # type: ignore[arg-type]
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _machine_times(nodes: Iterable[Object]) -> Iterator[tuple[str, int]]:
+    """When each node with chips was created, and its chips."""
+    return ((node["metadata"]["creationTimestamp"], chips) for node in nodes if (chips := count_chips(node)))
 
 
 def _busy_chips(view: SliceView) -> int:

@@ -26,7 +26,6 @@ from sliceworks.console.components import (
     panel,
     prose,
     state,
-    table,
     time_ago,
     tone,
 )
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from sliceworks.console.cluster_cache import Changes
     from sliceworks.console.components import Node
     from sliceworks.console.page import PageContext
+    from sliceworks.console.views.incidents import EventRow
     from sliceworks.console.views.job_view import JobView
     from sliceworks.training.diagnosis.model import Cause, Diagnosis, QuotaRelease
     from sliceworks.training.status import Host
@@ -105,7 +105,9 @@ def _why(view: JobView, answer: Diagnosis | None, now: datetime) -> Node:
     )
     frees = [el("li", _release(release, now)) for release in answer.releases[:4]]
     rest = el("div", el("h3", "What would free capacity"), el("ul", frees), cls="cause") if frees else None
-    unseen = el("p", "Could not be read: ", "; ".join(answer.unreadable), ".", cls="note") if answer.unreadable else None
+    unseen = (
+        el("p", "Could not be read: ", "; ".join(answer.unreadable).rstrip("."), ".", cls="note") if answer.unreadable else None
+    )
     body = el("div", el("div", answer.summary, cls="summary"), causes, ahead, rest, unseen, cls=f"answer {kind}")
     return el("section", body, cls="panel", key="why", aria_label="Why", aria_live="polite")
 
@@ -151,7 +153,7 @@ def _about(view: JobView, now: datetime) -> Node:
             ("Cost", f"{format_usd(row.usd)} per hour while it runs" if row.usd is not None else "unknown"),
             ("Image", el("code", view.image)),
             ("TensorBoard", _external("Vertex AI TensorBoard", view.tensorboard)),
-            ("Logs", [link("here", "#logs"), *([", ", _external("Cloud Logging", view.logs)] if view.logs else [])]),
+            ("Logs", [link("on this page", "#logs"), *([", ", _external("Cloud Logging", view.logs)] if view.logs else [])]),
             ("Restarts", f"{row.restarts}, {view.restarts_allowed} allowed"),
             ("Submitted", [time_ago(row.created, now), " ago"]),
             ("Ran" if row.ended else "Running for", format_elapsed(row.started, row.ended, now) if row.started else None),
@@ -178,15 +180,18 @@ def _step(step: TimelineEntry, now: datetime) -> Node:
 
 def _hosts(view: JobView, now: datetime) -> Node:
     if not any(host.pod for host in view.hosts):
+        if view.row.state in FINISHED_STATES:
+            return empty("No pods left.", "They were deleted after the job, or with their nodes.", icon_name="dns")
         return empty("No pods yet.", "Pods are created when the queue admits the job.", icon_name="dns")
-    return el("div", [_host(item, now) for item in view.hosts], cls="hosts", role="list")
+    ended = view.row.state in FINISHED_STATES
+    return el("div", [_host(item, now, ended=ended) for item in view.hosts], cls="hosts", role="list")
 
 
-def _host(host: Host, now: datetime) -> Node:
+def _host(host: Host, now: datetime, *, ended: bool) -> Node:
     kind = (
         "good" if host.ready or host.state == "succeeded" else "bad" if "exit code" in host.state or host.state == "failed" else ""
     )
-    word = "ready" if host.ready else host.state
+    word = "ready" if host.ready else "pod deleted" if ended and not host.pod else host.state
     times = f" · {host.restarts} restarts" if host.restarts else ""
     where = el("div", host.node or "no node", cls="node", title=host.node)
     name = el("div", host.label, el("span", format_age(host.since, now) if host.since else ""), cls="name")
@@ -198,24 +203,15 @@ def _host(host: Host, now: datetime) -> Node:
 def _events(view: JobView, now: datetime) -> Node:
     if not view.events:
         return empty("No events.", "Clusters delete events after an hour.", icon_name="notifications_none")
-    rows = [
-        (
-            f"{item.at}{item.name}{item.reason}",
-            (
-                time_ago(item.at, now),
-                el("b", item.reason),
-                el(
-                    "span",
-                    item.message,
-                    f" (×{item.times})" if item.times > 1 else None,
-                    el("div", item.name, cls="note"),
-                    cls="breaks",
-                ),
-            ),
-        )
-        for item in view.events
-    ]
-    return table(("Age", "Event", "Message"), rows, caption="Events")
+    return el("ol", [_event(item, now) for item in view.events], cls="line")
+
+
+def _event(event: EventRow, now: datetime) -> Node:
+    when = el(
+        "span", time_ago(event.at, now), f" ago · {event.name}", f" (×{event.times})" if event.times > 1 else None, cls="when"
+    )
+    message = el("div", event.message, cls="message") if event.message else None
+    return el("li", el("span", event.reason, cls="what"), when, message, key=f"{event.name}{event.reason}")
 
 
 Object = dict[str, Any]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nicegui import background_tasks, ui
 
@@ -59,6 +59,11 @@ async def follow_when_started(client: Client, namespace: str, pod: str, containe
         await clock.sleep(_RETRY_INTERVAL)
 
 
+def is_unscheduled(pod: dict[str, Any] | None) -> bool:
+    """Whether a pod exists without a node: the API server answers a request for its log with nothing."""
+    return pod is not None and not pod["spec"].get("nodeName")
+
+
 _MAX_LINES = 2_000
 
 
@@ -82,6 +87,7 @@ class LogPanel:
         options = [(label, f"{label}  {host.pod}") for label, host in self._hosts.items()]
         selector = choice("Host", "host", options, chosen) if options else el("span", "No host has a pod yet.", cls="note")
         self._tools.show(el("div", el("h2", "Logs"), selector, cls="title"))
+        self._log.set_visibility(bool(options))
         if chosen and self._hosts[chosen].pod != self._pod:
             self._choose(chosen)
 
@@ -95,7 +101,12 @@ class LogPanel:
         self._following = background_tasks.create(self._follow(host.pod), name=f"log of {host.pod}")
 
     async def _follow(self, pod: str) -> None:
-        known = self._cache.table(PODS).get(pod, self._namespace)
+        table = self._cache.table(PODS)
+        if is_unscheduled(table.get(pod, self._namespace)):
+            self._log.push("– the pod is not scheduled yet –")
+            while is_unscheduled(table.get(pod, self._namespace)):
+                await clock.sleep(_RETRY_INTERVAL)
+        known = table.get(pod, self._namespace)
         container = known["spec"]["containers"][0]["name"] if known else ""
         lines = follow_when_started(self._cache.client, self._namespace, pod, container)
         with suppress(asyncio.CancelledError):

@@ -89,7 +89,7 @@ def usage_panel(view: UsageView) -> Node | None:
         )
         for number, total in enumerate(view.totals)
     ]
-    shown = table(("Team", "Chip hours", "Cost so far", "Cost per hour now"), rows, numbers=(1, 2, 3), caption="Usage by team")
+    shown = table(("Team", "Chip hours", "Cost so far", "Cost per hour"), rows, numbers=(1, 2, 3), caption="Usage by team")
     chart = drawing(usage_svg(view), cls="strip")
     return panel("Usage by team over time", chart, shown, note=f"since {view.start:%d %b %H:%M}", key="usage")
 

@@ -11,6 +11,7 @@ environment_view          stages, resources and drift
 load_test_view            load test runs on disk
 incidents                 recent incidents
 cluster_summary           the overview
+chip_usage                the chips that pods occupy
 team_usage                chips and cost of each team over time
 timeline                  events and chip usage of a cluster over time
 faults                    faults that the console can inject into a twin

@@ -12,7 +12,7 @@ from sliceworks.base.conditions import find_condition
 from sliceworks.catalog.labels import NODE_POOL
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import datetime
 
     from sliceworks.console.views.job_view import JobRow
@@ -25,6 +25,7 @@ _MAX_MESSAGE = 300
 _PENDING = ("Workload", "Pending")  # the queues page shows pending workloads
 # Warnings that a healthy starting job causes, for example when a pod is created before its slice has an owner.
 _PLACEMENT = {("Pod", "FailedScheduling"), ("Job", "FailedCreate"), ("JobSet", "FailedCreate")}
+_JOB_KINDS = ("Pod", "Job", "JobSet")
 _STARTUP = timedelta(minutes=5)
 _REPEATED = timedelta(minutes=10)  # schedulers and controllers repeat a warning that persists
 
@@ -87,25 +88,32 @@ def recent_incidents(
 ) -> tuple[Incident, ...]:
     """The latest incidents: lost hosts and failed jobs first, then by time, newest first; placement that a job has overcome is not
     an incident."""
-    earliest, rows = clock.rfc3339(now - _WINDOW), list(jobs)
+    earliest, rows = clock.rfc3339(now - _WINDOW), {(row.namespace, row.name): row for row in jobs}
+    named = [(event, _job_of(event, rows)) for event in warnings if event.at >= earliest]
     incidents = [
-        *_failed_jobs(rows, earliest),
+        *_failed_jobs(rows.values(), earliest),
         *_evictions(work, earliest),
-        *_warnings((event for event in warnings if not _is_overcome(event, rows, now)), earliest),
+        *_warnings((event, row) for event, row in named if not _is_overcome(event, row, now)),
         *_lost_hosts(hosts),
     ]
     newest = sorted(incidents, key=lambda incident: incident.at, reverse=True)
     return tuple(sorted(newest, key=lambda incident: incident.tone != "bad")[:_MAX_INCIDENTS])
 
 
-def _is_overcome(event: EventRow, jobs: list[JobRow], now: datetime) -> bool:
+def _job_of(event: EventRow, jobs: Mapping[tuple[str, str], JobRow]) -> JobRow | None:
+    """The job whose JobSet, Job or pod an event is about: the longest name that the object's name starts with."""
+    name = event.name if event.kind in _JOB_KINDS else ""
+    while name and (event.namespace, name) not in jobs:
+        name = name.rpartition("-")[0]
+    return jobs.get((event.namespace, name))
+
+
+def _is_overcome(event: EventRow, row: JobRow | None, now: datetime) -> bool:
     """Whether a warning about placement is no longer true, or normal because its job has just started."""
     if (event.kind, event.reason) not in _PLACEMENT:
         return False
     if event.at < clock.rfc3339(now - _REPEATED):
         return True
-    named = [row for row in jobs if row.namespace == event.namespace and f"{event.name}-".startswith(f"{row.name}-")]
-    row = max(named, key=lambda row: len(row.name), default=None)
     return row is not None and (row.state not in ("starting", "restarting") or row.started > clock.rfc3339(now - _STARTUP))
 
 
@@ -123,18 +131,29 @@ def _evictions(work: Iterable[WorkloadRow], earliest: str) -> Iterable[Incident]
             )
 
 
-def _warnings(warnings: Iterable[EventRow], earliest: str) -> Iterable[Incident]:
-    """Equal warnings about several objects of a namespace are merged."""
-    same: dict[tuple[str, str, str, str], list[EventRow]] = defaultdict(list)
-    for event in warnings:
-        if event.at >= earliest and (event.kind, event.reason) != _PENDING:
-            same[event.namespace, event.kind, event.reason, event.message].append(event)
-    for (namespace, kind, reason, message), several in same.items():
-        last = max(several, key=lambda event: event.at)
+def _warnings(warnings: Iterable[tuple[EventRow, JobRow | None]]) -> Iterable[Incident]:
+    """Warnings about one job are merged, and so are equal ones about several objects of a namespace."""
+    of_jobs: dict[tuple[str, str], list[EventRow]] = defaultdict(list)
+    same: dict[tuple[str, ...], list[EventRow]] = defaultdict(list)
+    for event, row in warnings:
+        if row is not None:
+            of_jobs[row.namespace, row.name].append(event)
+        elif (event.kind, event.reason) != _PENDING:
+            # An autoscaler reports one failure with several reasons.
+            cause = () if event.kind == "HorizontalPodAutoscaler" else (event.reason, event.message)
+            same[event.namespace, event.kind, *cause].append(event)
+    yield from (_job_warning(f"{namespace}/{name}", events) for (namespace, name), events in of_jobs.items())
+    for (namespace, kind, *_), several in same.items():
+        last, names = max(several, key=lambda event: event.at), {event.name for event in several}
         name = f"{namespace}/{last.name}" if namespace else last.name
-        subject = f"{kind} {name}" if len(several) == 1 else f"{len(several)} {kind}s in {namespace or 'the cluster'}"
-        to = f"/jobs/{namespace}/{last.name}" if kind == "JobSet" else ""
-        yield Incident(last.at, f"{subject}: {reason}", message, to)
+        subject = f"{kind} {name}" if len(names) == 1 else f"{len(names)} {kind}s in {namespace or 'the cluster'}"
+        yield Incident(last.at, f"{subject}: {last.reason}", last.message)
+
+
+def _job_warning(job: str, events: list[EventRow]) -> Incident:
+    """The last warning about a job; one that says more than that its pods are not placed comes first."""
+    last = max(events, key=lambda event: ((event.kind, event.reason) not in _PLACEMENT, event.at))
+    return Incident(last.at, f"{job}: {last.reason}", last.message, f"/jobs/{job}")
 
 
 def _lost_hosts(hosts: Iterable[NodeRow]) -> Iterable[Incident]:

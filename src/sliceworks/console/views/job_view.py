@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -293,7 +294,9 @@ def logs_url(jobset: Object, nodes: Iterable[Object]) -> str:
 def _hosts_note(hosts: list[Host], hidden: int) -> str:
     """How many hosts of the slices are ready, as in the status line; pods of helpers are counted separately."""
     members = slice_hosts(hosts)
-    notes = [f"{sum(host.ready for host in members)} of {len(members)} ready"]
+    ready, succeeded = sum(host.ready for host in members), sum(host.state == "succeeded" for host in members)
+    word = f"{succeeded} of {len(members)} succeeded" if succeeded and not ready else f"{ready} of {len(members)} ready"
+    notes = [word]
     notes += [pluralize(len(hosts) - len(members), "other pod")] if len(hosts) > len(members) else []
     return ", ".join([*notes, *([f"{hidden} not shown"] if hidden else [])])
 
@@ -311,8 +314,12 @@ def find_workload(cache: ClusterCache, jobset: Object) -> Object | None:
 
 
 def _events(cache: ClusterCache, about: Iterable[Object], more: Iterable[Object]) -> tuple[EventRow, ...]:
-    """The events of these objects, latest first."""
+    """The events of these objects, latest first; a reason that is repeated for an object is shown with its last message."""
     store = cache.table(EVENTS).store
     warnings = [event for item in about for event in store.by_index("subject", item["metadata"]["uid"])]
     rows = {event["metadata"]["uid"]: event_row(event) for event in (*more, *warnings)}
-    return tuple(sorted(rows.values(), key=lambda row: row.at, reverse=True)[:_MAX_EVENTS])
+    merged: dict[tuple[str, str, str], EventRow] = {}
+    for row in sorted(rows.values(), key=lambda row: row.at, reverse=True):
+        key = (row.kind, row.name, row.reason)
+        merged[key] = replace(merged[key], times=merged[key].times + row.times) if key in merged else row
+    return tuple(islice(merged.values(), _MAX_EVENTS))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import SliceworksError
 from sliceworks.serving import record as records
 from sliceworks.serving import service_endpoint
 from sliceworks.serving import service_status as service_statuses
 from sliceworks.serving.compiler import plan
+from sliceworks.training.status import read_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -159,5 +159,5 @@ def _endpoints(kube_services: Iterable[Object]) -> Iterator[Endpoint]:
 
 def _pod(pod: Object) -> tuple[str, str, str]:
     """The name, state and node of a pod."""
-    phase = str((pod.get("status") or {}).get("phase") or "unknown").lower()
-    return pod["metadata"]["name"], "ready" if is_condition_true(pod, "Ready") else phase, pod["spec"].get("nodeName", "")
+    host = read_host(pod)
+    return host.pod, "ready" if host.ready else "not ready" if host.state == "running" else host.state, host.node

@@ -239,7 +239,11 @@ _STATES = {
     "RUNNING_WITH_ERROR": HostState.FAILED,
 }
 
-_MESSAGES = {HostState.BOOTING: "the node pool is being created", HostState.DRAINING: "the node pool is being deleted"}
+_MESSAGES = {
+    HostState.BOOTING: "the node pool is being created",
+    HostState.DRAINING: "the node pool is being deleted",
+    HostState.MISSING: "the node pool has no nodes: it was resized to zero, or GKE replaces them",
+}
 
 
 def pending_slices(pools: Iterable[Object], known: Container[str], teams: Mapping[str, str]) -> list[SliceView]:
@@ -247,14 +251,16 @@ def pending_slices(pools: Iterable[Object], known: Container[str], teams: Mappin
     result = []
     for raw in pools:
         pool = node_pool.read_pool(raw)
-        shape = node_pool.shape_of_pool(raw, pool) if pool.name not in known and pool.status in _STATES else None
-        if isinstance(shape, catalog.Slice | catalog.GpuShape):
+        shape = node_pool.shape_of_pool(raw, pool) if pool.name not in known else None
+        # Pools of GPU machines often have no machine; a slice that is not autoscaled has all of its hosts.
+        is_lost = pool.is_running and isinstance(shape, catalog.Slice) and not (raw.get("autoscaling") or {}).get("enabled")
+        if isinstance(shape, catalog.Slice | catalog.GpuShape) and (pool.status in _STATES or is_lost):
             result.append(_pending_slice(pool, shape, teams))
     return result
 
 
 def _pending_slice(pool: NodePool, shape: Accelerator, teams: Mapping[str, str]) -> SliceView:
-    state = _STATES[pool.status]
+    state = _STATES.get(pool.status, HostState.MISSING)
     message = f"{pool.fault.code}: {pool.fault.message}" if pool.fault else _MESSAGES.get(state, "")
     owner = str(pool.jobset) if pool.is_managed else ""
     place = pool.jobset.namespace if pool.is_managed else ""

@@ -124,7 +124,7 @@ def build_usage(runs: Iterable[JobRun], now: datetime) -> UsageView:
         rate[run.team] += 0.0 if run.ended else run.usd
         first, last = (min(int((at - start).total_seconds() / step), _BINS) for at in (started, ended))
         changes[run.team][first] += run.chips
-        changes[run.team][max(last, first + 1) if first < _BINS else _BINS] -= run.chips if run.ended or last < _BINS else 0
+        changes[run.team][min(max(last, first + 1), _BINS) if run.ended else _BINS] -= run.chips
     order = sorted(hours, key=lambda team: (-usd[team], -hours[team], team))
     totals = tuple(TeamTotal(team, hours[team], usd[team], rate[team]) for team in order)
     return UsageView(start, now, totals, tuple((team, tuple(_running_sum(changes[team][:_BINS]))) for team in order))
