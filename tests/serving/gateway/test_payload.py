@@ -126,6 +126,20 @@ def test_no_encoding_hides_a_model(encoding: str) -> None:
         find_model(body)
 
 
+@pytest.mark.parametrize("unit", [b'"', b"1,", b"[1,2]", b'{"a":1},'])
+def test_body_with_very_many_values_is_rejected_unread(unit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A parser needs seconds for 64 MiB of them, and a hundred times their size in memory."""
+    monkeypatch.setattr(peeking, "orjson", None)
+    with pytest.raises(HttpError, match="more than 500,000 quotes, commas and brackets") as refusal:
+        find_model(b'{"model":"m","Model":"m","messages":[' + unit * 500_000 + b"]}")
+    assert refusal.value.status == 413
+
+
+def test_long_strings_are_accepted() -> None:
+    image = b"A" * 5_000_000
+    assert find_model(b'{"messages":[{"content":"' + image + b'"}],"model":"m","prompt":"\\u00e9"}').model == "m"
+
+
 def test_nested_model_field_is_ignored() -> None:
     text = b"x" * 9000
     assert find_model(b'{"metadata":{"model":"inner"},"prompt":"' + text + b'"}').model is None

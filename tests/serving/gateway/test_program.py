@@ -8,6 +8,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
@@ -476,3 +477,28 @@ def test_file_without_gateway_is_an_error(tmp_path: Path) -> None:
     file.write_text("kind: Pod\n")
     with pytest.raises(SliceworksError, match="expected one document of kind Gateway, found 0"):
         read_document(file)
+
+
+def test_large_document_is_read_beside_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading takes up to half a second: streams go on, and a second reload waits for the first."""
+    file, reading, read = tmp_path / "gateway.yaml", list[str](), threading.Event()
+
+    def wait(path: Path) -> Any:
+        reading.append(threading.current_thread().name)
+        assert read.wait(30)
+        return read_document(path)
+
+    async def main() -> None:
+        async with upstream() as one:
+            write(file, {"models": [model(one.url)]})
+            async with gateway(read_document(file).spec, file) as gate:
+                monkeypatch.setattr("sliceworks.serving.gateway.program.read_document", wait)
+                reloads = [asyncio.create_task(gate.program.reload()) for _ in range(2)]
+                await until(lambda: len(reading) == 1)
+                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                read.set()
+                assert await asyncio.gather(*reloads) == [False, False]
+                assert len(reading) == 2
+                assert "worker" in reading[0]
+
+    clock.run(main())

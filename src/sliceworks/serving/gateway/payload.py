@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
 
-from sliceworks.base import clock
-from sliceworks.base.http.messages import bad_request
+from sliceworks.base import budget, clock
+from sliceworks.base.http.messages import HttpError, bad_request
 from sliceworks.serving.gateway import token_limit
 
 _MODEL_FIELD = re.compile(rb'"model"[ \t\r\n]*:[ \t\r\n]*"([^"\\]*)"')
@@ -18,6 +19,10 @@ _MODEL_NAME, _UNICODE_ESCAPE = b'"model"', b"\\u00"
 _OBJECT_START = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"')
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _TAIL_SIZE = 2048
+_LARGE_BYTES = 128 * 1024
+"""Larger bodies are searched for the model in a thread."""
+_MAX_DELIMITERS = 500_000
+_CPU_SECONDS = 5.0
 _CANONICAL = {name.replace("_", ""): name for name in ("model", "model_id", "prompt", *token_limit.FIELDS)}
 """The fields that the gateway reads, by their names without case and underscores."""
 _EXACT_FIELDS = {name.encode() for name in _CANONICAL.values()}
@@ -36,6 +41,13 @@ class ModelField:
 
     model: str | None
     span: tuple[int, int] | None = None
+
+
+async def read_model(body: bytes) -> ModelField:
+    """Find the model in a request body; other requests are served while a large body is searched."""
+    if len(body) < _LARGE_BYTES:
+        return find_model(body)
+    return await budget.run_in_thread(partial(find_model, body), _CPU_SECONDS)
 
 
 def find_model(body: bytes) -> ModelField:
@@ -87,6 +99,7 @@ def _parse_model(body: bytes) -> ModelField:
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """Parse a body that must be a JSON object."""
+    _check_size(body)
     try:
         data = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -102,6 +115,7 @@ def check_fields(body: bytes) -> None:
     Parsers disagree about duplicate fields, and Go's match names in any case: with `{"model": "a", "Model": "b"}` the gateway
     would authorize `a` and the backend would run `b`.
     """
+    _check_size(body)
     if not _may_be_ambiguous(body):
         return
     parse_object(body)
@@ -110,6 +124,12 @@ def check_fields(body: bytes) -> None:
     except (ValueError, RecursionError) as error:
         raise bad_request("body: nested too deeply") from error
     _check_pairs(pairs, "")
+
+
+def _check_size(body: bytes) -> None:
+    """Reject a body whose parsing takes more than a fraction of a second. Long strings, such as images, are cheap."""
+    if len(body) > _MAX_DELIMITERS and sum(map(body.count, (b'"', b",", b"[", b"{"))) > _MAX_DELIMITERS:
+        raise HttpError(413, "request_too_large", f"body: more than {_MAX_DELIMITERS:,} quotes, commas and brackets")
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -8,9 +8,10 @@ import signal
 import socket
 import ssl
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from sliceworks.base import clock, imports, memory, names
+from sliceworks.base import budget, clock, imports, memory, names
 from sliceworks.base.errors import InvalidDocument, SliceworksError
 from sliceworks.base.http.server import Limits, Server
 from sliceworks.serving.gateway.admin import LIMITS as ADMIN_LIMITS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("sliceworks.gateway")
 
 _EXPIRY_INTERVAL = 0.25
+_READ_SECONDS = 10.0
 _FILE_CHECK_INTERVAL = 1.0
 """Files are polled: a mounted Kubernetes volume changes by replacing a symlink."""
 
@@ -102,6 +104,7 @@ class Program:
         self._discovery: BackendDiscovery | None = None
         self.problem = ""
         """Why the last reload failed."""
+        self._reloading = asyncio.Lock()
         self._last_read = spec
         """The document as last read, valid or not: the files that it refers to are polled, too."""
         self._stamps = _file_stamps(self._files())
@@ -199,11 +202,17 @@ class Program:
         """Reload the document and return whether it changed; if it is invalid, raises and keeps the previous configuration."""
         if self.file is None:
             return False
+        async with self._reloading:
+            return await self._reload(self.file)
+
+    async def _reload(self, file: Path) -> bool:
         before = self.router.state
         # Taken before the files are read, so that a change in between is noticed later.
         self._stamps = _file_stamps(self._files())
         try:
-            self._last_read = spec = _override_host(read_document(self.file).spec, self._host)
+            self._last_read = spec = _override_host(
+                (await budget.run_in_thread(partial(read_document, file), _READ_SECONDS)).spec, self._host
+            )
             self._stamps = (*self._stamps[:1], *_file_stamps(self._files()[1:]))
             _check_immutable(before.spec, spec)
             state, client = State(spec, before), self._open_client(spec)

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from sliceworks.base.http.messages import bad_request
 from sliceworks.serving.gateway import errors
 from sliceworks.serving.gateway.call import Call
-from sliceworks.serving.gateway.payload import find_model, parse_object
+from sliceworks.serving.gateway.payload import parse_object, read_model
 from sliceworks.serving.gateway.token_limit import limit_tokens
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class JetStreamAdapter:
     async def handle(self, request: Request, response: ResponseWriter, caller: Caller) -> None:
         """Forward a request."""
         body = request.body
-        served = self._find_model(request, caller, find_model(body).model)
+        served = self._find_model(request, caller, (await read_model(body)).model)
         if served.max_tokens is not None:
             body = limit_tokens(parse_object(body), served.max_tokens, ("max_tokens",)) or body
         await self._router.forward(JetStreamCall(request, response, caller, served, "generate", request.path, body))

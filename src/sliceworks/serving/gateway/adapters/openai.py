@@ -21,9 +21,9 @@ from sliceworks.serving.gateway.payload import (
     ModelField,
     StopSequences,
     estimate_tokens,
-    find_model,
     finish_reason,
     parse_object,
+    read_model,
     read_stop_sequences,
     replace_model,
 )
@@ -76,7 +76,7 @@ class OpenAIAdapter:
         if request.path.startswith("/v1/models"):
             self._list_models(request, response, caller)
             return
-        model_field = find_model(request.body)
+        model_field = await read_model(request.body)
         served = self._router.find_model(model_field.model, caller)
         operation, body = OPERATIONS[request.path], request.body
         if served.model.kind not in BACKEND_KINDS:
@@ -85,7 +85,7 @@ class OpenAIAdapter:
         if served.max_tokens is not None and operation != "embeddings":
             limited = limit_tokens(parse_object(body), served.max_tokens)
             if limited is not None:
-                body, model_field = limited, find_model(limited)
+                body, model_field = limited, await read_model(limited)
         call = OpenAICall(request, response, caller, served, operation, request.path, body, model_field=model_field)
         await self._router.forward(call)
 
