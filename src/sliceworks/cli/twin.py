@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,23 +20,10 @@ if TYPE_CHECKING:
     from sliceworks.platform.twin_home import Home, SavedClock, State
     from sliceworks.rehearsal.events import EventResult
 
-_GCLOUD_PATHS = {
-    "aiplatform": "",
-    "artifactregistry": "",
-    "bigquery": "bigquery/v2/",
-    "cloudbilling": "",
-    "cloudbuild": "",
-    "cloudresourcemanager": "",
-    "compute": "compute/v1/",
-    "container": "",
-    "gkehub": "",
-    "iam": "",
-    "pubsub": "",
-    "secretmanager": "",
-    "serviceusage": "",
-    "storage": "storage/v1/",
-}
-"""The services of the twin's cloud that gcloud calls, with their paths; gcloud's own base URLs of some have the version."""
+_NOT_IN_GCLOUD = ("iam_roles", "iamcredentials", "openidconnect")
+"""Modules of the twin's cloud that gcloud has no endpoint override for."""
+_GCLOUD_PATHS = {"bigquery": "bigquery/v2/", "compute": "compute/v1/", "storage": "storage/v1/"}
+"""Paths of services whose base URL in gcloud has the version."""
 _COLUMNS = ("name", "state", "url", "cloud", "storage", "speed", "pid", "age")
 
 
@@ -199,9 +187,16 @@ def env(name: str, gcloud: bool) -> None:
         return
     if not state.cloud:
         raise SliceworksError(f"twin {name!r} serves no cloud API", hint=f"sliceworks twin start --name {name}")
-    for service, path in _GCLOUD_PATHS.items():
-        click.echo(f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_{service.upper()}={state.cloud}/{path or f'{service}/'}")
+    for service in _gcloud_services():
+        path = _GCLOUD_PATHS.get(service, f"{service}/")
+        click.echo(f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_{service.upper()}={state.cloud}/{path}")
     click.echo(f"export CLOUDSDK_AUTH_ACCESS_TOKEN_FILE={_quoted(str(Path(state.directory) / 'token'))}")
+
+
+def _gcloud_services() -> list[str]:
+    from sliceworks.twin.cloud import google
+
+    return [module.name for module in pkgutil.iter_modules(google.__path__) if module.name not in _NOT_IN_GCLOUD]
 
 
 @twin.command()
