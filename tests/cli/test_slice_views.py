@@ -39,9 +39,9 @@ def jobset(**annotations: str) -> Object:
     return {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": {}}
 
 
-def only(*found: slice_view.SliceView) -> slice_view.SliceView:
-    assert len(found) == 1
-    return found[0]
+def only(*views: slice_view.SliceView) -> slice_view.SliceView:
+    assert len(views) == 1
+    return views[0]
 
 
 def test_slice_with_its_price() -> None:

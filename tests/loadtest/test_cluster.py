@@ -153,7 +153,7 @@ def container(**state: Any) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("found", "runs", "over"),
+    ("pod", "runs", "over"),
     [
         (pod(), False, ""),
         (pod(phase="Running", podIP="10.0.0.1"), True, ""),
@@ -166,8 +166,8 @@ def container(**state: Any) -> Object:
         (pod(phase="Succeeded"), False, "pod/p has ended: Succeeded, exit code unknown"),
     ],
 )
-def test_pod_is_reachable(found: Object, runs: bool, over: str) -> None:
-    assert (cluster_runner.is_running(found), cluster_runner.termination_reason(found), cluster_runner.pod_index(found)) == (
+def test_pod_is_reachable(pod: Object, runs: bool, over: str) -> None:
+    assert (cluster_runner.is_running(pod), cluster_runner.termination_reason(pod), cluster_runner.pod_index(pod)) == (
         runs,
         over,
         3,
@@ -175,7 +175,7 @@ def test_pod_is_reachable(found: Object, runs: bool, over: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "words", "hopeless"),
+    ("pod", "words", "hopeless"),
     [
         (pod(), "pod/p has not started", False),
         (
@@ -186,8 +186,8 @@ def test_pod_is_reachable(found: Object, runs: bool, over: str) -> None:
         (pod(**container(waiting={"reason": "ImagePullBackOff", "message": "no image"})), "pod/p: ImagePullBackOff no image", True),
     ],
 )
-def test_pod_problem_is_explained(found: Object, words: str, hopeless: bool) -> None:
-    assert (cluster_runner.pending_reason(found), cluster_runner.is_unrecoverable(found)) == (words, hopeless)
+def test_pod_problem_is_explained(pod: Object, words: str, hopeless: bool) -> None:
+    assert (cluster_runner.pending_reason(pod), cluster_runner.is_unrecoverable(pod)) == (words, hopeless)
 
 
 def test_large_prompts_must_be_in_a_bucket() -> None:

@@ -25,14 +25,14 @@ def compute_forecast(state: State, *, assume: float | None = None, seed: int = 0
     return outlook.forecast(list(outlook.jobs.values()), seed=seed)
 
 
-def by_name(found: Forecast) -> dict[str, JobForecast]:
-    return {item.job.name: item for item in found.expectations}
+def by_name(forecast: Forecast) -> dict[str, JobForecast]:
+    return {item.job.name: item for item in forecast.expectations}
 
 
-def medians(found: JobForecast) -> tuple[float, float]:
-    assert found.starts is not None
-    assert found.ends is not None
-    return found.starts.median, found.ends.median
+def medians(job: JobForecast) -> tuple[float, float]:
+    assert job.starts is not None
+    assert job.ends is not None
+    return job.starts.median, job.ends.median
 
 
 def test_job_starts_when_the_job_ahead_ends() -> None:

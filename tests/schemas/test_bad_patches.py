@@ -60,7 +60,7 @@ patches = (
     st.fixed_dictionaries({}, optional={"spec": specs | anything, "metadata": metadata | anything, "status": anything}) | anything
 )
 parts = st.lists(st.sampled_from(["spec", "containers", "0", "1", "-1", "-", "name", "env", "x", "~0", "~1", ""]), max_size=4)
-pointers = parts.map(lambda found: "".join(f"/{part}" for part in found))
+pointers = parts.map(lambda obj: "".join(f"/{part}" for part in obj))
 kinds = st.sampled_from(["add", "remove", "replace", "move", "copy", "test", "x", None, 1])
 operations = st.lists(
     st.fixed_dictionaries({}, optional={"op": kinds, "path": pointers | scalars, "from": pointers | scalars, "value": anything})
@@ -113,8 +113,7 @@ def test_strategic_merge_patches(patch: Any) -> None:
 
 
 @given(
-    st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), anything)
-    | patches.filter(lambda found: isinstance(found, dict))
+    st.dictionaries(st.sampled_from(["metadata", "spec", "status"]), anything) | patches.filter(lambda obj: isinstance(obj, dict))
 )
 @settings(max_examples=150)
 def test_applied_objects(body: Object) -> None:

@@ -16,7 +16,7 @@ _OBJECT = {
 
 
 @pytest.mark.parametrize(
-    ("path", "found"),
+    ("path", "values"),
     [
         (".a.b", [1]),
         ("a.b", [1]),
@@ -50,8 +50,8 @@ _OBJECT = {
         (".a.", [_OBJECT["a"]]),
     ],
 )
-def test_paths_select(path: str, found: list[Any]) -> None:
-    assert JsonPath(path).find(_OBJECT) == found
+def test_paths_select(path: str, values: list[Any]) -> None:
+    assert JsonPath(path).find(_OBJECT) == values
 
 
 @pytest.mark.parametrize("path", [".a[", ".a[x]", ".a[]", ".list[?(@.n==x)]", ".a b", ".{", ".a[?(@.x==)]"])

@@ -31,14 +31,14 @@ def widget(**spec: Any) -> Object:
     return {"apiVersion": "x.dev/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": spec}
 
 
-def created(found: Object, schema: Schema) -> Object:
-    updater.update(None, found, schema, manager="alice", api_version="x.dev/v1", now=NOON)
-    found["metadata"]["uid"] = "u"
-    return found
+def created(obj: Object, schema: Schema) -> Object:
+    updater.update(None, obj, schema, manager="alice", api_version="x.dev/v1", now=NOON)
+    obj["metadata"]["uid"] = "u"
+    return obj
 
 
-def owners(found: Object) -> dict[str, Any]:
-    return {entry["manager"]: entry["fieldsV1"] for entry in found["metadata"].get("managedFields", [])}
+def owners(obj: Object) -> dict[str, Any]:
+    return {entry["manager"]: entry["fieldsV1"] for entry in obj["metadata"].get("managedFields", [])}
 
 
 def test_list_that_became_atomic_has_one_owner() -> None:

@@ -162,9 +162,9 @@ def _applied(sequence: Object, step: Object, live: Object | None, answer: Object
     return result
 
 
-def _without_owners(found: Object) -> Object:
-    metadata = {key: value for key, value in found["metadata"].items() if key not in ("managedFields", "generation")}
-    return {**found, "metadata": metadata}
+def _without_owners(obj: Object) -> Object:
+    metadata = {key: value for key, value in obj["metadata"].items() if key not in ("managedFields", "generation")}
+    return {**obj, "metadata": metadata}
 
 
 def _assert_same(ours: Any, theirs: Any, live: Any, path: str) -> None:

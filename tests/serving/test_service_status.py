@@ -21,7 +21,7 @@ def deployment(wanted: int, generation: int, **status: int) -> Object:
 
 
 @pytest.mark.parametrize(
-    ("found", "ready", "state"),
+    ("obj", "ready", "state"),
     [
         (deployment(1, 1), 0, "starting"),
         (deployment(1, 1, observedGeneration=1, replicas=1, updatedReplicas=1), 0, "starting"),
@@ -37,9 +37,9 @@ def deployment(wanted: int, generation: int, **status: int) -> Object:
         (deployment(0, 2, observedGeneration=2), 0, "stopped"),
     ],
 )
-def test_old_pods_do_not_count_for_a_change(found: Object, ready: int, state: str) -> None:
-    record = records.Record(SERVICE, {}, frozenset({records.reference(found)}), "u", "2026-01-05T08:00:00Z", "models")
-    stands = compute_status(record, [found])
+def test_old_pods_do_not_count_for_a_change(obj: Object, ready: int, state: str) -> None:
+    record = records.Record(SERVICE, {}, frozenset({records.reference(obj)}), "u", "2026-01-05T08:00:00Z", "models")
+    stands = compute_status(record, [obj])
     assert (stands.servers[0].ready, stands.state) == (ready, state)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from tests.support import goldens
-from tests.support.gateways import ask, document, gateway, raw_upstream, read_request, upstream
+from tests.support.gateways import document, gateway, raw_upstream, read_request, send_request, upstream
 from tests.support.model_services import service
 from tests.support.vllm_goldens import ASKED
 
@@ -86,7 +86,7 @@ def test_metrics_have_vllms_types() -> None:
 
     async def main() -> None:
         async with gateway(document("http://127.0.0.1:1")) as ours:
-            lines = [line.split() for line in (await ours.numbers()).splitlines() if line.startswith("# TYPE vllm:")]
+            lines = [line.split() for line in (await ours.metrics()).splitlines() if line.startswith("# TYPE vllm:")]
         assert len(lines) > 6
         assert {name: kind for _, _, name, kind in lines} == {name: known.get(name) for _, _, name, _ in lines}
 
@@ -100,7 +100,7 @@ def test_gateway_counts_vllm_tokens(case: str, tokens: int) -> None:
     path, body = ASKED[case]
     recorded = goldens.recorded("vllm", case)
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_request(reader)
             text = recorded["text"].encode() if head.startswith(b"POST") else b""
@@ -108,10 +108,10 @@ def test_gateway_counts_vllm_tokens(case: str, tokens: int) -> None:
             writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(text)}\r\n\r\n".encode() + text)
 
     async def main() -> None:
-        async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as ours:
-            got = await ours.ask("POST", path, {**body, "model": "m"})
-            assert got.body.decode() == recorded["text"]
-            assert f'vllm:generation_tokens_total{{model_name="m"}} {tokens}\n' in await ours.numbers()
+        async with raw_upstream(respond) as url, gateway(document(url, kind="openai")) as ours:
+            response = await ours.request("POST", path, {**body, "model": "m"})
+            assert response.body.decode() == recorded["text"]
+            assert f'vllm:generation_tokens_total{{model_name="m"}} {tokens}\n' in await ours.metrics()
 
     clock.run(main())
 
@@ -136,9 +136,9 @@ def test_echo_model_has_vllms_format(case: str) -> None:
 
     async def main() -> None:
         async with upstream(models=("tiny",)) as echo:
-            got = await ask(echo.port, "POST", path, body)
-        assert got.status == recorded["status"]
-        assert shape(got.json, real) == shape(real, got.json)
+            response = await send_request(echo.port, "POST", path, body)
+        assert response.status == recorded["status"]
+        assert shape(response.json, real) == shape(real, response.json)
 
     clock.run(main())
 
@@ -162,7 +162,7 @@ def test_echo_model_streams_like_vllm(case: str) -> None:
 
     async def main() -> None:
         async with upstream(models=("tiny",)) as echo:
-            ours = read((await ask(echo.port, "POST", path, body)).body.decode())
+            ours = read((await send_request(echo.port, "POST", path, body)).body.decode())
         theirs = read(goldens.recorded("vllm", case)["text"])
         assert {name: len(value) for name, value in ours.items()} == {name: len(value) for name, value in theirs.items()}
         assert ours["why"] == theirs["why"] == ["length"]
@@ -189,7 +189,7 @@ def test_echo_model_honors_stop_sequences() -> None:
     async def main() -> None:
         async with upstream() as echo:
             request = {"model": "m", "prompt": "one two three", "stop": [" tw"], "stream": True, "n": 2}
-            response = read((await ask(echo.port, "POST", "/v1/completions", request)).body.decode())
+            response = read((await send_request(echo.port, "POST", "/v1/completions", request)).body.decode())
             assert (response["content"], response["why"]) == (["one", "one"], ["stop", "stop"])
 
     clock.run(main())

@@ -42,14 +42,14 @@ class DiagnosisClient:
         """The diagnosis, once it reports all of these causes, the first one at the top."""
         last: list[Diagnosis] = []
 
-        def look() -> Diagnosis | None:
+        def find() -> Diagnosis | None:
             diagnosis = self.diagnose_job(namespace, name)
             last[:] = [diagnosis]
             kinds = [cause.kind.name for cause in diagnosis.causes]
             return diagnosis if kinds[:1] == [causes[0]] and set(causes) <= set(kinds) else None
 
         try:
-            return eventually(look, what=f"{name}: {causes}")
+            return eventually(find, what=f"{name}: {causes}")
         except AssertionError as error:
             reported = [(cause.kind.name, cause.message, cause.reported) for cause in last[0].causes] if last else "nothing"
             raise AssertionError(f"{name}: expected {causes}, got {reported}") from error

@@ -105,8 +105,8 @@ def silent(_step: Step) -> Callable[[str], None]:
     return lambda _line: None
 
 
-def _read(found: list[Any]) -> Environment:
-    [document] = found
+def _read(values: list[Any]) -> Environment:
+    [document] = values
     environment = documents.read(document)
     assert isinstance(environment, Environment)
     return environment

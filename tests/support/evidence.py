@@ -13,7 +13,7 @@ EARLIER = "2026-01-01T11:00:00Z"
 TPU = "google.com/tpu"
 
 
-def conditions(**told: tuple[str, str, str]) -> list[Obj]:
+def conditions(**by_type: tuple[str, str, str]) -> list[Obj]:
     """Conditions by type: status, reason, message."""
     return [
         {
@@ -23,7 +23,7 @@ def conditions(**told: tuple[str, str, str]) -> list[Obj]:
             "message": message,
             "lastTransitionTime": EARLIER,
         }
-        for kind, (status, reason, message) in told.items()
+        for kind, (status, reason, message) in by_type.items()
     ]
 
 
@@ -33,11 +33,11 @@ def part(name: str = "slice", replicas: int = 1, pods: int = 1, **pod: Any) -> O
     return {"name": name, "replicas": replicas, "template": {"spec": {"parallelism": pods, "template": template}}}
 
 
-def jobset(*parts: Obj, queue: str = "q", suspend: bool = True, told: list[Obj] | None = None, **spec: Any) -> Obj:
+def jobset(*parts: Obj, queue: str = "q", suspend: bool = True, status_conditions: list[Obj] | None = None, **spec: Any) -> Obj:
     metadata: Obj = {"namespace": "team", "name": "job", "uid": "u", "creationTimestamp": EARLIER, **spec.pop("metadata", {})}
     if queue:
         metadata["labels"] = {"kueue.x-k8s.io/queue-name": queue}
-    status: Obj = {"conditions": told or [], **spec.pop("status", {})}
+    status: Obj = {"conditions": status_conditions or [], **spec.pop("status", {})}
     return {
         "kind": "JobSet",
         "metadata": metadata,
@@ -47,7 +47,13 @@ def jobset(*parts: Obj, queue: str = "q", suspend: bool = True, told: list[Obj] 
 
 
 def workload(
-    name: str = "job", chips: int = 4, *, priority: int = 0, told: list[Obj] | None = None, created: str = EARLIER, **status: Any
+    name: str = "job",
+    chips: int = 4,
+    *,
+    priority: int = 0,
+    status_conditions: list[Obj] | None = None,
+    created: str = EARLIER,
+    **status: Any,
 ) -> Obj:
     pod = {"containers": [{"name": "trainer", "resources": {"requests": {TPU: str(chips)}}}]}
     metadata = {
@@ -62,7 +68,7 @@ def workload(
         "kind": "Workload",
         "metadata": metadata,
         "spec": spec,
-        "status": {"conditions": waits if told is None else told, **status},
+        "status": {"conditions": waits if status_conditions is None else status_conditions, **status},
     }
 
 
@@ -72,7 +78,9 @@ def holder(name: str, chips: int, *, flavor: str = "v4", priority: int = 0, queu
         "clusterQueue": queue,
         "podSetAssignments": [{"name": "slice", "flavors": {TPU: flavor}, "resourceUsage": {TPU: str(chips)}}],
     }
-    result = workload(name, chips, priority=priority, told=conditions(Admitted=("True", "Admitted", "")), admission=given)
+    result = workload(
+        name, chips, priority=priority, status_conditions=conditions(Admitted=("True", "Admitted", "")), admission=given
+    )
     result["spec"]["podSets"][0]["template"]["metadata"] = {
         "annotations": {f"sliceworks.dev/{k.replace('_', '-')}": v for k, v in annotations.items()}
     }
@@ -95,20 +103,25 @@ def cluster_queue(chips: int = 16, used: int = 0, name: str = "cq", flavor: str 
     }
 
 
-def queued(**found: Any) -> Evidence:
+def queued(**fields: Any) -> Evidence:
     """The evidence for a job that is pending in an ordinary queue."""
-    queue = found.pop("cluster_queue", None) or cluster_queue()
+    queue = fields.pop("cluster_queue", None) or cluster_queue()
     given: Obj = {"jobset": jobset(), "workload": workload(), "local_queue": local(), "cluster_queue": queue, "cohort": (queue,)}
-    return Evidence(**{"now": NOW, "namespace_object": {"metadata": {"name": "team", "labels": {}}}, **given, **found})
+    return Evidence(**{"now": NOW, "namespace_object": {"metadata": {"name": "team", "labels": {}}}, **given, **fields})
 
 
-def started(*pods: Obj, jobs: tuple[Obj, ...] = (), **found: Any) -> Evidence:
+def started(*pods: Obj, jobs: tuple[Obj, ...] = (), **fields: Any) -> Evidence:
     """The evidence for a job that is not suspended, with these pods."""
-    return Evidence(**{"now": NOW, "jobset": jobset(queue="", suspend=False), "pods": pods, "jobs": jobs, **found})
+    return Evidence(**{"now": NOW, "jobset": jobset(queue="", suspend=False), "pods": pods, "jobs": jobs, **fields})
 
 
 def pod(
-    name: str = "job-slice-0-0-x", phase: str = "Running", *, node: str = "n", told: list[Obj] | None = None, **status: Any
+    name: str = "job-slice-0-0-x",
+    phase: str = "Running",
+    *,
+    node: str = "n",
+    status_conditions: list[Obj] | None = None,
+    **status: Any,
 ) -> Obj:
     metadata = {
         "namespace": "team",
@@ -121,12 +134,17 @@ def pod(
     }
     if node:
         spec["nodeName"] = node
-    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": phase, "conditions": told or [], **status}}
+    return {
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": phase, "conditions": status_conditions or [], **status},
+    }
 
 
 def unplaced(**more: Any) -> Obj:
     reported = conditions(PodScheduled=("False", "Unschedulable", "0/1 nodes are available"))
-    return pod(phase="Pending", node="", told=reported, **more)
+    return pod(phase="Pending", node="", status_conditions=reported, **more)
 
 
 def node(name: str = "n", pool: str = "pool", *, chips: int = 4) -> Obj:

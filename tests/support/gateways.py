@@ -84,14 +84,14 @@ class Client:
 
     async def get(self) -> Response:
         """The next complete response."""
-        got = await self.head()
-        if "content-length" in got.headers:
-            got.body = await self.reader.readexactly(int(got.headers["content-length"]))
-        elif got.headers.get("transfer-encoding") == "chunked":
+        response = await self.head()
+        if "content-length" in response.headers:
+            response.body = await self.reader.readexactly(int(response.headers["content-length"]))
+        elif response.headers.get("transfer-encoding") == "chunked":
             while piece := await self.chunk():
-                got.chunks.append(piece)
-            got.body = b"".join(got.chunks)
-        return got
+                response.chunks.append(piece)
+            response.body = b"".join(response.chunks)
+        return response
 
     async def gone(self) -> bool:
         """Whether the server closes the connection without sending more."""
@@ -110,7 +110,7 @@ class Client:
         self.writer.transport.abort()
 
 
-async def ask(port: int, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Response:
+async def send_request(port: int, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Response:
     """Send one request on a new connection."""
     async with await Client.open(port) as client:
         client.send(method, path, body, *headers, key=key)
@@ -205,10 +205,10 @@ class Running:
     admin: int | None
     grpc: int | None = None
 
-    async def ask(self, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Response:
-        return await ask(self.port, method, path, body, *headers, key=key)
+    async def request(self, method: str, path: str, body: Any = b"", *headers: str, key: str = "") -> Response:
+        return await send_request(self.port, method, path, body, *headers, key=key)
 
-    async def numbers(self) -> str:
+    async def metrics(self) -> str:
         return self.program.router.metrics.registry.render()
 
     def idle(self) -> bool:

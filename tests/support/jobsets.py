@@ -103,11 +103,11 @@ class JobSetDriver:
     def until_counted(self, name: str, **counts: int) -> None:
         """Wait for these counters in the status of a replicated Job."""
 
-        def look() -> bool:
+        def holds() -> bool:
             entries = {item["name"]: item for item in self.status().get("replicatedJobsStatus") or ()}
             return name in entries and all(entries[name][field] == count for field, count in counts.items())
 
-        self.until(look, f"{name}: {counts}")
+        self.until(holds, f"{name}: {counts}")
 
     def run(self, job: str, count: int = 1) -> None:
         """Set all pods of a Job to running and ready."""

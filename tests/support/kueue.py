@@ -164,7 +164,7 @@ class KueueHarness:
         return (self._condition(workload, kind) if workload else None) or {}
 
     def wait_condition(self, name: str, kind: str, status: str = "True", reason: str = "", text: str = "") -> None:
-        def look() -> bool:
+        def holds() -> bool:
             result = self.condition(name, kind)
             return (
                 bool(result)
@@ -173,7 +173,7 @@ class KueueHarness:
                 and text in result["message"]
             )
 
-        self.until(look, f"{name}: {kind}={status} {reason} {text}")
+        self.until(holds, f"{name}: {kind}={status} {reason} {text}")
 
     def wait_admitted(self, *names: str) -> None:
         for name in names:

@@ -67,8 +67,8 @@ def fields(message: bytes) -> Fields:
     return result
 
 
-def one(found: Fields, number: int) -> str:
-    return bytes(found[number][-1]).decode() if number in found else ""
+def one(fields: Fields, number: int) -> str:
+    return bytes(fields[number][-1]).decode() if number in fields else ""
 
 
 def floats(message: bytes) -> dict[str, float]:

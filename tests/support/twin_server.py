@@ -47,8 +47,8 @@ class Answer:
 class Client:
     """A TLS connection; a read waits for a minute at most."""
 
-    def __init__(self, port: int, made: certificates.Certificates, certificate: str | None = None) -> None:
-        context = ssl.create_default_context(cadata=made.authority())
+    def __init__(self, port: int, pki: certificates.Certificates, certificate: str | None = None) -> None:
+        context = ssl.create_default_context(cadata=pki.authority())
         if certificate:
             context.load_cert_chain(certificate)
         plain = socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE)
@@ -142,10 +142,10 @@ class Client:
 class Running:
     """A running server."""
 
-    def __init__(self, server: Server, port: int, made: certificates.Certificates) -> None:
+    def __init__(self, server: Server, port: int, pki: certificates.Certificates) -> None:
         self.server = server
         self.port = port
-        self.made = made
+        self.made = pki
         self.loop = asyncio.get_running_loop()
         self.ending = asyncio.Event()
 
@@ -167,7 +167,7 @@ class Running:
 
 @contextmanager
 def serving(
-    handler: Handler, made: certificates.Certificates, limits: Limits | None = None, admit: Admit | None = None
+    handler: Handler, pki: certificates.Certificates, limits: Limits | None = None, admit: Admit | None = None
 ) -> Iterator[Running]:
     """Run a server with this handler, on uvloop as the twin does."""
     started: Future[Running] = Future()
@@ -175,11 +175,11 @@ def serving(
     async def main() -> None:
         server = Server(handler, limits, admit=admit)
         try:
-            port = await server.start("127.0.0.1", 0, certificates.server_context(made))
+            port = await server.start("127.0.0.1", 0, certificates.server_context(pki))
         except BaseException as error:
             started.set_exception(error)
             raise
-        running = Running(server, port, made)
+        running = Running(server, port, pki)
         started.set_result(running)
         await running.ending.wait()
         await server.stop()

@@ -85,30 +85,30 @@ class WorkloadHarness:
     def pods(self, count: int | None = None, selector: str = "", **fields: Any) -> list[Object]:
         """Wait until the namespace has this many pods that are not being deleted."""
 
-        def look() -> list[Object] | bool:
+        def find() -> list[Object] | bool:
             result = [pod for pod in self.items("Pod", selector) if "deletionTimestamp" not in pod["metadata"]]
             result = [pod for pod in result if pod["status"].get("phase") not in ("Succeeded", "Failed")]
             return (result or True) if count is None or len(result) == count else False
 
-        result = eventually(look, what=f"{count} pods")
+        result = eventually(find, what=f"{count} pods")
         return result if isinstance(result, list) else []
 
-    def until(self, kind: str, name: str, look: Callable[[Object], Any], what: str = "", seconds: float = PATIENCE) -> Object:
+    def until(self, kind: str, name: str, matches: Callable[[Object], Any], what: str = "", seconds: float = PATIENCE) -> Object:
         """Wait until `look` accepts the object."""
 
         def seen() -> Object | None:
             result = self.get(kind, name)
-            return result if look(result) else None
+            return result if matches(result) else None
 
         return eventually(seen, seconds, what=what or f"{kind} {name}")
 
     def until_condition(self, kind: str, name: str, condition: str, status: str = "True", seconds: float = PATIENCE) -> Object:
-        def look(found: Object) -> bool:
+        def matches(obj: Object) -> bool:
             return any(
-                item["type"] == condition and item["status"] == status for item in found.get("status", {}).get("conditions", ())
+                item["type"] == condition and item["status"] == status for item in obj.get("status", {}).get("conditions", ())
             )
 
-        return self.until(kind, name, look, f"{kind} {name} to be {condition}={status}", seconds)
+        return self.until(kind, name, matches, f"{kind} {name} to be {condition}={status}", seconds)
 
     def phase(self, pod: Object | str, phase: str, code: int | None = None, *, ready: bool = False, **status: Any) -> None:
         """Set a pod's phase and conditions, as a kubelet does."""
@@ -164,13 +164,13 @@ class WorkloadHarness:
     def events(self, kind: str, name: str, last: str = "", at_least: int = 1) -> list[Object]:
         """The events of an object, once one with this reason was seen this often."""
 
-        def look() -> list[Object] | None:
+        def find() -> list[Object] | None:
             query = {"fieldSelector": f"involvedObject.kind={kind},involvedObject.name={name}"}
             result: list[Object] = self.api.get(f"/api/v1/namespaces/{self.ns}/events", query).ok(200).json["items"]
             seen = sum(event["count"] for event in result if event["reason"] == last)
             return result if not last or seen >= at_least else None
 
-        result = eventually(look, what=f"the event {last} on {kind} {name}")
+        result = eventually(find, what=f"the event {last} on {kind} {name}")
         reported = [
             {name: event.get(name) for name in ("type", "reason", "message")}
             | {"count": 1 if event["reason"] in _AGAIN else event["count"], "by": event["source"]["component"]}
@@ -185,11 +185,11 @@ class WorkloadHarness:
             text = text.replace(own, word)
         return text
 
-    def settles(self, module: str, case: str, look: Callable[[], Any]) -> None:
+    def settles(self, module: str, case: str, matches: Callable[[], Any]) -> None:
         """Wait until the state equals the recorded final state of the real cluster."""
 
         def same() -> bool:
-            self.check(module, case, look())
+            self.check(module, case, matches())
             return True
 
         eventually(same, what=case)

@@ -52,7 +52,7 @@ def use(harness: AutoscalerHarness, name: str, count: int, memory: str) -> None:
         body = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics", "metadata": metadata, **usage, **when}
         eventually(lambda body=body: harness.workloads.api.post(path, body).status == 201, what="a reading")  # type: ignore[misc]
     harness.workloads.until(
-        "Deployment", name, lambda found: found["status"].get("readyReplicas") == count, "controllers that know this"
+        "Deployment", name, lambda obj: obj["status"].get("readyReplicas") == count, "controllers that know this"
     )
 
 
@@ -92,7 +92,7 @@ def arranged(cluster: Cluster) -> AutoscalerHarness:
     ):  # fmt: skip
         use(created, name, count, memory)
     for name in ("post", "unread"):
-        created.workloads.until("Deployment", name, lambda found: found["status"].get("replicas") == 1)
+        created.workloads.until("Deployment", name, lambda obj: obj["status"].get("replicas") == 1)
     set_queue_metric(created, "first", "in", "50")
     set_queue_metric(created, "second", "in", "40")
     set_queue_metric(created, "third", "out", "1000")

@@ -33,7 +33,7 @@ def cron_job(workloads: WorkloadHarness, **spec: Any) -> None:
 
 
 def first_job(workloads: WorkloadHarness) -> Object:
-    workloads.until("CronJob", "tick", lambda found: found["status"].get("lastScheduleTime"), "the first Job")
+    workloads.until("CronJob", "tick", lambda obj: obj["status"].get("lastScheduleTime"), "the first Job")
     job = workloads.items("Job")[0]
     workloads.words[job["metadata"]["name"]] = "JOB"
     return job
@@ -52,9 +52,9 @@ def test_job_is_created_on_schedule(workloads: WorkloadHarness) -> None:
     workloads.phase(pod, "Succeeded", 0)
     uid = job["metadata"]["uid"]
 
-    def over(found: Object) -> bool:
-        active = [item["uid"] for item in found["status"].get("active", ())]
-        return "lastSuccessfulTime" in found["status"] and uid not in active
+    def over(obj: Object) -> bool:
+        active = [item["uid"] for item in obj["status"].get("active", ())]
+        return "lastSuccessfulTime" in obj["status"] and uid not in active
 
     workloads.until("CronJob", "tick", over, "its success")
     reported = workloads.events("CronJob", "tick", "SawCompletedJob")

@@ -70,20 +70,20 @@ def daemon_set(workloads: WorkloadHarness, node_group: NodeGroup, **spec: Any) -
 def wait_for_pods(workloads: WorkloadHarness, *nodes: str) -> dict[str, Object]:
     """Wait for one pod on each of these nodes; returns the pods by node."""
 
-    def look() -> dict[str, Object] | None:
+    def find() -> dict[str, Object] | None:
         result = {
             pod["spec"].get("nodeName", ""): pod for pod in workloads.items("Pod") if "deletionTimestamp" not in pod["metadata"]
         }
         return result if set(result) == set(nodes) else None
 
-    return eventually(look, what=f"pods on {nodes}")
+    return eventually(find, what=f"pods on {nodes}")
 
 
-def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
-    def look(found: Object) -> bool:
-        return all(found["status"].get(name, 0) == number for name, number in numbers.items())
+def until_status(workloads: WorkloadHarness, **expected: int) -> Object:
+    def matches(obj: Object) -> bool:
+        return all(obj["status"].get(name, 0) == number for name, number in expected.items())
 
-    return workloads.until("DaemonSet", "agent", look, f"{numbers}")
+    return workloads.until("DaemonSet", "agent", matches, f"{expected}")
 
 
 def test_daemonset_runs_one_pod_per_node(workloads: WorkloadHarness, node_group: NodeGroup) -> None:

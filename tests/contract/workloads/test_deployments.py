@@ -31,11 +31,11 @@ def image(number: int) -> Object:
     return {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": f"example.com/app:{number}"}]}}}}
 
 
-def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
-    def look(found: Object) -> bool:
-        return all(found["status"].get(name, 0) == number for name, number in numbers.items())
+def until_status(workloads: WorkloadHarness, **expected: int) -> Object:
+    def matches(obj: Object) -> bool:
+        return all(obj["status"].get(name, 0) == number for name, number in expected.items())
 
-    return workloads.until("Deployment", "web", look, f"{numbers}")
+    return workloads.until("Deployment", "web", matches, f"{expected}")
 
 
 def sets(workloads: WorkloadHarness) -> dict[str, Object]:
@@ -51,23 +51,23 @@ def sets(workloads: WorkloadHarness) -> dict[str, Object]:
 def until_sizes(workloads: WorkloadHarness, **sizes: int) -> dict[str, Object]:
     """Wait until the ReplicaSets have these sizes."""
 
-    def look() -> dict[str, Object] | None:
+    def find() -> dict[str, Object] | None:
         result = sets(workloads)
         return result if {f"v{key}": item["spec"]["replicas"] for key, item in result.items()} == sizes else None
 
-    return eventually(look, what=f"{sizes}")
+    return eventually(find, what=f"{sizes}")
 
 
 def ready(workloads: WorkloadHarness, version: int, count: int) -> None:
     """Make this many more pods of a version ready."""
     short = sets(workloads)[str(version)]["metadata"]["labels"][HASH]
 
-    def look() -> list[Object] | None:
+    def find() -> list[Object] | None:
         pods = workloads.items("Pod", f"{HASH}={short}")
         new = [pod for pod in pods if pod["status"]["phase"] == "Pending" and "deletionTimestamp" not in pod["metadata"]]
         return new if len(new) >= count else None
 
-    for pod in eventually(look, what=f"{count} new pods")[:count]:
+    for pod in eventually(find, what=f"{count} new pods")[:count]:
         workloads.phase(pod, "Running", ready=True)
 
 
@@ -99,13 +99,13 @@ def test_deployment_becomes_available(workloads: WorkloadHarness) -> None:
     deployment(workloads, 2)
     until_sizes(workloads, v1=2)
     ready(workloads, 1, 2)
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "NewReplicaSetAvailable")
     workloads.settles("deployments", "new", lambda: picture(workloads))
 
 
-def _progress(found: Object) -> str:
+def _progress(obj: Object) -> str:
     return next(
-        (str(condition["reason"]) for condition in found["status"].get("conditions", ()) if condition["type"] == "Progressing"), ""
+        (str(condition["reason"]) for condition in obj["status"].get("conditions", ()) if condition["type"] == "Progressing"), ""
     )
 
 
@@ -128,10 +128,8 @@ def test_rolling_update(workloads: WorkloadHarness) -> None:
     until_sizes(workloads, v1=1, v2=2)
     ready(workloads, 2, 1)
     until_sizes(workloads, v1=0, v2=2)
-    workloads.until(
-        "Deployment", "web", lambda found: found["status"].get("replicas") == found["status"].get("availableReplicas") == 2
-    )
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    workloads.until("Deployment", "web", lambda obj: obj["status"].get("replicas") == obj["status"].get("availableReplicas") == 2)
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "NewReplicaSetAvailable")
     workloads.settles("deployments", "rolled", lambda: picture(workloads, times=5))
 
 
@@ -145,7 +143,7 @@ def test_rolling_update_with_missing_pods(workloads: WorkloadHarness) -> None:
     ready(workloads, 2, 2)
     until_sizes(workloads, v1=0, v2=4)
     ready(workloads, 2, 2)
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "NewReplicaSetAvailable")
     sets(workloads)
     workloads.settles("deployments", "rolled with missing pods", lambda: workloads.get("Deployment", "web")["status"])
 
@@ -174,7 +172,7 @@ def test_recreate_strategy(workloads: WorkloadHarness) -> None:
         workloads.remove(pod)
     until_sizes(workloads, v1=0, v2=2)
     ready(workloads, 2, 2)
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "NewReplicaSetAvailable")
     workloads.settles("deployments", "recreated", lambda: picture(workloads, times=3))
 
 
@@ -193,7 +191,7 @@ def test_rollback_reuses_replica_set(workloads: WorkloadHarness) -> None:
     until_sizes(workloads, v1=1, v2=1)
     ready(workloads, 1, 1)
     until_sizes(workloads, v1=1, v2=0)
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "NewReplicaSetAvailable")
     until_status(workloads, replicas=1, availableReplicas=1)
     workloads.settles("deployments", "rolled back", lambda: picture(workloads, times=5))
 
@@ -230,9 +228,9 @@ def test_paused_deployment_does_not_roll_out(workloads: WorkloadHarness) -> None
     deployment(workloads, 1)
     until_sizes(workloads, v1=1)
     ready(workloads, 1, 1)
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "NewReplicaSetAvailable")
     workloads.patch("Deployment", "web", {"spec": {"paused": True}})
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "DeploymentPaused")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "DeploymentPaused")
     workloads.patch("Deployment", "web", image(2))
     until_status(workloads, observedGeneration=3)
     assert set(sets(workloads)) == {"1"}
@@ -241,13 +239,13 @@ def test_paused_deployment_does_not_roll_out(workloads: WorkloadHarness) -> None
     until_sizes(workloads, v1=1, v2=1)
     ready(workloads, 2, 1)
     until_sizes(workloads, v1=0, v2=1)
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "NewReplicaSetAvailable")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "NewReplicaSetAvailable")
 
 
 def test_progress_deadline_is_reported(workloads: WorkloadHarness) -> None:
     deployment(workloads, 1, progressDeadlineSeconds=2)
     until_sizes(workloads, v1=1)
-    workloads.until("Deployment", "web", lambda found: _progress(found) == "ProgressDeadlineExceeded")
+    workloads.until("Deployment", "web", lambda obj: _progress(obj) == "ProgressDeadlineExceeded")
     sets(workloads)
     workloads.settles("deployments", "late", lambda: workloads.get("Deployment", "web")["status"])
 

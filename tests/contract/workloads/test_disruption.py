@@ -31,12 +31,12 @@ def three_ready(workloads: WorkloadHarness) -> list[Object]:
     return workloads.all_ready(3)
 
 
-def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
-    def look(found: Object) -> bool:
-        status = found.get("status", {})
-        return status.get("observedGeneration") == 1 and all(status[name] == number for name, number in numbers.items())
+def until_status(workloads: WorkloadHarness, **expected: int) -> Object:
+    def matches(obj: Object) -> bool:
+        status = obj.get("status", {})
+        return status.get("observedGeneration") == 1 and all(status[name] == number for name, number in expected.items())
 
-    return workloads.until("PodDisruptionBudget", "keep", look, f"{numbers}")["status"]  # type: ignore[no-any-return]
+    return workloads.until("PodDisruptionBudget", "keep", matches, f"{expected}")["status"]  # type: ignore[no-any-return]
 
 
 def test_budget_without_pods(workloads: WorkloadHarness) -> None:

@@ -50,18 +50,18 @@ def pod(workloads: WorkloadHarness, name: str, node: str, ip: str = "", *, ready
 def slices(workloads: WorkloadHarness, endpoints: int | None = None) -> list[Object]:
     """Wait until the slices of the Service have this many endpoints."""
 
-    def look() -> list[Object] | None:
+    def find() -> list[Object] | None:
         result = workloads.items("EndpointSlice", "kubernetes.io/service-name=web")
         total = sum(len(item["endpoints"] or ()) for item in result)
         return result if result and endpoints in (None, total) else None
 
     # A controller with a stale cache of its slices retries with backoff.
-    return eventually(look, what=f"{endpoints} endpoints")
+    return eventually(find, what=f"{endpoints} endpoints")
 
 
-def picture(found: list[Object]) -> list[Object]:
+def picture(objects: list[Object]) -> list[Object]:
     reported = []
-    for item in found:
+    for item in objects:
         metadata = {key: item["metadata"].get(key) for key in ("generateName", "labels")}
         owners = [{key: ref[key] for key in ("kind", "name", "controller")} for ref in item["metadata"]["ownerReferences"]]
         endpoints = sorted(item["endpoints"] or [], key=lambda one: str(one["addresses"]))

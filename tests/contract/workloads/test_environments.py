@@ -110,7 +110,7 @@ def test_webhook_without_server_blocks_step(cluster: Cluster) -> None:
             assert output.startswith("Somebody's webhooks are not ready: ")
         finally:
             await client.delete(resource, "held-up")
-        await _until(lambda: applier.describe_missing(client, WebhookReady("Somebody", probe)), lambda found: found == "")
+        await _until(lambda: applier.describe_missing(client, WebhookReady("Somebody", probe)), lambda obj: obj == "")
 
     run(cluster, main)
 

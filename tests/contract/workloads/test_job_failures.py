@@ -31,7 +31,7 @@ def test_failed_pod_is_replaced_after_backoff(workloads: WorkloadHarness) -> Non
     job(workloads, backoffLimit=1)
     (first,) = workloads.pods(1)
     workloads.phase(first, "Failed", 1)
-    workloads.until("Job", "work", lambda found: found["status"].get("failed") == 1)
+    workloads.until("Job", "work", lambda obj: obj["status"].get("failed") == 1)
     (second,) = workloads.pods(1)
     # The kubelet reports that it finished in the second in which it was created.
     ended, created = (datetime.fromisoformat(pod["metadata"]["creationTimestamp"]) for pod in (first, second))

@@ -25,7 +25,7 @@ def test_job_with_one_pod(workloads: WorkloadHarness) -> None:
     job(workloads)
     (pod,) = workloads.pods(1)
     workloads.phase(pod, "Running", ready=True)
-    workloads.until("Job", "work", lambda found: found["status"].get("ready") == 1)
+    workloads.until("Job", "work", lambda obj: obj["status"].get("ready") == 1)
     workloads.phase(pod, "Succeeded", 0)
     done(workloads, "one pod")
 
@@ -121,7 +121,7 @@ def test_job_is_suspended_and_resumed(workloads: WorkloadHarness) -> None:
     job(workloads, parallelism=2, completions=2)
     first, _ = workloads.pods(2)
     workloads.phase(first, "Succeeded", 0)
-    workloads.until("Job", "work", lambda found: found["status"].get("succeeded") == 1)
+    workloads.until("Job", "work", lambda obj: obj["status"].get("succeeded") == 1)
     workloads.patch("Job", "work", {"spec": {"suspend": True}})
     workloads.until_condition("Job", "work", "Suspended")
     workloads.settles(
@@ -172,7 +172,7 @@ def test_deleted_pod_is_replaced(workloads: WorkloadHarness) -> None:
     job(workloads, backoffLimit=2, pod={"nodeName": workloads.nowhere})
     (pod,) = workloads.pods(1)
     workloads.delete("Pod", pod["metadata"]["name"])
-    workloads.until("Job", "work", lambda found: (found["status"].get("failed"), found["status"].get("terminating")) == (1, 1))
+    workloads.until("Job", "work", lambda obj: (obj["status"].get("failed"), obj["status"].get("terminating")) == (1, 1))
     workloads.remove(pod)
 
 
@@ -256,7 +256,7 @@ def test_failed_pod_beside_ready_pod(workloads: WorkloadHarness) -> None:
     job(workloads, parallelism=2, completions=2)
     first, second = workloads.pods(2)
     workloads.phase(first, "Running", ready=True)
-    workloads.until("Job", "work", lambda found: found["status"].get("ready") == 1)
+    workloads.until("Job", "work", lambda obj: obj["status"].get("ready") == 1)
     workloads.phase(second, "Failed", 1)
     workloads.settles("jobs", "one fails beside a ready one", lambda: {"status": workloads.get("Job", "work")["status"]})
 

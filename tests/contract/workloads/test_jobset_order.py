@@ -72,13 +72,13 @@ def test_resume_with_changed_node_selector(js: JobSetDriver, real: bool) -> None
     js.change(suspend=False).ok()
     js.until_counted("a", active=1)
 
-    def look() -> dict[str, Any]:
+    def find() -> dict[str, Any]:
         seen = js.picture()
         spec = seen["jobs"]["js-a-0"]["spec"]["template"]["spec"]
         spec["tolerations"].sort(key=lambda each: each["key"])  # their order is random
         return seen
 
-    js.settles("resumed_elsewhere", look, real=real)
+    js.settles("resumed_elsewhere", find, real=real)
 
 
 def test_running_jobset_is_suspended(js: JobSetDriver, real: bool) -> None:

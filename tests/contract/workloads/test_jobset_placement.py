@@ -92,11 +92,11 @@ def test_leader_node_without_topology_label(js: JobSetDriver, real: bool, unique
     js.bind(leader, unique_name)
     words = {"message": ""}
 
-    def look() -> bool:
+    def holds() -> bool:
         words.update(_refused(js, leader, {}, {POOL: "x"}))
         return "topology label" in words["message"]
 
-    js.until(look, "the leader is seen on its node")
+    js.until(holds, "the leader is seen on its node")
     js.check("unlabelled_node", real=real, seen=words)
 
 

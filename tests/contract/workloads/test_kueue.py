@@ -19,11 +19,11 @@ def test_job_is_admitted(harness: KueueHarness) -> None:
     harness.until(lambda: harness.get_queue("q")["status"].get("admittedWorkloads") == 1, "the queue counts it")
     harness.until(lambda: len(harness.events(*TOLD)) == 4, "events")
 
-    def look() -> dict[str, Any]:
+    def find() -> dict[str, Any]:
         states = {"queue": harness.queue_status("q"), "local": harness.local_status("q")}
         return {**harness.picture("a"), **states, "events": harness.events(*TOLD)}
 
-    harness.settles("admitted", look)
+    harness.settles("admitted", find)
 
 
 def test_workload_matches_job(harness: KueueHarness) -> None:

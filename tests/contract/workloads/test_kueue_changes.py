@@ -247,7 +247,7 @@ def test_jobset_is_preempted(harness: KueueHarness) -> None:
     js.until_counted("a", suspended=2)
     harness.wait_pending("js", "more needed")
 
-    def look() -> dict[str, Any]:
+    def find() -> dict[str, Any]:
         spec = js.get()["spec"]
         selector = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"].get("nodeSelector")
         conditions = {
@@ -256,4 +256,4 @@ def test_jobset_is_preempted(harness: KueueHarness) -> None:
         }
         return {"selector": selector, "suspend": spec["suspend"], "conditions": conditions}
 
-    harness.settles("jobset_preempted", look)
+    harness.settles("jobset_preempted", find)

@@ -38,11 +38,11 @@ def test_pod_is_admitted(harness: KueuePodHarness) -> None:
     harness.wait_ungated("a")
     harness.until(lambda: len(harness.events(*_TOLD)) == 2, "events")
 
-    def look() -> dict[str, Any]:
+    def find() -> dict[str, Any]:
         seen = {"pod": harness.pod_pictures("a"), "workload": harness.pod_workload("a")}
         return {"gates": gates, **seen, "events": harness.events(*_TOLD)}
 
-    harness.settles("let_go", look)
+    harness.settles("let_go", find)
 
 
 def test_pods_wait_for_quota(harness: KueuePodHarness) -> None:

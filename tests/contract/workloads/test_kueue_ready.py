@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def asks(cluster: Cluster) -> Iterator[DiagnosisClient]:
+def diagnosis(cluster: Cluster) -> Iterator[DiagnosisClient]:
     with diagnosis_client(cluster) as created:
         yield created
 
@@ -51,7 +51,7 @@ def test_jobs_are_admitted_one_after_another(harness: KueueHarness, kueue: Setti
     harness.settles("ready_one_after_another", lambda: harness.picture("a", "b"))
 
 
-def test_why_reports_blocked_admission(harness: KueueHarness, kueue: Settings, asks: DiagnosisClient) -> None:
+def test_why_reports_blocked_admission(harness: KueueHarness, kueue: Settings, diagnosis: DiagnosisClient) -> None:
     kueue.configure(**_waiting("5m", block=True))
     harness.queue("q", {"name": "f", "cpu": 4})
     for name in ("a", "b"):
@@ -59,7 +59,7 @@ def test_why_reports_blocked_admission(harness: KueueHarness, kueue: Settings, a
 
     def pending_reason() -> bool:
         """Jobs of other tests may block both: then the first of the two has the message."""
-        causes = [cause.kind.name for name in ("a", "b") for cause in asks.diagnose_job(harness.ns, name).causes]
+        causes = [cause.kind.name for name in ("a", "b") for cause in diagnosis.diagnose_job(harness.ns, name).causes]
         return "others-not-ready" in causes
 
     harness.until(pending_reason, "others-not-ready")
@@ -77,18 +77,18 @@ def test_job_that_is_never_ready_is_evicted(harness: KueueHarness, kueue: Settin
     harness.settles("never_ready", lambda: harness.picture("a"))
 
 
-def test_why_reports_eviction(harness: KueueHarness, kueue: Settings, asks: DiagnosisClient) -> None:
+def test_why_reports_eviction(harness: KueueHarness, kueue: Settings, diagnosis: DiagnosisClient) -> None:
     kueue.configure(**_waiting("2s", backoffLimitCount=1))
     harness.queue("q", {"name": "f", "cpu": 4})
     create(harness.api, harness.ns, "a", replicated_job({"cpu": 1}), queue="q")
-    result = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
+    result = diagnosis.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
     assert "It was evicted once" in result.message
     harness.wait_condition("a", "Evicted", reason="DeactivatedDueToRequeuingLimitExceeded")
-    assert "Kueue deactivated it" in asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0].message
+    assert "Kueue deactivated it" in diagnosis.until(harness.ns, "a", "pods-not-ready-in-time").causes[0].message
 
 
 def test_replicated_job_that_starts_later_counts_as_not_ready(
-    harness: KueueHarness, kueue: Settings, asks: DiagnosisClient
+    harness: KueueHarness, kueue: Settings, diagnosis: DiagnosisClient
 ) -> None:
     """Kueue v0.15 expects all replicated jobs of a JobSet, also those that JobSet has not created."""
     kueue.configure(**_waiting("3s", backoffLimitCount=1))
@@ -107,7 +107,7 @@ def test_replicated_job_that_starts_later_counts_as_not_ready(
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     harness.api.patch(f"{core}/{pod['metadata']['name']}/status", {"status": status}).ok()
     harness.wait_condition("a", "Evicted", reason="PodsReadyTimeout")
-    result = asks.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
+    result = diagnosis.until(harness.ns, "a", "pods-not-ready-in-time").causes[0]
     assert "Kueue also counts second, which cannot start before other replicated jobs" in result.message
 
 

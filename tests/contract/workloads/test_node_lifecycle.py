@@ -64,22 +64,22 @@ class Nodes:
         """Wait until the node has exactly these taints."""
         expected = {(f"node.kubernetes.io/{key}", effect) for key, effect in taints}
 
-        def look() -> Object | None:
+        def find() -> Object | None:
             node = self.get(name)
             result = {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints", ())}
             return node if result == expected else None
 
-        return eventually(look, seconds, what=f"{name} has {sorted(expected)}")
+        return eventually(find, seconds, what=f"{name} has {sorted(expected)}")
 
     def events(self, name: str, last: str) -> list[Object]:
-        def look() -> list[Object] | None:
+        def find() -> list[Object] | None:
             query = {"fieldSelector": f"involvedObject.kind=Node,involvedObject.name={name}"}
             result: list[Object] = self.workloads.api.get("/api/v1/namespaces/default/events", query).ok(200).json["items"]
             return result if any(event["reason"] == last for event in result) else None
 
         reported = [
             {key: event[key] for key in ("type", "reason", "message")} | {"by": event["source"]["component"]}
-            for event in eventually(look, what=f"{last} on {name}")
+            for event in eventually(find, what=f"{last} on {name}")
         ]
         return sorted(reported, key=lambda event: str(event["reason"]))
 
@@ -115,9 +115,9 @@ def pod(workloads: WorkloadHarness, name: str, node: str, *tolerations: Object, 
     workloads.phase(name, "Running", ready=ready)
 
 
-def conditions(found: Object) -> list[Object]:
+def conditions(obj: Object) -> list[Object]:
     return [
-        {key: condition.get(key) for key in ("type", "status", "reason", "message")} for condition in found["status"]["conditions"]
+        {key: condition.get(key) for key in ("type", "status", "reason", "message")} for condition in obj["status"]["conditions"]
     ]
 
 
@@ -219,7 +219,5 @@ def test_unreachable_node(workloads: WorkloadHarness, nodes: Nodes) -> None:
     nodes.until_taints(silent)
 
 
-def _ready(found: Object) -> str:
-    return next(
-        (str(condition["status"]) for condition in found["status"].get("conditions", ()) if condition["type"] == "Ready"), ""
-    )
+def _ready(obj: Object) -> str:
+    return next((str(condition["status"]) for condition in obj["status"].get("conditions", ()) if condition["type"] == "Ready"), "")

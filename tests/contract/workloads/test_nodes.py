@@ -72,11 +72,11 @@ class NodeHarness(WorkloadHarness):
         super().check(module, case, orjson.loads(_IDENTITY.sub(b"containerd://ID", orjson.dumps(seen))))
 
     def ready(self) -> Object:
-        def look() -> Object | None:
+        def find() -> Object | None:
             result = [condition for condition in self.get_node()["status"].get("conditions") or () if condition["type"] == "Ready"]
             return result[0] if result else None
 
-        return eventually(look, what="a Ready condition")
+        return eventually(find, what="a Ready condition")
 
 
 @pytest.fixture

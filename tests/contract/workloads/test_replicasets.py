@@ -26,11 +26,11 @@ def replica_set(workloads: WorkloadHarness, replicas: int, labels: Object | None
     return workloads.create("ReplicaSet", "web", body)
 
 
-def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
-    def look(found: Object) -> bool:
-        return all(found["status"].get(name, 0) == number for name, number in numbers.items())
+def until_status(workloads: WorkloadHarness, **expected: int) -> Object:
+    def matches(obj: Object) -> bool:
+        return all(obj["status"].get(name, 0) == number for name, number in expected.items())
 
-    return workloads.until("ReplicaSet", "web", look, f"{numbers}")
+    return workloads.until("ReplicaSet", "web", matches, f"{expected}")
 
 
 def test_replicaset_creates_pods(workloads: WorkloadHarness) -> None:

@@ -26,11 +26,11 @@ def replication_controller(workloads: WorkloadHarness, replicas: int, name: str 
     return workloads.create(KIND, name, {"replicas": replicas, "template": template(labels=LABELS), **spec})
 
 
-def until_status(workloads: WorkloadHarness, **numbers: int) -> Object:
-    def look(found: Object) -> bool:
-        return all(found["status"].get(name, 0) == number for name, number in numbers.items())
+def until_status(workloads: WorkloadHarness, **expected: int) -> Object:
+    def matches(obj: Object) -> bool:
+        return all(obj["status"].get(name, 0) == number for name, number in expected.items())
 
-    return workloads.until(KIND, "web", look, f"{numbers}")
+    return workloads.until(KIND, "web", matches, f"{expected}")
 
 
 def test_creates_pods_by_labels_of_its_template(workloads: WorkloadHarness) -> None:

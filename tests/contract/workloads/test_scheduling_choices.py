@@ -85,14 +85,14 @@ def some_affinity(chance: random.Random) -> Obj:
 def outcome(scheduler: SchedulerHarness, name: str) -> tuple[str, str]:
     """The node of a pod, or its unschedulable message."""
 
-    def look() -> tuple[str, str] | None:
+    def find() -> tuple[str, str] | None:
         pod = scheduler.get(name)
         if node := pod["spec"].get("nodeName"):
             return node, ""
         message = next((condition.get("message", "") for condition in pod["status"].get("conditions") or ()), "")
         return ("", message) if message else None
 
-    result = eventually(look, what=f"an outcome for {name}")
+    result = eventually(find, what=f"an outcome for {name}")
     assert result is not None
     return result
 

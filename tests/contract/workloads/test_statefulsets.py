@@ -31,11 +31,11 @@ def image(number: int) -> Object:
     return {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": f"example.com/app:{number}"}]}}}}
 
 
-def until_status(workloads: WorkloadHarness, **numbers: Any) -> Object:
-    def look(found: Object) -> bool:
-        return all(found["status"].get(name, 0) == number for name, number in numbers.items())
+def until_status(workloads: WorkloadHarness, **expected: Any) -> Object:
+    def matches(obj: Object) -> bool:
+        return all(obj["status"].get(name, 0) == number for name, number in expected.items())
 
-    return workloads.until("StatefulSet", "db", look, f"{numbers}")
+    return workloads.until("StatefulSet", "db", matches, f"{expected}")
 
 
 def ready(workloads: WorkloadHarness, *ordinals: int, image: int = 1) -> None:
@@ -203,15 +203,15 @@ def test_rollback_reuses_revision(workloads: WorkloadHarness) -> None:
     until_status(workloads, readyReplicas=1)
     workloads.patch("StatefulSet", "db", image(2))
     ready(workloads, 0, image=2)
-    workloads.until("StatefulSet", "db", lambda found: found["status"]["currentRevision"] == found["status"]["updateRevision"])
+    workloads.until("StatefulSet", "db", lambda obj: obj["status"]["currentRevision"] == obj["status"]["updateRevision"])
     workloads.patch("StatefulSet", "db", image(1))
     ready(workloads, 0, image=1)
-    workloads.until("StatefulSet", "db", lambda found: found["status"].get("observedGeneration") == 3)
-    workloads.until("StatefulSet", "db", lambda found: found["status"]["currentRevision"] == found["status"]["updateRevision"])
+    workloads.until("StatefulSet", "db", lambda obj: obj["status"].get("observedGeneration") == 3)
+    workloads.until("StatefulSet", "db", lambda obj: obj["status"]["currentRevision"] == obj["status"]["updateRevision"])
 
-    def look() -> Object:
+    def find() -> Object:
         revisions = {item["metadata"]["name"]: item["revision"] for item in workloads.items("ControllerRevision")}
         assert sorted(revisions.values()) == [2, 3]
         return {"status": workloads.get("StatefulSet", "db")["status"], "revisions": revisions}
 
-    workloads.settles("statefulsets", "rolled back", look)
+    workloads.settles("statefulsets", "rolled back", find)

@@ -43,7 +43,7 @@ def slices(cluster: Cluster, kueue: Settings) -> Iterator[SliceThread]:
 
 
 @pytest.fixture(scope="module")
-def asks(cluster: Cluster, slices: SliceThread) -> Iterator[DiagnosisClient]:
+def diagnosis(cluster: Cluster, slices: SliceThread) -> Iterator[DiagnosisClient]:
     with diagnosis_client(cluster, slices) as created:
         yield created
 
@@ -51,8 +51,8 @@ def asks(cluster: Cluster, slices: SliceThread) -> Iterator[DiagnosisClient]:
 class Case:
     """One namespace with its queues and a diagnosis client."""
 
-    def __init__(self, harness: KueueHarness, asks: DiagnosisClient) -> None:
-        self.harness, self.api, self.ns, self._asks = harness, harness.api, harness.ns, asks
+    def __init__(self, harness: KueueHarness, diagnosis: DiagnosisClient) -> None:
+        self.harness, self.api, self.ns, self._asks = harness, harness.api, harness.ns, diagnosis
 
     def create(self, name: str, *parts: Obj, **more: Any) -> None:
         create(self.api, self.ns, name, *parts, **more)
@@ -88,8 +88,8 @@ class Case:
 
 
 @pytest.fixture
-def case(harness: KueueHarness, asks: DiagnosisClient) -> Case:
-    return Case(harness, asks)
+def case(harness: KueueHarness, diagnosis: DiagnosisClient) -> Case:
+    return Case(harness, diagnosis)
 
 
 # Queues.

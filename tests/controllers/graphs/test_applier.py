@@ -21,7 +21,7 @@ def record(body: Object, owned: Object | None = None, labels: dict[str, str] | N
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "expected"),
+    ("wanted", "live", "expected"),
     [
         ({"a": 1}, {"a": 1, "b": 2}, True),
         ({"a": 1}, {"a": 2}, False),
@@ -33,8 +33,8 @@ def record(body: Object, owned: Object | None = None, labels: dict[str, str] | N
         ({"a": 1}, {}, False),
     ],
 )
-def test_is_subset(wanted: Object, found: Object, expected: bool) -> None:
-    assert applier.is_subset(wanted, found) is expected
+def test_is_subset(wanted: Object, live: Object, expected: bool) -> None:
+    assert applier.is_subset(wanted, live) is expected
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from sliceworks.kube.client import Client
 HERE = InstanceMetadata("p", "c", "us-central2", "us-central2-b")
 
 
-def _here(monkeypatch: pytest.MonkeyPatch, found: InstanceMetadata) -> None:
+def _here(monkeypatch: pytest.MonkeyPatch, metadata: InstanceMetadata) -> None:
     async def whereabouts() -> InstanceMetadata:
-        return found
+        return metadata
 
     monkeypatch.setattr(metadata_server, "read_metadata", whereabouts)
 

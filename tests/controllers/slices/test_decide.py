@@ -205,7 +205,7 @@ def test_creation_timeout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("state", "reason"),
     [
         (None, "JobSet js no longer exists"),
         (jobset(deleting=True), "JobSet js no longer exists"),
@@ -216,8 +216,8 @@ def test_creation_timeout() -> None:
         (jobset(replicas=0), "JobSet js no longer has the Job js-slice-0"),
     ],
 )
-def test_unused_pool_is_deleted(found: Any, reason: str) -> None:
-    things = [found] if found is not None else []
+def test_unused_pool_is_deleted(state: Any, reason: str) -> None:
+    things = [state] if state is not None else []
     delete = one(decided(*things, pool(created=NOW - 400)), DeleteNodePool)
     assert (delete.name, delete.reason) == (pool().name, reason)
     assert delete.regarding.kind == "JobSet"

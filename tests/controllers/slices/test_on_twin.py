@@ -18,25 +18,25 @@ FAST: dict[str, Any] = {"seconds": {"createNodePool": 5, "deleteNodePool": 5, "b
 
 
 async def _running(rig: Rig, count: int) -> None:
-    async def look() -> bool:
+    async def holds() -> bool:
         return len(await rig.pods("Running")) == count
 
-    await rig.until(look, what=f"{count} pods running")
+    await rig.until(holds, what=f"{count} pods running")
 
 
 async def _deleted(rig: Rig) -> None:
-    async def look() -> bool:
+    async def holds() -> bool:
         return not await rig.slices()
 
-    await rig.until(look, what="all pools deleted")
+    await rig.until(holds, what="all pools deleted")
 
 
 async def _events(rig: Rig, reason: str, count: int = 1) -> list[tuple[str, str, str]]:
-    async def look() -> list[tuple[str, str, str]]:
+    async def find() -> list[tuple[str, str, str]]:
         result = [event for event in await rig.events() if event[1] == reason]
         return result if len(result) >= count else []
 
-    result: list[tuple[str, str, str]] = await rig.until(look, what=f"{count} events {reason}")
+    result: list[tuple[str, str, str]] = await rig.until(find, what=f"{count} events {reason}")
     return result
 
 

@@ -29,11 +29,11 @@ class UnreachableClient:
     def __init__(self, times: int) -> None:
         self._times = times
 
-    def _answer(self, found: Any) -> Any:
+    def _answer(self, obj: Any) -> Any:
         self._times -= 1
         if self._times >= 0:
             raise Unreachable("no answer")
-        return found
+        return obj
 
     async def iterate(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
         yield POD

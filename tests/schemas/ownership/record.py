@@ -149,10 +149,10 @@ def _observe(server: Server, step: Object, on: str, collection: str, name: str) 
     return {"code": code, "object": _plain(server.ask("GET", f"{collection}/{name}")[1])}
 
 
-def _plain(found: Object) -> Object:
+def _plain(obj: Object) -> Object:
     """The object without fields that differ between runs."""
-    found["metadata"] = {**found["metadata"], "uid": "u", "resourceVersion": "1", "creationTimestamp": "2024-01-01T00:00:00Z"}
-    return found
+    obj["metadata"] = {**obj["metadata"], "uid": "u", "resourceVersion": "1", "creationTimestamp": "2024-01-01T00:00:00Z"}
+    return obj
 
 
 def main() -> None:

@@ -74,14 +74,14 @@ def record(server: Server, case: Object) -> Object:
     return {"before": _plain(before), "code": code, "after": _plain(answer)}
 
 
-def _plain(found: Object) -> Object:
+def _plain(obj: Object) -> Object:
     """The object without fields that differ between runs."""
     server_set = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "namespace")
-    found["metadata"] = {key: value for key, value in found["metadata"].items() if key not in server_set}
-    found.pop("status", None)
+    obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key not in server_set}
+    obj.pop("status", None)
     for name in ("clusterIP", "clusterIPs"):
-        found.get("spec", {}).pop(name, None)
-    return found
+        obj.get("spec", {}).pop(name, None)
+    return obj
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import ValidationError
-from tests.support.gateways import Client, ask, chat, document, gateway, until, upstream
+from tests.support.gateways import Client, chat, document, gateway, send_request, until, upstream
 
 from sliceworks.base import clock
 from sliceworks.base.http.flow_control import FairApplication, FlowControl
@@ -30,15 +30,17 @@ def test_anonymous_access_must_be_explicit() -> None:
 def test_unknown_key_is_rejected() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url, keys=[key("a", "right")])) as gate:
-            assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="right")).status == 200
+            assert (await gate.request("POST", "/v1/chat/completions", chat(), key="right")).status == 200
             for wrong in ("", "wrong", "right ", "Right", "right\u00e9"):
-                got = await gate.ask("POST", "/v1/chat/completions", chat(), key=wrong.strip() + ("x" if wrong == "right " else ""))
-                assert got.status == 401
-                assert got.json["error"]["code"] == "invalid_api_key"
-                assert got.headers["www-authenticate"] == "Bearer"
-            assert (await gate.ask("GET", "/v2/models/m")).json == {"error": got.json["error"]["message"]}
-            assert (await gate.ask("GET", "/v1/models", b"", "x-api-key: right")).status == 200
-            assert (await gate.ask("GET", "/health")).status == 200
+                response = await gate.request(
+                    "POST", "/v1/chat/completions", chat(), key=wrong.strip() + ("x" if wrong == "right " else "")
+                )
+                assert response.status == 401
+                assert response.json["error"]["code"] == "invalid_api_key"
+                assert response.headers["www-authenticate"] == "Bearer"
+            assert (await gate.request("GET", "/v2/models/m")).json == {"error": response.json["error"]["message"]}
+            assert (await gate.request("GET", "/v1/models", b"", "x-api-key: right")).status == 200
+            assert (await gate.request("GET", "/health")).status == 200
             assert echo.engine.received == 1
 
     clock.run(main())
@@ -54,9 +56,9 @@ def test_body_is_not_read_without_a_key() -> None:
             client.writer.write(
                 b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 60000000\r\n\r\n" + b"x" * 100_000
             )
-            got = await client.get()
-            assert got.status == 401
-            assert got.headers["connection"] == "close"
+            response = await client.get()
+            assert response.status == 401
+            assert response.headers["connection"] == "close"
             assert await client.gone()
 
     clock.run(main())
@@ -68,18 +70,18 @@ def test_key_sees_only_its_models() -> None:
             models = [{"name": name, "backends": [{"kind": "echo", "url": echo.url}]} for name in ("team-a/x", "team-a/y", "other")]
             keys = [key("a", "ka", models=["team-a/*"]), key("b", "kb", models=["other"]), key("all", "kc")]
             async with gateway(document(models=models, keys=keys)) as gate:
-                seen = {who: (await gate.ask("GET", "/v1/models", key=who)).json["data"] for who in ("ka", "kb", "kc")}
+                seen = {who: (await gate.request("GET", "/v1/models", key=who)).json["data"] for who in ("ka", "kb", "kc")}
                 assert {who: [item["id"] for item in listed] for who, listed in seen.items()} == {
                     "ka": ["team-a/x", "team-a/y"],
                     "kb": ["other"],
                     "kc": ["team-a/x", "team-a/y", "other"],
                 }
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(model="team-a/x"), key="ka")).status == 200
-                hidden = await gate.ask("POST", "/v1/chat/completions", chat(model="other"), key="ka")
-                missing = await gate.ask("POST", "/v1/chat/completions", chat(model="nothing"), key="ka")
+                assert (await gate.request("POST", "/v1/chat/completions", chat(model="team-a/x"), key="ka")).status == 200
+                hidden = await gate.request("POST", "/v1/chat/completions", chat(model="other"), key="ka")
+                missing = await gate.request("POST", "/v1/chat/completions", chat(model="nothing"), key="ka")
                 assert (hidden.status, missing.status) == (404, 404)
                 assert hidden.json["error"]["message"] == missing.json["error"]["message"].replace("nothing", "other")
-                assert (await gate.ask("POST", "/v2/models/other/generate", {"text_input": "x"}, key="ka")).status == 404
+                assert (await gate.request("POST", "/v2/models/other/generate", {"text_input": "x"}, key="ka")).status == 404
 
     clock.run(main())
 
@@ -89,13 +91,13 @@ def test_request_limit_has_retry_after() -> None:
         async with upstream() as echo:
             spec = document(echo.url, keys=[key("a", "ka", rateLimit={"requestsPerMinute": 3}), key("b", "kb")])
             async with gateway(spec) as gate:
-                got = [await gate.ask("POST", "/v1/chat/completions", chat(), key="ka") for _ in range(4)]
-                assert [item.status for item in got] == [200, 200, 200, 429]
-                assert [item.headers.get("x-ratelimit-remaining-requests") for item in got] == ["2", "1", "0", "0"]
-                assert 50 < float(got[3].headers["x-ratelimit-reset-requests"].rstrip("s")) <= 60
-                assert got[3].json["error"]["code"] == "rate_limit_exceeded"
-                assert 5 <= int(got[3].headers["retry-after"]) <= 20
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="kb")).status == 200
+                responses = [await gate.request("POST", "/v1/chat/completions", chat(), key="ka") for _ in range(4)]
+                assert [response.status for response in responses] == [200, 200, 200, 429]
+                assert [response.headers.get("x-ratelimit-remaining-requests") for response in responses] == ["2", "1", "0", "0"]
+                assert 50 < float(responses[3].headers["x-ratelimit-reset-requests"].rstrip("s")) <= 60
+                assert responses[3].json["error"]["code"] == "rate_limit_exceeded"
+                assert 5 <= int(responses[3].headers["retry-after"]) <= 20
+                assert (await gate.request("POST", "/v1/chat/completions", chat(), key="kb")).status == 200
                 assert gate.idle()
 
     clock.run(main())
@@ -108,10 +110,10 @@ def test_token_limit_counts_used_tokens() -> None:
             async with gateway(spec) as gate:
                 for stream in (False, True):
                     body = chat("word", max_tokens=97, stream=stream, stream_options={"include_usage": True})
-                    assert (await gate.ask("POST", "/v1/chat/completions", body, key="ka")).status == 200
-                got = await gate.ask("POST", "/v1/chat/completions", chat("word", max_tokens=97), key="ka")
-                assert got.status == 429
-                assert "tokens per minute" in got.json["error"]["message"]
+                    assert (await gate.request("POST", "/v1/chat/completions", body, key="ka")).status == 200
+                response = await gate.request("POST", "/v1/chat/completions", chat("word", max_tokens=97), key="ka")
+                assert response.status == 429
+                assert "tokens per minute" in response.json["error"]["message"]
 
     clock.run(main())
 
@@ -124,7 +126,7 @@ def test_tensors_do_not_count_as_tokens() -> None:
         ):
             tensor = {"name": "INPUT", "datatype": "FP32", "shape": [500], "data": [0.0] * 500}
             for _ in range(3):
-                assert (await gate.ask("POST", "/v2/models/m/infer", {"inputs": [tensor]}, key="ka")).status == 200
+                assert (await gate.request("POST", "/v2/models/m/infer", {"inputs": [tensor]}, key="ka")).status == 200
 
     clock.run(main())
 
@@ -138,9 +140,9 @@ def test_concurrency_limit() -> None:
             async with await Client.open(gate.port) as client:
                 client.send("POST", "/v1/chat/completions", chat(), key="ka")
                 await until(lambda: echo.engine.in_flight == 1)
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="ka")).status == 429
+                assert (await gate.request("POST", "/v1/chat/completions", chat(), key="ka")).status == 429
                 assert (await client.get()).status == 200
-            assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="ka")).status == 200
+            assert (await gate.request("POST", "/v1/chat/completions", chat(), key="ka")).status == 200
 
     clock.run(main())
 
@@ -148,16 +150,16 @@ def test_concurrency_limit() -> None:
 def test_max_tokens_is_capped() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url, limits={"maxTokens": 5})) as gate:
-            over = await gate.ask("POST", "/v1/chat/completions", chat(max_tokens=6))
+            over = await gate.request("POST", "/v1/chat/completions", chat(max_tokens=6))
             assert (over.status, over.json["error"]["param"]) == (400, "max_tokens")
             for body in (chat("w"), chat("w", max_tokens=None), chat("w", max_completion_tokens=None), chat("w" * 2000)):
-                got = await gate.ask("POST", "/v1/chat/completions", body)
-                assert got.json["usage"]["completion_tokens"] == 5
+                response = await gate.request("POST", "/v1/chat/completions", body)
+                assert response.json["usage"]["completion_tokens"] == 5
             generate = "/v2/models/m/generate"
             for body in ({"max_tokens": 6}, {"parameters": {"max_tokens": 6}}, {"max_tokens": 1, "parameters": {"max_tokens": 6}}):
-                over = await gate.ask("POST", generate, {"text_input": "w", **body})
+                over = await gate.request("POST", generate, {"text_input": "w", **body})
                 assert (over.status, over.json) == (400, {"error": "max_tokens: must be at most 5, got 6"})
-            assert (await gate.ask("POST", generate, {"text_input": "w"})).json["text_output"] == "w w w w w"
+            assert (await gate.request("POST", generate, {"text_input": "w"})).json["text_output"] == "w w w w w"
 
     clock.run(main())
 
@@ -219,9 +221,9 @@ def test_token_limit_cannot_be_evaded() -> None:
         async with upstream() as echo, gateway(document(echo.url, limits={"maxTokens": 12})) as gate:
             for path, fields, message in EVASIONS:
                 body = {"model": "m", **(chat("w") if path == CHAT else PROMPTS[path]), **fields}
-                got = await gate.ask("POST", path, body)
-                error = got.json.get("detail") or got.json["error"]
-                assert (got.status, error["message"] if isinstance(error, dict) else error) == (400, message), fields
+                response = await gate.request("POST", path, body)
+                error = response.json.get("detail") or response.json["error"]
+                assert (response.status, error["message"] if isinstance(error, dict) else error) == (400, message), fields
             assert echo.engine.received == 0
 
     clock.run(main())
@@ -246,8 +248,8 @@ def test_token_limit_is_shared_by_all_completions(path: str, fields: dict[str, A
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url, limits={"maxTokens": 12})) as gate:
             body = {**(chat("w") if path == CHAT else {"model": "m", "prompt": "w"}), **fields}
-            got = await gate.ask("POST", path, body)
-            assert (got.status, got.json["usage"]["completion_tokens"]) == (200, tokens)
+            response = await gate.request("POST", path, body)
+            assert (response.status, response.json["usage"]["completion_tokens"]) == (200, tokens)
 
     clock.run(main())
 
@@ -262,8 +264,8 @@ def test_model_cannot_be_named_twice() -> None:
             async with gateway(spec) as gate:
                 for extra in ('"Model":"other"', '"model":"other"', '"MODEL":"m"', '"mod\\u0065l":"other"'):
                     raw = '{"model":"m","messages":[{"role":"user","content":"w"}],' + extra + "}"
-                    got = await gate.ask("POST", CHAT, raw.encode(), key="ka")
-                    assert got.status == 400, extra
+                    response = await gate.request("POST", CHAT, raw.encode(), key="ka")
+                    assert response.status == 400, extra
                 assert echo.engine.received == 0
 
     clock.run(main())
@@ -278,8 +280,8 @@ def test_keys_from_files(tmp_path: Path) -> None:
         async with upstream() as echo:
             spec = document(echo.url, keys=[{"name": "a", "secret": {"file": str(tmp_path / "key")}}])
             async with gateway(spec) as gate:
-                assert (await gate.ask("GET", "/v1/models", key=secret)).status == 200
-                assert (await gate.ask("GET", "/v1/models", key=digest)).status == 401
+                assert (await gate.request("GET", "/v1/models", key=secret)).status == 200
+                assert (await gate.request("GET", "/v1/models", key=digest)).status == 401
 
     clock.run(main())
 
@@ -301,9 +303,15 @@ def test_admin_port_rejects_a_flood_and_keeps_its_probes(tmp_path: Path) -> None
             busy._turn_start = 0.0  # this turn of the loop has no time left
             async with await Client.open(gate.admin), await Client.open(gate.admin) as second:
                 second.send("GET", "/metrics", key="boss")
-                got = await second.get()
-                assert (got.status, got.headers["retry-after"], got.json["error"]["code"]) == (429, "1", "too_many_requests")
-                assert (await ask(gate.admin, "GET", "/healthz")).status == 200  # replaces the first connection, which is unused
+                response = await second.get()
+                assert (response.status, response.headers["retry-after"], response.json["error"]["code"]) == (
+                    429,
+                    "1",
+                    "too_many_requests",
+                )
+                assert (
+                    await send_request(gate.admin, "GET", "/healthz")
+                ).status == 200  # replaces the first connection, which is unused
                 application._flow_control = FlowControl()
                 second.send("GET", "/metrics", key="boss")
                 assert (await second.get()).status == 200
@@ -319,25 +327,25 @@ def test_admin_api_has_its_own_port_and_key(tmp_path: Path) -> None:
             admin = {"port": 0, "key": {"file": str(tmp_path / "key")}}
             async with gateway(document(echo.url, keys=[key("a", "ka")], admin=admin)) as gate:
                 assert gate.admin is not None
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(), key="ka")).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat(), key="ka")).status == 200
                 for wrong in ("", "ka", "bos"):
-                    assert (await ask(gate.admin, "GET", "/metrics", key=wrong)).status == 401
-                    assert (await ask(gate.admin, "POST", "/admin/reload", key=wrong)).status == 401
-                numbers = (await ask(gate.admin, "GET", "/metrics", key="boss")).body.decode()
+                    assert (await send_request(gate.admin, "GET", "/metrics", key=wrong)).status == 401
+                    assert (await send_request(gate.admin, "POST", "/admin/reload", key=wrong)).status == 401
+                numbers = (await send_request(gate.admin, "GET", "/metrics", key="boss")).body.decode()
                 assert 'sliceworks_gateway_requests_total{model="m",route="chat",key="a",code="200"} 1' in numbers
                 assert 'vllm:request_success_total{model_name="m"} 1' in numbers
                 assert 'sliceworks_gateway_overhead_seconds_count{route="chat"} 1' in numbers
                 labels = 'gen_ai_operation_name="chat",gen_ai_provider_name="sliceworks",gen_ai_request_model="m"'
                 assert f'gen_ai_client_token_usage_sum{{{labels},gen_ai_token_type="input"}} 3' in numbers
-                status = (await ask(gate.admin, "GET", "/admin/status", key="boss")).json
+                status = (await send_request(gate.admin, "GET", "/admin/status", key="boss")).json
                 assert status["models"][0]["backends"][0]["healthy"] is True
-                assert (await ask(gate.admin, "GET", "/healthz")).status == 200
-                assert (await ask(gate.admin, "GET", "/readyz")).status == 200
-                assert (await ask(gate.admin, "POST", "/admin/drain", key="boss")).status == 202
-                assert (await ask(gate.admin, "GET", "/readyz")).status == 503
-                assert (await gate.ask("GET", "/health")).status == 503
+                assert (await send_request(gate.admin, "GET", "/healthz")).status == 200
+                assert (await send_request(gate.admin, "GET", "/readyz")).status == 200
+                assert (await send_request(gate.admin, "POST", "/admin/drain", key="boss")).status == 202
+                assert (await send_request(gate.admin, "GET", "/readyz")).status == 503
+                assert (await gate.request("GET", "/health")).status == 503
                 for path in ("/metrics", "/admin/status"):
-                    assert (await gate.ask("GET", path, key="boss")).status == 401
-                    assert (await gate.ask("GET", path, key="ka")).status == 404
+                    assert (await gate.request("GET", path, key="boss")).status == 401
+                    assert (await gate.request("GET", path, key="ka")).status == 404
 
     clock.run(main())

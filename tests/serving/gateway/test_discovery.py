@@ -137,7 +137,7 @@ def test_reload_starts_discovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 for name in ("m", "n"):
                     write({"name": name, "discovery": discover})
                     await gate.program.reload()
-                    assert (await gate.ask("POST", "/v1/chat/completions", chat(model=name))).status == 200
+                    assert (await gate.request("POST", "/v1/chat/completions", chat(model=name))).status == 200
 
     clock.run(main())
 

@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from tests.support.gateways import ask, chat, upstream
+from tests.support.gateways import chat, send_request, upstream
 
 from sliceworks.base import clock
 from sliceworks.base.http.messages import HttpError
@@ -50,9 +50,9 @@ def test_latency_grows_beyond_the_knee() -> None:
 def test_requests_are_recorded() -> None:
     async def main() -> None:
         async with upstream(ttft=0.02, token_time=0.01) as echo:
-            await ask(echo.port, "POST", "/v1/chat/completions", chat("a b c", stream=True))
-            await ask(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})
-            reported = (await ask(echo.port, "GET", "/echo/records")).json
+            await send_request(echo.port, "POST", "/v1/chat/completions", chat("a b c", stream=True))
+            await send_request(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})
+            reported = (await send_request(echo.port, "GET", "/echo/records")).json
             assert reported["received"] == 2
             first, second = reported["records"]
             assert (first["route"], first["prompt_tokens"], first["tokens"], first["outcome"]) == (
@@ -80,9 +80,9 @@ def test_requests_are_recorded() -> None:
 def test_prompt_is_echoed(body: Any, text: str) -> None:
     async def main() -> None:
         async with upstream() as echo:
-            got = await ask(echo.port, "POST", "/v1/chat/completions", body)
-            assert got.json["choices"][0]["message"]["content"] == text
-            assert got.json["choices"][0]["finish_reason"] == ("length" if "max_tokens" in body else "stop")
+            response = await send_request(echo.port, "POST", "/v1/chat/completions", body)
+            assert response.json["choices"][0]["message"]["content"] == text
+            assert response.json["choices"][0]["finish_reason"] == ("length" if "max_tokens" in body else "stop")
 
     clock.run(main())
 
@@ -92,9 +92,9 @@ def test_invalid_requests_have_openai_errors() -> None:
         async with upstream() as echo:
             wrong = [b"{", {"model": "m"}, {"model": "m", "messages": []}, {"messages": []}, {"model": "n", "messages": [{}]}]
             wrong += [chat(max_tokens=-1), chat(max_tokens="5")]
-            got = await asyncio.gather(*(ask(echo.port, "POST", "/v1/chat/completions", body) for body in wrong))
-            assert [item.status for item in got] == [400, 400, 400, 400, 404, 400, 400]
-            assert all(item.json["error"]["message"] for item in got)
+            responses = await asyncio.gather(*(send_request(echo.port, "POST", "/v1/chat/completions", body) for body in wrong))
+            assert [response.status for response in responses] == [400, 400, 400, 400, 404, 400, 400]
+            assert all(response.json["error"]["message"] for response in responses)
 
     clock.run(main())
 
@@ -104,18 +104,18 @@ def test_triton_load_and_unload() -> None:
         async with upstream(models=("m",)) as echo:
 
             async def listed() -> list[str]:
-                reported = (await ask(echo.port, "POST", "/v2/repository/index")).json
+                reported = (await send_request(echo.port, "POST", "/v2/repository/index")).json
                 return [item["name"] for item in reported]
 
             assert await listed() == ["m"]
-            assert (await ask(echo.port, "GET", "/v2/models/ara/ready")).status == 404
-            assert (await ask(echo.port, "POST", "/v2/repository/models/ara/load", {})).status == 200
+            assert (await send_request(echo.port, "GET", "/v2/models/ara/ready")).status == 404
+            assert (await send_request(echo.port, "POST", "/v2/repository/models/ara/load", {})).status == 200
             assert await listed() == ["m", "ara"]
-            assert (await ask(echo.port, "GET", "/v2/models/ara/ready")).status == 200
+            assert (await send_request(echo.port, "GET", "/v2/models/ara/ready")).status == 200
             for _ in range(2):  # a second load has no effect, as with Triton
-                assert (await ask(echo.port, "POST", "/v2/repository/models/m/unload", {})).status == 200
+                assert (await send_request(echo.port, "POST", "/v2/repository/models/m/unload", {})).status == 200
             assert await listed() == ["ara"]
-            assert (await ask(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})).status == 404
-            assert (await ask(echo.port, "POST", "/v2/repository/models/m/lose", {})).status == 404
+            assert (await send_request(echo.port, "POST", "/v1/completions", {"model": "m", "prompt": "x"})).status == 404
+            assert (await send_request(echo.port, "POST", "/v2/repository/models/m/lose", {})).status == 404
 
     clock.run(main())

@@ -109,12 +109,12 @@ def test_gateway_in_front_of_the_cell(cell: SaxCell, client: CellClient, monkeyp
 
     async def main() -> None:
         async with gateway(document(MODEL, kind="sax")) as gate:
-            got = await gate.ask("POST", "/generate", {"prompt": "hello there", "model_id": MODEL})
-            assert got.json == {"completions": [["hello there", -1.0]]}
-            assert (await gate.ask("GET", f"/listcell?model_id={MODEL}")).json["active_replicas"] == 2
-            whole = await gate.ask("POST", "/v1/chat/completions", chat("hi", max_tokens=3))
+            response = await gate.request("POST", "/generate", {"prompt": "hello there", "model_id": MODEL})
+            assert response.json == {"completions": [["hello there", -1.0]]}
+            assert (await gate.request("GET", f"/listcell?model_id={MODEL}")).json["active_replicas"] == 2
+            whole = await gate.request("POST", "/v1/chat/completions", chat("hi", max_tokens=3))
             assert whole.json["choices"][0]["message"]["content"] == "hi hi hi"
-            streamed = await gate.ask("POST", "/v1/chat/completions", chat("a b c", stream=True))
+            streamed = await gate.request("POST", "/v1/chat/completions", chat("a b c", stream=True))
             assert b"".join(streamed.chunks).count(b'"content"') == 3
 
     clock.run(main())

@@ -278,9 +278,9 @@ def test_reserved_tokens_are_returned() -> None:
         async with upstream() as echo, gateway(document(echo.url, keys=keys, retries={"attempts": 0})) as gate:
             short = chat("w", max_tokens=100, stop=["w"])
             for _ in range(3):
-                assert (await gate.ask("POST", CHAT, short, key="ka")).status == 200
+                assert (await gate.request("POST", CHAT, short, key="ka")).status == 200
             await echo.kill()
-            assert (await gate.ask("POST", CHAT, short, key="ka")).status >= 502
+            assert (await gate.request("POST", CHAT, short, key="ka")).status >= 502
 
     clock.run(main())
 
@@ -303,8 +303,8 @@ def test_stream_that_ends_at_any_byte_is_reported() -> None:
         once = {"retries": {"attempts": 0}, "health_check": {"consecutiveFailures": 1_000_000}}
         async with raw_upstream(serve) as url, gateway(document(url, kind="openai", **once)) as gate:
             for cut in range(len(whole)):
-                got = await gate.ask("POST", CHAT, chat("w", stream=True))
-                assert got.status == 502 or b'"error"' in got.body, cut
+                response = await gate.request("POST", CHAT, chat("w", stream=True))
+                assert response.status == 502 or b'"error"' in response.body, cut
             await until(gate.idle)
 
     clock.run(main())

@@ -55,11 +55,11 @@ def test_events_pass_unchanged(pieces: list[bytes]) -> None:
     async def main() -> None:
         async with raw_upstream(_serve([_EVENTS + b"\r\n", *pieces])) as url:
             async with gateway(document(url, kind="openai")) as gate:
-                got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
-                assert got.body == b"".join(pieces)
+                response = await gate.request("POST", "/v1/chat/completions", chat(stream=True))
+                assert response.body == b"".join(pieces)
             async with gateway(document(url, kind="triton")) as gate:
-                got = await gate.ask("POST", "/v1/chat/completions", chat())
-                assert got.json["choices"][0]["message"]["content"] == "onetwo"
+                response = await gate.request("POST", "/v1/chat/completions", chat())
+                assert response.json["choices"][0]["message"]["content"] == "onetwo"
 
     clock.run(main())
 
@@ -72,9 +72,9 @@ def test_only_events_are_counted(pieces: list[bytes]) -> None:
 
     async def main() -> None:
         async with raw_upstream(_serve([_EVENTS + b"\r\n", *pieces])) as url, gateway(document(url, kind="openai")) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
-            assert got.body == b"".join(pieces)
-            numbers = await gate.numbers()
+            response = await gate.request("POST", "/v1/chat/completions", chat(stream=True))
+            assert response.body == b"".join(pieces)
+            numbers = await gate.metrics()
             assert 'gen_ai_client_token_usage_sum{gen_ai_operation_name="chat"' in numbers
             assert [line.split()[-1] for line in numbers.splitlines() if "generation_tokens_total{" in line] == ["3"]
 
@@ -85,8 +85,8 @@ def test_long_line_is_one_event() -> None:
     async def main() -> None:
         answer = [_EVENTS + b"\r\n", _event("y" * 8_000_000), _event("z")]
         async with raw_upstream(_serve(answer)) as url, gateway(document(url, kind="triton")) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat())
-            assert len(got.json["choices"][0]["message"]["content"]) == 8_000_001
+            response = await gate.request("POST", "/v1/chat/completions", chat())
+            assert len(response.json["choices"][0]["message"]["content"]) == 8_000_001
 
     clock.run(main())
 
@@ -112,9 +112,9 @@ def test_content_encoding_passes_unchanged() -> None:
             ([_HEAD % b"application/json" + _CODED + length, zipped], whole),
         ):
             async with raw_upstream(_serve(answer, heads)) as url, gateway(document(url, kind="openai")) as gate:
-                got = await gate.ask("POST", "/v1/chat/completions", chat(), "accept-encoding: br")
-                assert got.headers["content-encoding"] == "gzip"
-                assert zlib.decompress(got.body, wbits=31) == output
+                response = await gate.request("POST", "/v1/chat/completions", chat(), "accept-encoding: br")
+                assert response.headers["content-encoding"] == "gzip"
+                assert zlib.decompress(response.body, wbits=31) == output
 
     clock.run(main())
     assert all(head.count(b"accept-encoding:") == head.count(b"accept-encoding: identity\r\n") == 1 for head in heads)
@@ -145,9 +145,9 @@ def test_encoded_stream_is_not_empty() -> None:
 
     async def main() -> None:
         async with raw_upstream(_serve(answer, heads)) as url, gateway(document(url, kind="triton")) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat())
-            assert (got.status, got.json["error"]["code"]) == (502, "backend_failed")
-            assert "gzip" in got.json["error"]["message"]
+            response = await gate.request("POST", "/v1/chat/completions", chat())
+            assert (response.status, response.json["error"]["code"]) == (502, "backend_failed")
+            assert "gzip" in response.json["error"]["message"]
 
     clock.run(main())
     assert all(b"accept-encoding: identity\r\n" in head for head in heads)

@@ -62,7 +62,7 @@ def test_backend_crash_in_a_stream_is_an_error_event() -> None:
                     client.send("GET", "/v1/models")
                     assert (await client.get()).status == 200
             await until(gate.idle)
-            assert 'interrupted_streams_total{model="m"} 2' in await gate.numbers()
+            assert 'interrupted_streams_total{model="m"} 2' in await gate.metrics()
 
     clock.run(main())
 
@@ -80,10 +80,10 @@ def test_truncated_response_is_retried() -> None:
     async def main() -> None:
         async with raw_upstream(cut) as bad, upstream() as good:
             async with gateway(document(bad, good.url)) as gate:
-                assert {(await gate.ask("POST", "/v1/chat/completions", chat())).status for _ in range(4)} == {200}
+                assert {(await gate.request("POST", "/v1/chat/completions", chat())).status for _ in range(4)} == {200}
             async with gateway(document(bad)) as gate:
-                got = await gate.ask("POST", "/v1/chat/completions", chat())
-                assert (got.status, got.json["error"]["code"]) == (502, "backend_failed")
+                response = await gate.request("POST", "/v1/chat/completions", chat())
+                assert (response.status, response.json["error"]["code"]) == (502, "backend_failed")
 
     clock.run(main())
 
@@ -118,9 +118,9 @@ def test_invalid_backend_response_is_reported(answer: bytes, status: int) -> Non
         async with raw_upstream(odd) as url:
             for kind, path, body, field in WAYS:
                 async with gateway(document(url, kind=kind, retries={"attempts": 0})) as gate:
-                    got = await gate.ask("POST", path, body)
-                    assert (kind, path, got.status) == (kind, path, status)
-                    assert got.json[field]
+                    response = await gate.request("POST", path, body)
+                    assert (kind, path, response.status) == (kind, path, status)
+                    assert response.json[field]
                     await until(gate.idle)
 
     clock.run(main())
@@ -130,9 +130,9 @@ def test_unresolvable_backend_name() -> None:
     async def main() -> None:
         spec = document("http://gone.invalid:8000", timeouts={"connect": "300ms"}, retries={"attempts": 1})
         async with gateway(spec) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat())
-            assert got.status in {502, 503}
-            assert got.json["error"]["type"] == "server_error"
+            response = await gate.request("POST", "/v1/chat/completions", chat())
+            assert response.status in {502, 503}
+            assert response.json["error"]["type"] == "server_error"
             await until(gate.idle)
 
     clock.run(main())
@@ -150,9 +150,9 @@ def test_unresolvable_backend_name() -> None:
 def test_timeouts(timeouts: dict[str, str], settings: dict[str, Any], stream: bool, status: int) -> None:
     async def main() -> None:
         async with upstream(**settings) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat(stream=stream))
-            assert got.status == status
-            last = orjson.loads(got.body.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
+            response = await gate.request("POST", "/v1/chat/completions", chat(stream=stream))
+            assert response.status == status
+            last = orjson.loads(response.body.strip().split(b"\n\n")[-1].removeprefix(b"data: "))
             assert last["error"]["code"] == "backend_timeout"
             await until(lambda: echo.engine.in_flight == 0)
             assert gate.idle()
@@ -178,8 +178,8 @@ def test_request_timeout_covers_all_attempts(kind: str) -> None:
                 "healthCheck": {"consecutiveFailures": 100},
             }
             async with gateway(document(url, kind=kind, **limits)) as gate:
-                got = await gate.ask("POST", "/v1/chat/completions", chat())
-                assert (got.status, got.json["error"]["code"]) == (504, "backend_timeout")
+                response = await gate.request("POST", "/v1/chat/completions", chat())
+                assert (response.status, response.json["error"]["code"]) == (504, "backend_timeout")
                 assert attempts <= 2  # of eleven: the second one exceeds the timeout
                 await until(gate.idle)
 
@@ -197,8 +197,8 @@ def test_wait_for_connection_is_bounded_by_request_timeout() -> None:
             times = {"connect": "200s", "total": "300ms"}
             async with gateway(document(f"http://127.0.0.1:{address[1]}", timeouts=times)) as gate:
                 started = clock.real_perf_counter()
-                got = await gate.ask("POST", "/v1/chat/completions", chat())
-                assert got.status in {502, 504}
+                response = await gate.request("POST", "/v1/chat/completions", chat())
+                assert response.status in {502, 504}
                 assert clock.real_perf_counter() - started < 100
 
     clock.run(main())
@@ -207,8 +207,8 @@ def test_wait_for_connection_is_bounded_by_request_timeout() -> None:
 def test_unstreamed_response_has_no_first_token_timeout() -> None:
     async def main() -> None:
         async with upstream(ttft=0.8) as echo, gateway(document(echo.url, timeouts={"firstToken": "100ms"})) as gate:
-            assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
-            assert (await gate.ask("POST", "/v1/chat/completions", chat(stream=True))).status == 504
+            assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
+            assert (await gate.request("POST", "/v1/chat/completions", chat(stream=True))).status == 504
 
     clock.run(main())
 
@@ -217,7 +217,7 @@ def test_blocked_gateway_does_not_time_out_backends() -> None:
     async def main() -> None:
         timeouts = {"firstToken": "300ms"}
         async with upstream(ttft=0.05) as echo, gateway(document(echo.url, timeouts=timeouts)) as gate:
-            request = asyncio.ensure_future(gate.ask("POST", "/v1/chat/completions", chat(stream=True)))
+            request = asyncio.ensure_future(gate.request("POST", "/v1/chat/completions", chat(stream=True)))
             await until(lambda: echo.engine.received == 1)
             time.sleep(1.5)  # blocks the loop, as on a machine without CPU time
             assert (await request).status == 200
@@ -268,9 +268,9 @@ def test_bad_requests_do_not_reach_a_backend(sent: bytes, status: int) -> None:
         async with upstream() as echo, gateway(document(echo.url), limits=replace(LIMITS, body=100_000)) as gate:
             async with await Client.open(gate.port) as client:
                 client.writer.write(sent)
-                got = await client.get()
-                assert got.status == status
-                assert got.json["error"]
+                response = await client.get()
+                assert response.status == status
+                assert response.json["error"]
             assert echo.engine.received == 0
             await until(gate.idle)
 
@@ -285,7 +285,7 @@ def test_slow_request_is_disconnected() -> None:
             for client, start in zip(clients, starts, strict=True):
                 client.writer.write(start)
             await asyncio.sleep(0.1)
-            assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+            assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
             answers = [await client.reader.read() for client in clients]
             assert answers[0] == b""
             assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in answers[1:])
@@ -384,7 +384,7 @@ def test_failed_request_is_freed(kind: str, serve: Any) -> None:
         async with raw_upstream(serve) as url:
             spec = document(url, kind=kind, timeouts=times, retries={"attempts": 1}, health_check={"consecutiveFailures": 100})
             async with gateway(spec) as gate:
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(stream=True))).status
+                assert (await gate.request("POST", "/v1/chat/completions", chat(stream=True))).status
                 await until(lambda: not gate.program.server.connections)
                 gc.collect()
                 gc.disable()
@@ -425,7 +425,7 @@ def test_random_backend_crashes_lose_no_response(soak_seconds: float) -> None:
                 assert answered > 10 * soak_seconds
                 assert cut < answered
                 await until(gate.idle)
-                retried = sum(float(line.split()[-1]) for line in (await gate.numbers()).splitlines() if "_retries_total{" in line)
+                retried = sum(float(line.split()[-1]) for line in (await gate.metrics()).splitlines() if "_retries_total{" in line)
                 held = resident_bytes(os.getpid()) / 1e6
                 log.info("%d answered, %d streams cut, %d tries more, %.0f MB", answered, cut, retried, held)
 
@@ -450,10 +450,10 @@ async def _send_requests(gate: Running, number: int, ending: float) -> tuple[int
     answered = cut = 0
     while asyncio.get_running_loop().time() < ending:
         stream = (number + answered) % 2 == 0
-        got = await gate.ask("POST", "/v1/chat/completions", chat(stream=stream))
-        assert got.status == 200, got.body
-        if stream and not got.body.endswith(b"data: [DONE]\n\n"):
-            assert b"the backend failed" in got.body
+        response = await gate.request("POST", "/v1/chat/completions", chat(stream=stream))
+        assert response.status == 200, response.body
+        if stream and not response.body.endswith(b"data: [DONE]\n\n"):
+            assert b"the backend failed" in response.body
             cut += 1
         answered += 1
     return answered, cut

@@ -56,7 +56,7 @@ def test_segmentation_does_not_matter(seed: int) -> None:
     requests: list[str] = []
     lines: set[asyncio.StreamWriter] = set()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             path = (await read_request(reader))[0].split()[1].decode()
             if path != "/v1/chat/completions":
@@ -72,7 +72,7 @@ def test_segmentation_does_not_matter(seed: int) -> None:
 
     async def main() -> None:
         async with (
-            raw_upstream(answer) as url,
+            raw_upstream(respond) as url,
             gateway(document(url, kind="openai")) as gate,
             await Client.open(gate.port) as client,
         ):
@@ -86,7 +86,7 @@ def test_segmentation_does_not_matter(seed: int) -> None:
 
 
 def test_stream_truncated_in_a_chunk_is_an_error() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(_HEAD)
         for text in (b"c\r\ndata: first\n\r\n", b"d\r\ndata: second\n\r\n"):
@@ -95,10 +95,10 @@ def test_stream_truncated_in_a_chunk_is_an_error() -> None:
         writer.write(b"20\r\ndata: th")
 
     async def main() -> None:
-        async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
-            assert got.chunks[:2] == [b"data: first\n", b"data: second\n"]
-            events = got.body.removesuffix(b"\n\n").split(b"\n\n")
+        async with raw_upstream(respond) as url, gateway(document(url, kind="openai")) as gate:
+            response = await gate.request("POST", "/v1/chat/completions", chat(stream=True))
+            assert response.chunks[:2] == [b"data: first\n", b"data: second\n"]
+            events = response.body.removesuffix(b"\n\n").split(b"\n\n")
             assert orjson.loads(events[-1].removeprefix(b"data: "))["error"]["code"] == "backend_failed"
 
     clock.run(main())
@@ -132,7 +132,7 @@ def test_bytes_after_a_response_are_discarded(answer: bytes, status: int) -> Non
     async def main() -> None:
         none = {"attempts": 0}
         async with raw_upstream(serve) as url, gateway(document(url, kind="openai", retries=none)) as gate:
-            first, second = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
+            first, second = [await gate.request("POST", "/v1/chat/completions", chat()) for _ in range(2)]
             assert (first.status, second.status) == (status, 200)
             assert second.json == {"of": 2}
             assert len(requests) == 2

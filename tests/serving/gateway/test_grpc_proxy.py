@@ -121,7 +121,7 @@ def test_busy_or_dead_backend_is_replaced() -> None:
                 call = ask(_several())
                 assert [item async for item in call] == SENT
                 assert dict(await call.trailing_metadata()) == {"one": "1", "two": "2"}
-            assert 'retries_total{model="m",reason="unavailable"}' in await gate.numbers()
+            assert 'retries_total{model="m",reason="unavailable"}' in await gate.metrics()
             await until(gate.idle)
 
     clock.run(main())
@@ -203,28 +203,28 @@ def test_goaway_finishes_active_calls() -> None:
         following = grpc.aio.server(handlers=[Handler(new_server)])
         try:
             async with gateway_for(address, retries={"attempts": 0}) as (gate, ask):
-                going: asyncio.Queue[bytes] = asyncio.Queue()
+                queue: asyncio.Queue[bytes] = asyncio.Queue()
 
-                async def asked() -> AsyncIterator[bytes]:
-                    while one := await going.get():
-                        yield one
+                async def send_requests() -> AsyncIterator[bytes]:
+                    while message := await queue.get():
+                        yield message
 
-                call = ask(asked())
-                going.put_nowait(SENT[0])
+                call = ask(send_requests())
+                queue.put_nowait(SENT[0])
                 assert await call.read() == SENT[0]
                 ending = asyncio.ensure_future(running.stop(10))
                 following.add_insecure_port(address)
                 await following.start()
                 of_newer = [b"newer"] * len(SENT)
                 async with asyncio.timeout(60):
-                    while (got := [item async for item in ask(_several())]) != of_newer:
-                        assert got == SENT  # The GOAWAY has not arrived yet.
+                    while (received := [item async for item in ask(_several())]) != of_newer:
+                        assert received == SENT  # The GOAWAY has not arrived yet.
                     for _ in range(3):
                         assert [item async for item in ask(_several())] == of_newer
-                for one in SENT[1:]:
-                    going.put_nowait(one)
-                    assert await call.read() == one
-                going.put_nowait(b"")
+                for message in SENT[1:]:
+                    queue.put_nowait(message)
+                    assert await call.read() == message
+                queue.put_nowait(b"")
                 assert await call.read() is grpc.aio.EOF
                 assert dict(await call.trailing_metadata()) == {"one": "1", "two": "2"}
                 await ending
@@ -242,16 +242,16 @@ def test_goaway_finishes_active_calls() -> None:
 def test_attempts_are_limited(serve: Serve, heard: int, retries: dict[str, int]) -> None:
     async def main() -> None:
         async with server(serve) as address, gateway_for(address, retries=retries) as (gate, ask):
-            got: list[bytes] = []
+            responses: list[bytes] = []
 
             async def listen() -> None:
                 async for item in ask(_several()):
-                    got.append(item)  # noqa: PERF401 - what came before the error counts
+                    responses.append(item)  # noqa: PERF401 - what came before the error counts
 
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await listen()
             assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-            assert len(got) == heard
+            assert len(responses) == heard
             await until(gate.idle)
 
     clock.run(main())
@@ -291,7 +291,7 @@ def test_unreadable_message_ends_the_stream_with_a_reason() -> None:
                     assert [item async for item in ask(odd())]
             assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
             await until(gate.idle)
-            assert 'key="anonymous",code="400"} 1\n' in await gate.numbers()
+            assert 'key="anonymous",code="400"} 1\n' in await gate.metrics()
             assert [item async for item in ask(_several())] == SENT
 
     clock.run(main())
@@ -352,7 +352,7 @@ def test_client_disconnect_during_responses() -> None:
             await asyncio.sleep(0.3)  # It stops reading, so that the gateway blocks within a message.
             call.cancel()
             await until(gate.idle)
-            assert 'key="anonymous",code="499"} 1\n' in await gate.numbers()
+            assert 'key="anonymous",code="499"} 1\n' in await gate.metrics()
 
     clock.run(main())
 
@@ -447,7 +447,7 @@ def test_failed_call_has_metric_and_span() -> None:
             with pytest.raises(grpc.aio.AioRpcError):
                 assert [item async for item in ask(_several())]
             await until(gate.idle)
-            assert 'route="ModelStreamInfer",key="anonymous",code="503"' in await gate.numbers()
+            assert 'route="ModelStreamInfer",key="anonymous",code="503"' in await gate.metrics()
 
     clock.run(main())
     (span,) = exporter.get_finished_spans()
@@ -537,8 +537,8 @@ def test_backends_with_tls_and_credential(tmp_path: Path) -> None:
                     ask: Any = channel.stream_stream(METHOD)
                     key = (("authorization", "Bearer of-the-client"),)
                     assert [item async for item in ask(_several(), metadata=key)] == SENT
-                got = await gate.ask("POST", "/v2/models/m/generate", {"text_input": "a b"}, key="of-the-client")
-                assert got.json["text_output"] == "a b"
+                response = await gate.request("POST", "/v2/models/m/generate", {"text_input": "a b"}, key="of-the-client")
+                assert response.json["text_output"] == "a b"
 
     clock.run(main())
     assert set(received) <= {"Bearer of-the-server", ""}
@@ -582,8 +582,8 @@ def test_changed_ca_file_is_reloaded(tmp_path: Path, monkeypatch: pytest.MonkeyP
                 authority.write_bytes("of the café\n".encode() + created.certificate)
                 await until(lambda: gate.program.router.state is not state)
                 state = gate.program.router.state
-                got = await gate.ask("POST", "/v2/models/m/generate", {"text_input": "a b"})
-                assert got.json["text_output"] == "a b"
+                response = await gate.request("POST", "/v2/models/m/generate", {"text_input": "a b"})
+                assert response.json["text_output"] == "a b"
                 async with grpc.aio.insecure_channel(f"127.0.0.1:{gate.grpc}") as channel:
                     ask: Any = channel.stream_stream(METHOD)
                     assert [item async for item in ask(_several())] == SENT

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def test_chat_is_proxied() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url)) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat("hello there"))
-            assert got.status == 200
-            assert got.json["choices"][0]["message"]["content"] == "hello there"
-            assert got.json["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
-            assert got.headers["x-request-id"]
+            response = await gate.request("POST", "/v1/chat/completions", chat("hello there"))
+            assert response.status == 200
+            assert response.json["choices"][0]["message"]["content"] == "hello there"
+            assert response.json["usage"] == {"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4}
+            assert response.headers["x-request-id"]
             assert gate.idle()
 
     clock.run(main())
@@ -43,8 +43,8 @@ def test_connection_is_reused_after_a_stream() -> None:
             [server] = gate.program.router.state.upstreams
             lines = set()
             for _ in range(3):
-                got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
-                assert got.body.rstrip().endswith(b"data: [DONE]")
+                response = await gate.request("POST", "/v1/chat/completions", chat(stream=True))
+                assert response.body.rstrip().endswith(b"data: [DONE]")
                 await until(gate.idle)
                 await until(lambda: bool(server.pool._idle))
                 lines.add(server.pool._idle[-1])
@@ -69,11 +69,11 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 def test_each_token_is_a_separate_chunk() -> None:
     async def main() -> None:
         async with upstream(token_time=0.002) as echo, gateway(document(echo.url)) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat("a b c d", stream=True))
-            assert got.headers["content-type"].startswith("text/event-stream")
-            output = [orjson.loads(piece[6:])["choices"][0]["delta"]["content"] for piece in got.chunks[:4]]
+            response = await gate.request("POST", "/v1/chat/completions", chat("a b c d", stream=True))
+            assert response.headers["content-type"].startswith("text/event-stream")
+            output = [orjson.loads(piece[6:])["choices"][0]["delta"]["content"] for piece in response.chunks[:4]]
             assert output == ["a", " b", " c", " d"]
-            assert got.body.endswith(b"data: [DONE]\n\n")
+            assert response.body.endswith(b"data: [DONE]\n\n")
             assert len(echo.engine.records[0].sent) == 4
 
     clock.run(main())
@@ -82,19 +82,19 @@ def test_each_token_is_a_separate_chunk() -> None:
 def test_bytes_are_unchanged() -> None:
     seen: list[tuple[bytes, bytes]] = []
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             seen.append(await read_request(reader))
             writer.write(b'HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nx-own: 1\r\ncontent-length: 9\r\n\r\n{"a" : 1}')
 
     async def main() -> None:
-        async with raw_upstream(answer) as url, gateway(document(url, kind="openai")) as gate:
+        async with raw_upstream(respond) as url, gateway(document(url, kind="openai")) as gate:
             odd = b'{ "messages" : [ {"content":"\xc3\xa9 \\"model\\": \\"other\\""} ] ,\n "model" : "m", "new_field": 1e3 }'
-            got = await gate.ask(
+            response = await gate.request(
                 "POST", "/v1/chat/completions", odd, "x-custom: yes", "cookie: secret", "authorization: Bearer mine"
             )
-            assert got.body == b'{"a" : 1}'
-            assert got.headers["x-own"] == "1"
+            assert response.body == b'{"a" : 1}'
+            assert response.headers["x-own"] == "1"
             head, body = next(item for item in seen if item[0].startswith(b"POST"))
             assert body == odd
             assert b"x-custom: yes" in head
@@ -108,14 +108,14 @@ def test_request_line_is_normalised() -> None:
     """Several spaces are accepted, because they are unambiguous; backends receive a normalised request line."""
     heads: list[bytes] = []
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             heads.append((await read_request(reader))[0])
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}")
 
     async def main() -> None:
         async with (
-            raw_upstream(answer) as url,
+            raw_upstream(respond) as url,
             gateway(document(url, kind="openai")) as gate,
             await Client.open(gate.port) as client,
         ):
@@ -137,10 +137,10 @@ def test_model_name_is_mapped_for_the_backend() -> None:
             async with gateway(spec) as gate:
                 long = "word " * 2000
                 for model in ("m", "n"):
-                    assert (await gate.ask("POST", "/v1/chat/completions", chat(model=model))).status == 200
+                    assert (await gate.request("POST", "/v1/chat/completions", chat(model=model))).status == 200
                     body = chat(long, model=model, max_tokens=2)
-                    assert (await gate.ask("POST", "/v1/chat/completions", body)).status == 200
-                generated = await gate.ask("POST", "/v2/models/n/generate", {"text_input": "x y"})
+                    assert (await gate.request("POST", "/v1/chat/completions", body)).status == 200
+                generated = await gate.request("POST", "/v2/models/n/generate", {"text_input": "x y"})
                 assert generated.json["text_output"] == "x y"
 
     clock.run(main())
@@ -154,7 +154,7 @@ def test_client_disconnect_cancels_the_request() -> None:
                 await until(lambda: echo.engine.in_flight == 1)
             await until(lambda: echo.engine.in_flight == 0)
             assert gate.idle()
-            assert "sliceworks_gateway_client_disconnects_total" in await gate.numbers()
+            assert "sliceworks_gateway_client_disconnects_total" in await gate.metrics()
 
     clock.run(main())
 
@@ -180,7 +180,7 @@ def test_slow_reader_gets_backpressure() -> None:
                 slow.send("POST", "/v1/chat/completions", chat("word" * 20, stream=True))
                 await slow.head()
                 await until(lambda: any(connection.is_backlogged for connection in gate.program.server.connections))
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(max_tokens=1))).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat(max_tokens=1))).status == 200
                 pieces = 0
                 while await slow.chunk():
                     pieces += 1
@@ -193,14 +193,14 @@ def test_slow_reader_gets_backpressure() -> None:
 def test_embeddings_and_models() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url)) as gate:
-            got = await gate.ask("POST", "/v1/embeddings", {"model": "m", "input": ["a", "b"]})
-            assert [len(item["embedding"]) for item in got.json["data"]] == [8, 8]
-            assert [item["id"] for item in (await gate.ask("GET", "/v1/models")).json["data"]] == ["m"]
-            assert (await gate.ask("GET", "/v1/models/m")).json["id"] == "m"
-            assert (await gate.ask("GET", "/v1/models/other")).status == 404
+            response = await gate.request("POST", "/v1/embeddings", {"model": "m", "input": ["a", "b"]})
+            assert [len(item["embedding"]) for item in response.json["data"]] == [8, 8]
+            assert [item["id"] for item in (await gate.request("GET", "/v1/models")).json["data"]] == ["m"]
+            assert (await gate.request("GET", "/v1/models/m")).json["id"] == "m"
+            assert (await gate.request("GET", "/v1/models/other")).status == 404
             backends = [{"kind": "echo", "url": echo.url}]
             async with gateway(document(models=[{"name": "org/m", "aliases": ["short"], "backends": backends}])) as named:
                 for path, name in (("org/m", "org/m"), ("org%2Fm", "org/m"), ("short", "short")):
-                    assert (await named.ask("GET", f"/v1/models/{path}")).json["id"] == name
+                    assert (await named.request("GET", f"/v1/models/{path}")).json["id"] == name
 
     clock.run(main())

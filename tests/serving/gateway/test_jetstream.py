@@ -27,10 +27,10 @@ def test_native_stream_passes_unchanged() -> None:
     async def main() -> None:
         async with upstream(token_time=0.002) as echo, gateway(document(echo.url, kind="jetstream")) as gate:
             for body in ({"text_content": {"text": "a b c"}}, {"model": "m", "text_content": {"text": "a b c"}, "max_tokens": 3}):
-                got = await gate.ask("POST", "/v1/generate", body)
-                assert [obj["streamContent"]["samples"][0]["text"] for obj in objects(got.body)] == ["a", " b", " c"]
-                assert len(got.chunks) == 3
-            wrong = await gate.ask("POST", "/v1/generate", {"model": "other", "text_content": {"text": "x"}})
+                response = await gate.request("POST", "/v1/generate", body)
+                assert [obj["streamContent"]["samples"][0]["text"] for obj in objects(response.body)] == ["a", " b", " c"]
+                assert len(response.chunks) == 3
+            wrong = await gate.request("POST", "/v1/generate", {"model": "other", "text_content": {"text": "x"}})
             assert (wrong.status, list(wrong.json)) == (404, ["detail"])
 
     clock.run(main())
@@ -42,9 +42,9 @@ def test_model_must_be_named_among_several() -> None:
             models = [{"name": name, "backends": [{"kind": "jetstream", "url": echo.url}]} for name in ("one", "two")]
             async with gateway(document(models=models)) as gate:
                 body = {"text_content": {"text": "x"}}
-                assert (await gate.ask("POST", "/v1/generate", body)).status == 400
-                assert (await gate.ask("POST", "/v1/generate", body, "x-sliceworks-model: two")).status == 200
-                assert (await gate.ask("POST", "/v1/generate?model=one", body)).status == 200
+                assert (await gate.request("POST", "/v1/generate", body)).status == 400
+                assert (await gate.request("POST", "/v1/generate", body, "x-sliceworks-model: two")).status == 200
+                assert (await gate.request("POST", "/v1/generate?model=one", body)).status == 200
 
     clock.run(main())
 
@@ -67,29 +67,29 @@ ODD: list[dict[str, Any]] = [
 def test_openai_protocol(kind: str) -> None:
     async def main() -> None:
         async with upstream(token_time=0.002) as echo, gateway(document(echo.url, kind=kind)) as gate:
-            whole = await gate.ask("POST", "/v1/chat/completions", chat("one two three", max_tokens=3))
+            whole = await gate.request("POST", "/v1/chat/completions", chat("one two three", max_tokens=3))
             assert whole.json["choices"][0]["message"]["content"] == "one two three"
             assert whole.json["usage"]["completion_tokens"] == 3
             assert whole.json["choices"][0]["finish_reason"] == "length"
             body = chat("one two", max_tokens=2, stream=True, stream_options={"include_usage": True})
-            stream = await gate.ask("POST", "/v1/chat/completions", body)
+            stream = await gate.request("POST", "/v1/chat/completions", body)
             output = [orjson.loads(event[6:])["choices"][0] for event in stream.body.split(b"\n\n")[:3]]
             assert [item["delta"] for item in output] == [{"role": "assistant", "content": "one"}, {"content": " two"}, {}]
             assert output[2]["finish_reason"] == "length"
             assert b'"completion_tokens":2' in stream.body
-            text = await gate.ask("POST", "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 1})
+            text = await gate.request("POST", "/v1/completions", {"model": "m", "prompt": "x", "max_tokens": 1})
             assert text.json["choices"][0]["text"] == "x"
             body = {"model": "m", "prompt": "a b c d e", "max_tokens": 5, "stop": ["x", " c d"]}
             for streamed in (False, True):
-                until_then = await gate.ask("POST", "/v1/completions", {**body, "stream": streamed})
+                until_then = await gate.request("POST", "/v1/completions", {**body, "stream": streamed})
                 events = [until_then.body] if not streamed else [item[6:] for item in until_then.body.split(b"\n\n")[:-2]]
                 output = [orjson.loads(event)["choices"][0] for event in events]
                 assert ("".join(item["text"] for item in output), output[-1]["finish_reason"]) == ("a b", "stop")
             for odd in ODD:
-                refused = await gate.ask("POST", "/v1/completions", {**body, **odd})
+                refused = await gate.request("POST", "/v1/completions", {**body, **odd})
                 assert (refused.status, refused.json["error"]["param"]) == (400, next(iter(odd)))
             image = [{"type": "image_url", "image_url": {"url": "data:"}}]
-            refused = await gate.ask("POST", "/v1/chat/completions", chat(image))  # type: ignore[arg-type]
+            refused = await gate.request("POST", "/v1/chat/completions", chat(image))  # type: ignore[arg-type]
             assert (refused.status, refused.json["error"]["message"]) == (
                 400,
                 "content: must be text, other content is not supported by this model's backend",
@@ -118,7 +118,7 @@ def test_backend_crash_in_a_response(kind: str) -> None:
             await echo.kill()
             async with gateway(document(echo.url, other.url, kind=kind)) as gate:
                 for _ in range(4):
-                    assert (await gate.ask("POST", "/v1/chat/completions", chat("word"))).status == 200
+                    assert (await gate.request("POST", "/v1/chat/completions", chat("word"))).status == 200
 
     clock.run(main())
 
@@ -148,7 +148,7 @@ def test_split_objects() -> None:
     ]
     written = "".join(json.dumps(item, indent=2, ensure_ascii=False) for item in output).encode()
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_request(reader)
             if head.startswith(b"GET"):
@@ -162,9 +162,9 @@ def test_split_objects() -> None:
             writer.write(b"0\r\n\r\n")
 
     async def main() -> None:
-        async with raw_upstream(answer) as url, gateway(document(url, kind="jetstream")) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat())
-            assert got.json["choices"][0]["message"]["content"] == "é" * 20 + '}{"\\end'
+        async with raw_upstream(respond) as url, gateway(document(url, kind="jetstream")) as gate:
+            response = await gate.request("POST", "/v1/chat/completions", chat())
+            assert response.json["choices"][0]["message"]["content"] == "é" * 20 + '}{"\\end'
 
     clock.run(main())
 
@@ -189,8 +189,8 @@ def test_closed_idle_connection_is_retried() -> None:
         }
         async with raw_upstream(serve) as url, gateway(document(url, **spec)) as gate:
             await until(lambda: gate.program.router.state.upstreams[0].checked)
-            got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
-            assert [item.json["choices"][0]["message"]["content"] for item in got] == ["hi", "hi"]
+            responses = [await gate.request("POST", "/v1/chat/completions", chat()) for _ in range(2)]
+            assert [response.json["choices"][0]["message"]["content"] for response in responses] == ["hi", "hi"]
             assert len(requests) == 3
             await until(gate.idle)
 
@@ -211,12 +211,12 @@ def test_invalid_response_closes_the_connection() -> None:
         async with raw_upstream(serve) as url, gateway(document(url, kind="jetstream", retries={"attempts": 0})) as gate:
             gc.disable()
             try:
-                got = await gate.ask("POST", "/v1/chat/completions", chat())
+                response = await gate.request("POST", "/v1/chat/completions", chat())
                 async with asyncio.timeout(60):
                     await left.wait()
             finally:
                 gc.enable()
-            assert (got.status, "out of memory" in got.json["error"]["message"]) == (502, True)
+            assert (response.status, "out of memory" in response.json["error"]["message"]) == (502, True)
             await until(gate.idle)
 
     clock.run(main())

@@ -117,7 +117,7 @@ def test_text_is_proxied(served: Callable[[], AbstractAsyncContextManager[str]])
                 await live(b"")
             assert caught.value.code() == grpc.StatusCode.UNAUTHENTICATED
             await until(gate.idle)
-            assert 'route="Decode",key="a",code="200"' in await gate.numbers()
+            assert 'route="Decode",key="a",code="200"' in await gate.metrics()
 
     clock.run(main())
 
@@ -133,7 +133,7 @@ def test_tokens_are_capped_and_counted() -> None:
             silent = decode_request("AB").removeprefix(b"\x20\x02")
             assert len([message async for message in decode(silent, metadata=KEY)]) == 2  # the stub expects 2
             await until(gate.idle)
-            assert 'sliceworks_gateway_tokens_total{model="m",key="a",type="output"} 2' in await gate.numbers()
+            assert 'sliceworks_gateway_tokens_total{model="m",key="a",type="output"} 2' in await gate.metrics()
 
     clock.run(main())
 

@@ -159,9 +159,9 @@ def test_recovered_backend_is_used_at_once() -> None:
                 await until(lambda: gate.program.router.state.upstreams[0].checked)
                 await one.kill()
                 for _ in range(2):
-                    assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 502
+                    assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 502
                 await one.revive()
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
 
     clock.run(main())
 
@@ -170,8 +170,8 @@ def test_dead_backend_loses_no_request() -> None:
     async def main() -> None:
         async with upstream() as one, upstream() as two, gateway(document(one.url, two.url)) as gate:
             await one.kill()
-            got = await asyncio.gather(*(gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(40)))
-            assert {item.status for item in got} == {200}
+            responses = await asyncio.gather(*(gate.request("POST", "/v1/chat/completions", chat()) for _ in range(40)))
+            assert {response.status for response in responses} == {200}
             assert two.engine.received == 40
             await until(lambda: not gate.program.router.state.upstreams[0].healthy)
 
@@ -187,11 +187,11 @@ def test_restarted_backend_is_used_again() -> None:
             spec = document(one.url, health_check=health, timeouts={"connect": "3s"})
             async with gateway(spec) as gate:
                 await until(lambda: not gate.program.router.state.upstreams[0].healthy)
-                waiting = asyncio.ensure_future(gate.ask("POST", "/v1/chat/completions", chat()))
+                waiting = asyncio.ensure_future(gate.request("POST", "/v1/chat/completions", chat()))
                 await until(lambda: gate.program.router.state.models["m"].balancer.waiting == 1)
                 async with upstream(port=port):
                     assert (await waiting).status == 200
-                    assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                    assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
 
     clock.run(main())
 
@@ -202,9 +202,9 @@ def test_wait_for_a_backend_times_out() -> None:
             await one.kill()
             async with gateway(document(one.url, timeouts={"connect": "200ms"})) as gate:
                 await until(lambda: not gate.program.router.state.upstreams[0].healthy)
-                got = await gate.ask("POST", "/v1/chat/completions", chat())
-                assert (got.status, got.json["error"]["code"]) == (503, "no_backend")
-                assert got.headers["retry-after"] == "5"
+                response = await gate.request("POST", "/v1/chat/completions", chat())
+                assert (response.status, response.json["error"]["code"]) == (503, "no_backend")
+                assert response.headers["retry-after"] == "5"
                 assert gate.idle()
 
     clock.run(main())
@@ -216,9 +216,9 @@ def test_503_is_retried_and_400_is_not() -> None:
             async with upstream(error_rate=1.0, error_status=status) as bad, upstream() as good:
                 spec = document(bad.url, good.url, health_check={"consecutiveFailures": 100})
                 async with gateway(spec) as gate:
-                    got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(6)]
-                    assert Counter(item.status for item in got) == seen
-                    assert ('retries_total{model="m",reason="503"}' in await gate.numbers()) == (status == 503)
+                    responses = [await gate.request("POST", "/v1/chat/completions", chat()) for _ in range(6)]
+                    assert Counter(response.status for response in responses) == seen
+                    assert ('retries_total{model="m",reason="503"}' in await gate.metrics()) == (status == 503)
 
     clock.run(main())
 
@@ -232,7 +232,7 @@ def test_500_does_not_affect_the_circuit() -> None:
                 failing.request_started("one")
                 failing.request_finished("one", failed=True)
             for _ in range(6):
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 500
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 500
                 assert not failing.circuit_open
             failing.request_started("one")
             failing.request_finished("one", failed=True)
@@ -242,7 +242,7 @@ def test_500_does_not_affect_the_circuit() -> None:
 
 
 def test_404_does_not_open_the_circuit() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_request(reader)
             if b"embeddings" in head:
@@ -252,11 +252,11 @@ def test_404_does_not_open_the_circuit() -> None:
 
     async def main() -> None:
         async with (
-            raw_upstream(answer) as url,
+            raw_upstream(respond) as url,
             gateway(document(url, kind="openai", health_check={"consecutiveFailures": 2})) as gate,
         ):
             for _ in range(4):
-                assert (await gate.ask("POST", "/v1/embeddings", {"model": "m", "input": "x"})).status == 404
+                assert (await gate.request("POST", "/v1/embeddings", {"model": "m", "input": "x"})).status == 404
             assert not gate.program.router.state.upstreams[0].circuit_open
 
     clock.run(main())
@@ -274,9 +274,9 @@ def test_retries_are_limited_by_the_budget(kind: str, status: int) -> None:
             )
             async with gateway(spec) as gate:
                 for _ in range(15):
-                    assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == status
+                    assert (await gate.request("POST", "/v1/chat/completions", chat())).status == status
                 assert bad.engine.received == 15 + 10
-                assert "sliceworks_gateway_retry_budget_exhausted_total 5\n" in await gate.numbers()
+                assert "sliceworks_gateway_retry_budget_exhausted_total 5\n" in await gate.metrics()
 
     clock.run(main())
 
@@ -284,7 +284,7 @@ def test_retries_are_limited_by_the_budget(kind: str, status: int) -> None:
 def test_closed_idle_connection_is_retried() -> None:
     requests: list[int] = []
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_request(reader)
             if head.startswith(b"POST") and len(requests) == 1:
@@ -295,23 +295,23 @@ def test_closed_idle_connection_is_retried() -> None:
 
     async def main() -> None:
         retries = {"attempts": 0}
-        async with raw_upstream(answer) as url, gateway(document(url, retries=retries, health_check={"interval": "1h"})) as gate:
+        async with raw_upstream(respond) as url, gateway(document(url, retries=retries, health_check={"interval": "1h"})) as gate:
             await until(lambda: gate.program.router.state.upstreams[0].checked)
-            got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(2)]
-            assert [item.status for item in got] == [200, 200]
+            responses = [await gate.request("POST", "/v1/chat/completions", chat()) for _ in range(2)]
+            assert [response.status for response in responses] == [200, 200]
             assert len(requests) == 3
 
     clock.run(main())
 
 
 def test_health_check_on_closed_connection_is_repeated() -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await read_request(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
         await read_request(reader)
 
     async def main() -> None:
-        async with raw_upstream(answer) as url:
+        async with raw_upstream(respond) as url:
             looked_at = server(url.removeprefix("http://"))
             assert [await check_health(looked_at) for _ in range(4)] == [True] * 4
             looked_at.close()
@@ -322,13 +322,13 @@ def test_health_check_on_closed_connection_is_repeated() -> None:
 def test_late_connection_is_not_used() -> None:
     requests: list[bytes] = []
 
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             requests.append((await read_request(reader))[0])
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
 
     async def main() -> None:
-        async with raw_upstream(answer) as url:
+        async with raw_upstream(respond) as url:
             pool = ConnectionPool("127.0.0.1", int(url.rpartition(":")[2]))
             late, soon = Exchange(), Exchange()
             connecting = asyncio.ensure_future(pool.start(b"GET /late HTTP/1.1\r\n\r\n", b"", late, 5))
@@ -347,7 +347,7 @@ def test_late_connection_is_not_used() -> None:
 
 
 def test_cancelled_connect_is_not_pooled(tmp_path: Path) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             await reader.read()
         writer.close()
@@ -368,7 +368,7 @@ def test_cancelled_connect_is_not_pooled(tmp_path: Path) -> None:
     async def main() -> None:
         trusted, shown = ssl.create_default_context(cadata=renew(tmp_path).decode()), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         shown.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
-        async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=shown) as listening:
+        async with await asyncio.start_server(respond, "127.0.0.1", 0, ssl=shown) as listening:
             pool = ConnectionPool("127.0.0.1", listening.sockets[0].getsockname()[1], trusted)
             for steps in range(12):
                 await give_up(pool, steps)
@@ -388,8 +388,8 @@ def test_stream_without_first_chunk_is_retried() -> None:
     async def main() -> None:
         async with raw_upstream(half) as bad, upstream() as good, gateway(document(bad, good.url)) as gate:
             for _ in range(4):
-                got = await gate.ask("POST", "/v1/chat/completions", chat(stream=True))
-                assert got.body.endswith(b"data: [DONE]\n\n")
+                response = await gate.request("POST", "/v1/chat/completions", chat(stream=True))
+                assert response.body.endswith(b"data: [DONE]\n\n")
 
     clock.run(main())
 
@@ -400,10 +400,12 @@ def test_hedged_request() -> None:
             for hedge in ("20ms", None):
                 spec = document(slow.url, quick.url, load_balancing={"hedgingDelay": hedge}, timeouts={"total": "600ms"})
                 async with gateway(spec) as gate:
-                    got = [await gate.ask("POST", "/v1/chat/completions", chat(stream=number % 2 == 0)) for number in range(4)]
-                    statuses = Counter(item.status for item in got)
+                    responses = [
+                        await gate.request("POST", "/v1/chat/completions", chat(stream=number % 2 == 0)) for number in range(4)
+                    ]
+                    statuses = Counter(response.status for response in responses)
                     assert statuses == ({200: 4} if hedge else {200: 2, 504: 2})
-                    assert ('reason="hedge"' in await gate.numbers()) == bool(hedge)
+                    assert ('reason="hedge"' in await gate.metrics()) == bool(hedge)
                     await until(lambda: slow.engine.in_flight == 0)
                     assert gate.idle()
 
@@ -423,8 +425,8 @@ def test_failed_hedge_is_ignored() -> None:
                 await until(lambda: all(upstream.checked for upstream in gate.program.router.state.upstreams))
                 for item in gate.program.router.state.upstreams:
                     item.healthy = True
-                got = [await gate.ask("POST", "/v1/chat/completions", chat()) for _ in range(4)]
-                assert {item.status for item in got} == {200}
+                responses = [await gate.request("POST", "/v1/chat/completions", chat()) for _ in range(4)]
+                assert {response.status for response in responses} == {200}
                 assert gate.idle()
 
     clock.run(main())

@@ -15,7 +15,7 @@ from unittest.mock import Mock
 
 import pytest
 from tests.support.certificates import renew
-from tests.support.gateways import Client, ask, chat, document, gateway, raw_upstream, read_request, until, upstream
+from tests.support.gateways import Client, chat, document, gateway, raw_upstream, read_request, send_request, until, upstream
 
 from sliceworks.base import clock, yaml_documents
 from sliceworks.base.errors import SliceworksError, Unreachable
@@ -49,8 +49,8 @@ def test_reload_keeps_active_requests(tmp_path: Path) -> None:
                 await client.head()
                 write(file, {"models": [model(two.url), model(two.url, "n")]})
                 assert await gate.program.reload()
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(model="n"))).status == 200
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat(model="n"))).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
                 assert (one.engine.received, two.engine.received) == (1, 2)
                 pieces = [piece async for piece in _rest(client)]
                 assert pieces[-1].endswith(b"[DONE]\n\n")
@@ -144,10 +144,10 @@ def test_queued_request_of_removed_model_is_rejected(tmp_path: Path) -> None:
                 write(file, {"models": [{**model(well.url, "p"), "aliases": ["o"]}], **times})
                 await gate.program.reload()
                 async with asyncio.timeout(60):
-                    got = await waiting.get()
+                    response = await waiting.get()
                     assert (await other.get()).status == 503
-                assert (got.status, got.json["error"]["code"]) == (404, "model_not_found")
-                assert (await gate.ask("POST", "/v1/chat/completions", chat(model="o"))).status == 200
+                assert (response.status, response.json["error"]["code"]) == (404, "model_not_found")
+                assert (await gate.request("POST", "/v1/chat/completions", chat(model="o"))).status == 200
                 assert [piece async for piece in _rest(served)][-1].endswith(b"[DONE]\n\n")
 
     clock.run(main())
@@ -167,16 +167,16 @@ def test_unchanged_backends_keep_their_state(tmp_path: Path) -> None:
             write(file, {"models": [{**model(one.url), "rateLimit": rate}]})
             async with gateway(read_document(file).spec, file) as gate:
                 before = gate.program.router.state.upstreams[0]
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
                 write(file, {"models": [{**model(one.url), "rateLimit": rate}, model(one.url, "n")]})
                 write(
                     file, {"models": [{**model(one.url), "rateLimit": rate}, model(one.url, "n")], "limits": {"maxBodySize": "1Ki"}}
                 )
                 await gate.program.reload()
-                assert (await gate.ask("POST", "/v1/chat/completions", b"x" * 1025)).status == 413
+                assert (await gate.request("POST", "/v1/chat/completions", b"x" * 1025)).status == 413
                 assert gate.program.router.state.models["m"].balancer.upstreams[0] is before
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 429
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 429
 
     clock.run(main())
 
@@ -192,7 +192,7 @@ def test_models_of_one_backend_share_its_limits(tmp_path: Path) -> None:
                     async with await Client.open(gate.port) as client:
                         client.send("POST", "/v1/chat/completions", chat())
                         await until(lambda: one.engine.in_flight == 1)
-                        numbers = await gate.numbers()
+                        numbers = await gate.metrics()
                         assert 'vllm:num_requests_running{model_name="m"} 1\n' in numbers
                         assert 'vllm:num_requests_running{model_name="n"} 0\n' in numbers
                         assert f'sliceworks_gateway_backend_outstanding{{backend="{one.url}"}} 1\n' in numbers
@@ -238,15 +238,15 @@ def test_invalid_document_is_rejected_and_reported(
                     file.write_text(spec)
                 else:
                     write(file, {"admin": admin, **spec})
-                got = await ask(gate.admin, "POST", "/admin/reload", key="boss")
-                assert got.status == 422
-                assert says in got.json["error"]["message"]
+                response = await send_request(gate.admin, "POST", "/admin/reload", key="boss")
+                assert response.status == 422
+                assert says in response.json["error"]["message"]
                 assert "keeping the previous configuration" in caplog.text
-                assert says in (await ask(gate.admin, "GET", "/admin/status", key="boss")).json["problem"]
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
-                assert 'reloads_total{result="failure"}' in await gate.numbers()
+                assert says in (await send_request(gate.admin, "GET", "/admin/status", key="boss")).json["problem"]
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
+                assert 'reloads_total{result="failure"}' in await gate.metrics()
                 write(file, {"models": [model(one.url)], "admin": admin, "drainTimeout": "1s"})
-                assert (await ask(gate.admin, "POST", "/admin/reload", key="boss")).json == {"changed": True}
+                assert (await send_request(gate.admin, "POST", "/admin/reload", key="boss")).json == {"changed": True}
 
     with caplog.at_level(logging.ERROR):
         clock.run(main())
@@ -265,9 +265,9 @@ def test_file_changes_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
                 write(file, {"models": [model(one.url), model(one.url, "n")], "anonymous": False, "keys": keys})
                 await until(lambda: "n" in gate.program.router.state.models)
                 key.write_text("second one")
-                while (await gate.ask("GET", "/v1/models", key="second one")).status != 200:
+                while (await gate.request("GET", "/v1/models", key="second one")).status != 200:
                     await asyncio.sleep(0.01)
-                assert (await gate.ask("GET", "/v1/models", key="first")).status == 401
+                assert (await gate.request("GET", "/v1/models", key="first")).status == 401
 
     clock.run(main())
 
@@ -283,7 +283,7 @@ def test_document_is_loaded_when_its_secret_appears(tmp_path: Path, monkeypatch:
             await until(lambda: "cannot read the secret" in gate.program.problem)
             key.write_text("late")
             await until(lambda: not gate.program.problem)
-            assert (await gate.ask("GET", "/v1/models", key="late")).status == 200
+            assert (await gate.request("GET", "/v1/models", key="late")).status == 200
 
     clock.run(main())
 
@@ -366,8 +366,8 @@ def test_prompts_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with upstream(error_rate=0.5) as one, gateway(document(one.url, accessLog=True)) as gate:
             for _ in range(8):
-                await gate.ask("POST", "/v1/chat/completions", chat("a-secret-word"))
-            await gate.ask("POST", "/v1/chat/completions", b'{"model": "m", "a-secret-word": ')
+                await gate.request("POST", "/v1/chat/completions", chat("a-secret-word"))
+            await gate.request("POST", "/v1/chat/completions", b'{"model": "m", "a-secret-word": ')
 
     with caplog.at_level(logging.DEBUG):
         clock.run(main())
@@ -392,10 +392,10 @@ def test_each_request_has_a_span() -> None:
             gateway(document(one.url, models=[{**model(one.url), "rateLimit": {"maxParallelRequests": 1}}])) as gate,
         ):
             gate.program.router.tracer = Tracer(provider)
-            await gate.ask("POST", "/v1/chat/completions", chat("a b"), f"traceparent: 00-{trace}-00f067aa0ba902b7-01")
-            await gate.ask("POST", "/v1/chat/completions", chat("a b", model="m"))
+            await gate.request("POST", "/v1/chat/completions", chat("a b"), f"traceparent: 00-{trace}-00f067aa0ba902b7-01")
+            await gate.request("POST", "/v1/chat/completions", chat("a b", model="m"))
             gate.program.router.state.models["m"].rate_limit.in_flight = 1
-            assert (await gate.ask("POST", "/v1/chat/completions", chat("a b"))).status == 429
+            assert (await gate.request("POST", "/v1/chat/completions", chat("a b"))).status == 429
 
     clock.run(main())
     first, second, refused = exporter.get_finished_spans()
@@ -434,8 +434,10 @@ def test_spans_reach_the_collector() -> None:
         async with raw_upstream(collect) as collector, raw_upstream(serve) as server:
             tracing = {"endpoint": f"{collector}/v1/traces", "samplingRatio": 1.0}
             async with gateway(document(server, kind="openai", tracing=tracing)) as gate:
-                got = await gate.ask("POST", "/v1/chat/completions", chat("a-secret-word"), f"traceparent: 00-{trace}-{parent}-01")
-                assert got.status == 200
+                response = await gate.request(
+                    "POST", "/v1/chat/completions", chat("a-secret-word"), f"traceparent: 00-{trace}-{parent}-01"
+                )
+                assert response.status == 200
 
     clock.run(main())
     reported = ExportTraceServiceRequest.FromString(b"".join(received))

@@ -28,10 +28,10 @@ def test_error_has_id_metric_and_log_line(caplog: pytest.LogCaptureFixture) -> N
         spec = document("http://127.0.0.1:1", keys=KEYS, accessLog=True)
         async with gateway(spec) as gate:
             for method, path, body, key, status, code in _REFUSED:
-                got = await gate.ask(method, path, body, f"x-request-id: {code}", key=key)
-                assert got.status == status
-                assert got.headers["x-request-id"] == code
-                assert f'sliceworks_gateway_rejected_requests_total{{code="{code}"}} 1\n' in await gate.numbers()
+                response = await gate.request(method, path, body, f"x-request-id: {code}", key=key)
+                assert response.status == status
+                assert response.headers["x-request-id"] == code
+                assert f'sliceworks_gateway_rejected_requests_total{{code="{code}"}} 1\n' in await gate.metrics()
             async with await Client.open(gate.port) as client:
                 client.writer.write(b"GET /v1/models HTTP/1.1\r\n\r\n")
                 assert (await client.head()).headers["x-request-id"]
@@ -48,7 +48,7 @@ def test_local_responses_have_ids() -> None:
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url)) as gate:
             for method, path in (("GET", "/v1/models"), ("GET", "/v1/models/m"), ("GET", "/v2"), ("POST", "/v2/repository/index")):
-                assert (await gate.ask(method, path, b"", "x-request-id: mine")).headers["x-request-id"] == "mine"
+                assert (await gate.request(method, path, b"", "x-request-id: mine")).headers["x-request-id"] == "mine"
 
     clock.run(main())
 
@@ -77,8 +77,8 @@ def test_time_per_token_uses_reported_tokens() -> None:
     async def main() -> None:
         async with upstream(token_time=0.05) as echo, gateway(document(echo.url)) as gate:
             body = chat("a b c", stream=True, stream_options={"include_usage": True})
-            assert (await gate.ask("POST", "/v1/chat/completions", body)).status == 200
-            numbers = await gate.numbers()
+            assert (await gate.request("POST", "/v1/chat/completions", body)).status == 200
+            numbers = await gate.metrics()
         for name in ("gen_ai_server_time_per_output_token_seconds_sum", "vllm:request_time_per_output_token_seconds_sum"):
             (line,) = (line for line in numbers.splitlines() if line.startswith(name))
             assert 0.04 < float(line.split()[-1]) < 0.2
@@ -89,9 +89,9 @@ def test_time_per_token_uses_reported_tokens() -> None:
 def test_failed_requests_have_duration_and_reason() -> None:
     async def main() -> None:
         async with upstream(error_rate=1.0) as echo, gateway(document(echo.url, retries={"attempts": 0})) as gate:
-            got = await gate.ask("POST", "/v1/chat/completions", chat())
-            assert got.status >= 400
-            assert f'error_type="{got.status}"' in await gate.numbers()
-            assert "gen_ai_server_request_duration_seconds_count" in await gate.numbers()
+            response = await gate.request("POST", "/v1/chat/completions", chat())
+            assert response.status >= 400
+            assert f'error_type="{response.status}"' in await gate.metrics()
+            assert "gen_ai_server_request_duration_seconds_count" in await gate.metrics()
 
     clock.run(main())

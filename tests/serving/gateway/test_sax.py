@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from tests.support.gateways import Client, ask, chat, document, gateway, until
+from tests.support.gateways import Client, chat, document, gateway, send_request, until
 
 from sliceworks.base import clock
 from sliceworks.base.http.messages import HttpError
@@ -84,21 +84,21 @@ def test_sax_routes() -> None:
             gate.program.router.sax_executor = SaxExecutor(lambda: fake)
             options = {"temperature": 0.5, "top_k": 40, "top_p": None, "per_example_max_decode_steps": 32}
             for model in (PATH, "m"):
-                got = await gate.ask("POST", "/generate", {"prompt": "hello", "model_id": model, "model_options": options})
-                assert got.json == {"completions": [["HELLO", -0.5], ["second", -2.0]]}
+                response = await gate.request("POST", "/generate", {"prompt": "hello", "model_id": model, "model_options": options})
+                assert response.json == {"completions": [["HELLO", -0.5], ["second", -2.0]]}
             expected = {"temperature": 0.5, "per_example_top_k": 40.0, "per_example_max_decode_steps": 32.0}
             assert fake.asked[0] == (PATH, "hello", expected)
-            assert (await gate.ask("GET", f"/listcell?model_id={PATH}")).json["checkpoint"] == "c"
-            scored = await gate.ask("POST", "/score", {"model_id": "m", "prefix": "a", "suffix": ["b", "cc"]})
+            assert (await gate.request("GET", f"/listcell?model_id={PATH}")).json["checkpoint"] == "c"
+            scored = await gate.request("POST", "/score", {"model_id": "m", "prefix": "a", "suffix": ["b", "cc"]})
             assert scored.json == {"scores": [-1.0, -2.0]}
-            failed = await gate.ask("POST", "/generate", {"prompt": "fail", "model_id": "m"})
+            failed = await gate.request("POST", "/generate", {"prompt": "fail", "model_id": "m"})
             assert (failed.status, failed.json) == (500, {"detail": "Exception in Saxml client: no model server is ready"})
             for body in ({"prompt": "x"}, {"prompt": 1, "model_id": "m"}, b"{"):
-                wrong = await gate.ask("POST", "/generate", body)
+                wrong = await gate.request("POST", "/generate", body)
                 assert (wrong.status, list(wrong.json)) == (400, ["detail"])
-            unknown = await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "/sax/test/other"})
+            unknown = await gate.request("POST", "/generate", {"prompt": "x", "model_id": "/sax/test/other"})
             assert unknown.status == 404
-            assert (await gate.ask("POST", "/publish", {})).status == 404
+            assert (await gate.request("POST", "/publish", {})).status == 404
             assert gate.idle()
 
     clock.run(main())
@@ -110,7 +110,7 @@ def test_openai_protocol_on_sax() -> None:
     async def main() -> None:
         async with gateway(spec()) as gate:
             gate.program.router.sax_executor = SaxExecutor(lambda: fake)
-            whole = await gate.ask("POST", "/v1/chat/completions", chat("say", max_tokens=9, temperature=1))
+            whole = await gate.request("POST", "/v1/chat/completions", chat("say", max_tokens=9, temperature=1))
             assert whole.json["choices"][0]["message"]["content"] == "SAY"
             assert fake.asked[0] == (PATH, "say", {"temperature": 1.0, "per_example_max_decode_steps": 9.0})
             fake.gate.clear()
@@ -121,14 +121,14 @@ def test_openai_protocol_on_sax() -> None:
                 fake.gate.set()
                 rest = [piece async for piece in _rest(client)]
                 assert rest[-1].endswith(b"[DONE]\n\n")
-            stumbled = await gate.ask("POST", "/v1/chat/completions", chat("stumble", stream=True))
+            stumbled = await gate.request("POST", "/v1/chat/completions", chat("stumble", stream=True))
             assert b"the model revised text that was already sent" in stumbled.chunks[-1]
             conversation = {"model": "m", "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
-            await gate.ask("POST", "/v1/chat/completions", conversation)
+            await gate.request("POST", "/v1/chat/completions", conversation)
             assert fake.asked[-1][1] == "user: a\nassistant: b\nassistant:"
-            failed = await gate.ask("POST", "/v1/chat/completions", chat("fail", stream=True))
+            failed = await gate.request("POST", "/v1/chat/completions", chat("fail", stream=True))
             assert (failed.status, failed.json["error"]["code"]) == (500, "backend_failed")
-            assert (await gate.ask("POST", "/v1/embeddings", {"model": "m", "input": "x"})).status == 400
+            assert (await gate.request("POST", "/v1/embeddings", {"model": "m", "input": "x"})).status == 400
             await until(gate.idle)
 
     clock.run(main())
@@ -177,12 +177,12 @@ def test_unresponsive_sax_times_out(path: str) -> None:
         async with gateway(spec(timeouts={"total": total}, retries={"attempts": 0})) as gate:
             gate.program.router.sax_executor = SaxExecutor(lambda: fake)
             if path == "a stream":
-                got = await gate.ask("POST", "/v1/chat/completions", chat("hello", stream=True))
-                assert b'"content":"Hel"' in got.body
-                assert b'"code":"backend_timeout"' in got.body
+                response = await gate.request("POST", "/v1/chat/completions", chat("hello", stream=True))
+                assert b'"content":"Hel"' in response.body
+                assert b'"code":"backend_timeout"' in response.body
             else:
-                got = await gate.ask("POST" if path in ASKED else "GET", path, ASKED.get(path, b""))
-                assert got.status == 504
+                response = await gate.request("POST" if path in ASKED else "GET", path, ASKED.get(path, b""))
+                assert response.status == 504
             assert not fake.gate.is_set()  # Sax is still blocked
             await until(gate.idle)
             fake.gate.set()
@@ -201,12 +201,12 @@ def test_threads_are_bounded() -> None:
                 for client in (one, two):
                     client.send("POST", "/generate", {"prompt": "x", "model_id": "m"})
                 await until(lambda: len(fake.asked) == 2)
-                full = await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})
+                full = await gate.request("POST", "/generate", {"prompt": "x", "model_id": "m"})
                 assert (full.status, full.headers["retry-after"]) == (503, "1")
                 fake.gate.set()
                 assert (await one.get()).status == 200
                 assert (await two.get()).status == 200
-            assert (await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})).status == 200
+            assert (await gate.request("POST", "/generate", {"prompt": "x", "model_id": "m"})).status == 200
 
     clock.run(main())
 
@@ -238,14 +238,14 @@ def test_models_are_published_on_the_admin_port(tmp_path: Path) -> None:
             gate.program.router.sax_executor = SaxExecutor(lambda: fake)
             assert gate.admin is not None
             model = {"model_id": PATH, "model_path": "a.B", "checkpoint": "gs://x/y", "replicas": 1}
-            assert (await ask(gate.admin, "POST", "/publish", model)).status == 401
-            got = await ask(gate.admin, "POST", "/publish", model, key="boss")
-            assert got.json == {"model": PATH, "path": "a.B", "checkpoint": "gs://x/y", "replicas": 1}
-            assert (await ask(gate.admin, "PUT", "/update", {**model, "replicas": 2}, key="boss")).status == 200
+            assert (await send_request(gate.admin, "POST", "/publish", model)).status == 401
+            response = await send_request(gate.admin, "POST", "/publish", model, key="boss")
+            assert response.json == {"model": PATH, "path": "a.B", "checkpoint": "gs://x/y", "replicas": 1}
+            assert (await send_request(gate.admin, "PUT", "/update", {**model, "replicas": 2}, key="boss")).status == 200
             assert fake.published == {PATH: ("a.B", "gs://x/y", 2)}
-            wrong = await ask(gate.admin, "POST", "/publish", {**model, "replicas": "2"}, key="boss")
+            wrong = await send_request(gate.admin, "POST", "/publish", {**model, "replicas": "2"}, key="boss")
             assert (wrong.status, wrong.json) == (400, {"detail": "replicas: required, must be an integer"})
-            assert (await ask(gate.admin, "POST", f"/unpublish?model_id={PATH}", key="boss")).json == {"model": PATH}
+            assert (await send_request(gate.admin, "POST", f"/unpublish?model_id={PATH}", key="boss")).json == {"model": PATH}
             assert fake.published == {}
 
     clock.run(main())
@@ -265,8 +265,8 @@ def test_missing_sax_client_is_an_error(monkeypatch: pytest.MonkeyPatch, grpc: b
 
     async def main() -> None:
         async with gateway(spec(retries={"attempts": 0})) as gate:
-            got = await gate.ask("POST", "/generate", {"prompt": "x", "model_id": "m"})
-            assert (got.status, got.json) == (status, {"detail": words})
+            response = await gate.request("POST", "/generate", {"prompt": "x", "model_id": "m"})
+            assert (response.status, response.json) == (status, {"detail": words})
 
     clock.run(main())
 

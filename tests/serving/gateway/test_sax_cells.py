@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import Mock
 
 import pytest
-from tests.support.gateways import ask, chat, document, gateway
+from tests.support.gateways import chat, document, gateway, send_request
 from tests.support.sax_cell import Cell, cell, fields, one
 
 from sliceworks.base import clock
@@ -139,15 +139,15 @@ def test_gateway_in_front_of_a_cell(sax_cell: Cell, tmp_path: Path, monkeypatch:
 
     async def main() -> None:
         async with gateway(document(MODEL, kind="sax", admin={"port": 0, "key": {"file": str(tmp_path / "key")}})) as gate:
-            got = await gate.ask("POST", "/generate", {"prompt": "hello", "model_id": MODEL})
-            assert got.json == {"completions": [["HELLO", -0.5], ["second", -2.0]]}
-            assert (await gate.ask("GET", f"/listcell?model_id={MODEL}")).json["active_replicas"] == 2
-            whole = await gate.ask("POST", "/v1/chat/completions", chat("hi", max_tokens=9))
+            response = await gate.request("POST", "/generate", {"prompt": "hello", "model_id": MODEL})
+            assert response.json == {"completions": [["HELLO", -0.5], ["second", -2.0]]}
+            assert (await gate.request("GET", f"/listcell?model_id={MODEL}")).json["active_replicas"] == 2
+            whole = await gate.request("POST", "/v1/chat/completions", chat("hi", max_tokens=9))
             assert whole.json["choices"][0]["message"]["content"] == "HI"
-            streamed = await gate.ask("POST", "/v1/chat/completions", chat("hi", stream=True))
+            streamed = await gate.request("POST", "/v1/chat/completions", chat("hi", stream=True))
             assert b"".join(streamed.chunks).count(b'"content"') == 4
             assert gate.admin is not None
-            taken = await ask(gate.admin, "POST", f"/unpublish?model_id={MODEL}", key="boss")
+            taken = await send_request(gate.admin, "POST", f"/unpublish?model_id={MODEL}", key="boss")
             assert (taken.status, sax_cell.admin.models) == (200, {})
 
     clock.run(main())

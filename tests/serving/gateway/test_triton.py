@@ -62,19 +62,19 @@ def served(request: pytest.FixtureRequest) -> Callable[[], AbstractAsyncContextM
 def test_model_metadata(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
     async def main() -> None:
         async with served() as gate:
-            assert (await gate.ask("GET", "/v2")).json["name"] == "sliceworks"
+            assert (await gate.request("GET", "/v2")).json["name"] == "sliceworks"
             for path in (
                 "/v2/health/live",
                 "/v2/health/ready",
                 "/v2/models/speak/ready",
                 "/v2/models/speak-alias/versions/1/ready",
             ):
-                got = await gate.ask("GET", path)
-                assert (got.status, got.body) == (200, b"")
-            metadata = (await gate.ask("GET", "/v2/models/speak")).json
+                response = await gate.request("GET", path)
+                assert (response.status, response.body) == (200, b"")
+            metadata = (await gate.request("GET", "/v2/models/speak")).json
             assert metadata["inputs"][0]["name"] == "text_input"
             assert metadata["inputs"][0]["datatype"] == "BYTES"
-            index = (await gate.ask("POST", "/v2/repository/index")).json
+            index = (await gate.request("POST", "/v2/repository/index")).json
             assert [(item["name"], item["state"]) for item in index] == [("add", "READY"), ("speak", "READY")]
 
     clock.run(main())
@@ -84,11 +84,11 @@ def test_tensors_as_json(served: Callable[[], AbstractAsyncContextManager[Runnin
     async def main() -> None:
         async with served() as gate:
             inputs = [{"name": name, "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]} for name in ("A", "B")]
-            got = await gate.ask("POST", "/v2/models/add/infer", {"id": "7", "inputs": inputs})
-            assert got.status == 200
-            assert got.json["id"] == "7"
-            assert got.json["model_name"] == "add"
-            assert got.json["outputs"][0]["shape"] == [2]
+            response = await gate.request("POST", "/v2/models/add/infer", {"id": "7", "inputs": inputs})
+            assert response.status == 200
+            assert response.json["id"] == "7"
+            assert response.json["model_name"] == "add"
+            assert response.json["outputs"][0]["shape"] == [2]
 
     clock.run(main())
 
@@ -96,10 +96,10 @@ def test_tensors_as_json(served: Callable[[], AbstractAsyncContextManager[Runnin
 def test_streamed_text(served: Callable[[], AbstractAsyncContextManager[Running]]) -> None:
     async def main() -> None:
         async with served() as gate:
-            got = await gate.ask("POST", "/v2/models/speak/generate_stream", {"text_input": "one two three"})
-            assert got.status == 200
-            assert got.headers["content-type"].startswith("text/event-stream")
-            events = [orjson.loads(event[6:]) for event in got.body.split(b"\n\n") if event]
+            response = await gate.request("POST", "/v2/models/speak/generate_stream", {"text_input": "one two three"})
+            assert response.status == 200
+            assert response.headers["content-type"].startswith("text/event-stream")
+            events = [orjson.loads(event[6:]) for event in response.body.split(b"\n\n") if event]
             assert [event["text_output"].strip() for event in events] == ["one", "two", "three"]
             assert {event["model_name"] for event in events} == {"speak"}
 
@@ -121,9 +121,9 @@ def test_errors_have_tritons_format(
 ) -> None:
     async def main() -> None:
         async with served() as gate:
-            got = await gate.ask("POST", path, body)
-            assert got.status == status
-            assert isinstance(got.json["error"], str)
+            response = await gate.request("POST", path, body)
+            assert response.status == status
+            assert isinstance(response.json["error"], str)
             await until(gate.idle)
 
     clock.run(main())
@@ -138,7 +138,7 @@ def test_triton_clients_work_through_the_gateway(real: triton.Triton) -> None:
             with pytest.raises(Failed, match="missing or invalid API key"):
                 await _use_clients(f"127.0.0.1:{gate.port}", f"127.0.0.1:{gate.grpc}", "wrong")
             await until(gate.idle)
-            assert 'route="ModelStreamInfer",key="a",code="200"' in await gate.numbers()
+            assert 'route="ModelStreamInfer",key="a",code="200"' in await gate.metrics()
 
     clock.run(main())
 

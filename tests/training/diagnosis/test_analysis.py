@@ -68,7 +68,11 @@ def test_reasons_of_newer_kueue_without_cluster_queue() -> None:
         reported = given.conditions(QuotaReserved=("False", reason, "so it is"))
         hidden = frozenset({"ClusterQueue"})
         result = Evidence(
-            now=given.NOW, jobset=given.jobset(), workload=given.workload(told=reported), local_queue=given.local(), hidden=hidden
+            now=given.NOW,
+            jobset=given.jobset(),
+            workload=given.workload(status_conditions=reported),
+            local_queue=given.local(),
+            hidden=hidden,
         )
         assert cause_names(result) == [name]
 
@@ -99,7 +103,7 @@ def test_resource_requests_of_kueue_take_precedence() -> None:
 def test_job_that_fits_and_is_not_admitted_for_minutes_has_a_cause() -> None:
     assert cause_names(given.queued()) == ["not-considered"]
     assert first_message(given.queued()).endswith("no job is ahead of it, but Kueue has not admitted it for 60m.")
-    recent = given.workload(told=given.conditions(QuotaReserved=("False", "Pending", "insufficient quota")))
+    recent = given.workload(status_conditions=given.conditions(QuotaReserved=("False", "Pending", "insufficient quota")))
     recent["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T11:59:30Z"
     assert cause_names(given.queued(workload=recent)) == ["pending-in-queue"]
 
@@ -190,7 +194,7 @@ def test_first_in_queue_has_no_jobs_ahead() -> None:
 def evicted(reason: str, message: str = "", *, active: bool = True) -> Evidence:
     reported = given.conditions(Evicted=("True", reason, message), QuotaReserved=("False", "Pending", ""))
     workload = given.workload(
-        told=reported, admissionChecks=[{"name": "check", "state": "Pending", "message": "Previously: Retry"}]
+        status_conditions=reported, admissionChecks=[{"name": "check", "state": "Pending", "message": "Previously: Retry"}]
     )
     workload["spec"]["active"] = active
     return given.queued(workload=workload)
@@ -207,14 +211,14 @@ def test_preempted_by_a_job_that_may_not_be_read() -> None:
     reported = given.conditions(
         Evicted=("True", "Preempted", ""), Preempted=("True", "InCohortReclamation", "to accommodate (UID: 1, JobUID: 2)")
     )
-    assert first_message(given.queued(workload=given.workload(told=reported))) == (
+    assert first_message(given.queued(workload=given.workload(status_conditions=reported))) == (
         "It was preempted by another job to reclaim quota that its ClusterQueue had lent; its own priority is 0."
     )
 
 
 def test_reservation_full() -> None:
     reported = given.conditions(sliceworks_dev__SlicesReady=("False", "ReservationExhausted", "no machines left"))
-    result = Evidence(now=given.NOW, jobset=given.jobset(queue="", suspend=False, told=reported))
+    result = Evidence(now=given.NOW, jobset=given.jobset(queue="", suspend=False, status_conditions=reported))
     assert cause_names(result) == ["reservation-full"]
 
 
@@ -224,7 +228,9 @@ def test_reservation_full() -> None:
 def test_failed_attempts_before_admission(reason: str, name: str) -> None:
     notes = {"slices.sliceworks.dev/attempts": f'{{"job-slice-0": [1, 0.0, "{reason}"]}}'}
     reported = given.conditions(QuotaReserved=("True", "QuotaReserved", ""))
-    workload = given.workload(told=reported, admissionChecks=[{"name": "c", "state": "Pending", "message": "0 of 1 slices"}])
+    workload = given.workload(
+        status_conditions=reported, admissionChecks=[{"name": "c", "state": "Pending", "message": "0 of 1 slices"}]
+    )
     checks = {"c": {"kind": "AdmissionCheck", "metadata": {"name": "c"}, "spec": {"controllerName": "sliceworks.dev/slices"}}}
     result = given.queued(jobset=given.jobset(metadata={"annotations": notes}), workload=workload, checks=checks)
     assert cause_names(result) == [name, "check-pending"]
@@ -232,7 +238,7 @@ def test_failed_attempts_before_admission(reason: str, name: str) -> None:
 
 def test_malformed_attempts_annotation_is_ignored() -> None:
     reported = given.conditions(QuotaReserved=("True", "QuotaReserved", ""))
-    workload = given.workload(told=reported, admissionChecks=[{"name": "c", "state": "Pending"}])
+    workload = given.workload(status_conditions=reported, admissionChecks=[{"name": "c", "state": "Pending"}])
     checks = {"c": {"kind": "AdmissionCheck", "metadata": {"name": "c"}, "spec": {"controllerName": "sliceworks.dev/slices"}}}
     malformed = given.jobset(metadata={"annotations": {"slices.sliceworks.dev/attempts": "[1"}})
     assert cause_names(given.queued(jobset=malformed, workload=workload, checks=checks)) == ["pool-provisioning", "check-pending"]
@@ -307,13 +313,15 @@ def test_pods_with_the_same_failure_are_one_cause() -> None:
 
 def test_failed_without_pods() -> None:
     reported = given.conditions(Failed=("True", "FailedJobs", "jobset failed due to one or more job failures"))
-    result = Evidence(now=given.NOW, jobset=given.jobset(told=reported))
+    result = Evidence(now=given.NOW, jobset=given.jobset(status_conditions=reported))
     assert cause_names(result) == ["failed"]
 
 
 def test_restarting_after_a_failure() -> None:
     reported = given.conditions(RestartingJobSet=("True", "DefaultFailurePolicy", "applying RestartJobSet failure policy action"))
-    again = given.jobset(queue="", suspend=False, told=reported, status={"restarts": 2}, failurePolicy={"maxRestarts": 3})
+    again = given.jobset(
+        queue="", suspend=False, status_conditions=reported, status={"restarts": 2}, failurePolicy={"maxRestarts": 3}
+    )
     result = given.started(jobset=again)
     assert cause_names(result) == ["restarting"]
     assert first_message(result) == "It is restarting: 2 of 3 restarts used."
@@ -366,7 +374,7 @@ def test_condition_of_the_leader_pod_is_used_without_the_jobsets() -> None:
     ready = given.conditions(sliceworks_dev__SlicesReady=("True", "Ready", "1 of 1 slices are ready"))
     leader = given.unplaced()
     leader["status"]["conditions"] += given.conditions(sliceworks_dev__SliceReady=("False", "Stockout", "1 failed attempt"))
-    result = given.started(leader, jobset=given.jobset(queue="", suspend=False, told=ready))
+    result = given.started(leader, jobset=given.jobset(queue="", suspend=False, status_conditions=ready))
     assert cause_names(result) == ["stockout"]
     leader["spec"]["nodeName"] = "n"
     assert "stockout" not in cause_names(result)
@@ -374,21 +382,21 @@ def test_condition_of_the_leader_pod_is_used_without_the_jobsets() -> None:
 
 def test_released_slices_do_not_explain_a_pending_job() -> None:
     released = given.conditions(sliceworks_dev__SlicesReady=("False", "Released", "0 slices are ready: the JobSet is suspended"))
-    result = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=released))
+    result = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, status_conditions=released))
     assert "slice-rejected" not in cause_names(result)
 
 
 def test_missing_selector_is_named() -> None:
     problem = "spec.nodeSelector: cloud.google.com/gke-tpu-topology is required (such as 2x2x2)"
     reported = given.conditions(sliceworks_dev__SlicesReady=("False", "BadRequest", f"0 of 1 slices are ready: {problem}"))
-    result = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, told=reported))
+    result = given.started(given.unplaced(), jobset=given.jobset(queue="", suspend=False, status_conditions=reported))
     assert cause_names(result) == ["slice-rejected"]
 
 
 def test_retry_reports_the_failure_of_the_last_attempt() -> None:
     making = given.conditions(sliceworks_dev__SlicesReady=("False", "Provisioning", "0 of 1 slices are ready"))
     notes = {"slices.sliceworks.dev/attempts": '{"job-slice-0": [3, 0.0, "QuotaExceeded"]}'}
-    job = given.jobset(queue="", suspend=False, told=making, metadata={"annotations": notes})
+    job = given.jobset(queue="", suspend=False, status_conditions=making, metadata={"annotations": notes})
     failed = event("JobSet", "job", "NodePoolCreationFailed", "Quota 'TPU_V4' exceeded")
     result = given.started(jobset=job, events=(failed,))
     assert cause_names(result) == ["project-quota"]
@@ -398,7 +406,7 @@ def test_retry_reports_the_failure_of_the_last_attempt() -> None:
 
 def _admitted(**more: Any) -> Evidence:
     reported = given.conditions(QuotaReserved=("True", "QuotaReserved", ""), Admitted=("True", "Admitted", ""))
-    return given.queued(workload=given.workload(told=reported), **more)
+    return given.queued(workload=given.workload(status_conditions=reported), **more)
 
 
 def test_admitted_job_that_is_not_resumed_has_a_cause() -> None:
@@ -411,7 +419,7 @@ def test_evicted_job_that_still_holds_quota_has_a_cause() -> None:
         reported = given.conditions(
             QuotaReserved=("True", "QuotaReserved", ""), Admitted=("True", "Admitted", ""), Evicted=("True", reason, "stopped")
         )
-        assert "starting" not in cause_names(given.queued(workload=given.workload(told=reported)))
+        assert "starting" not in cause_names(given.queued(workload=given.workload(status_conditions=reported)))
 
 
 def _resumed(*jobs: dict[str, Any], pods: tuple[dict[str, Any], ...] = (), **spec: Any) -> Evidence:
@@ -468,7 +476,7 @@ def test_host_that_is_not_ready_is_the_cause() -> None:
         "metadata": {"name": "n"},
         "status": {"conditions": given.conditions(Ready=("Unknown", "NodeStatusUnknown", "stopped"))},
     }
-    for pod in (_pending_pod(nodeName="n"), given.pod(told=given.conditions(Ready=("False", "", "")))):
+    for pod in (_pending_pod(nodeName="n"), given.pod(status_conditions=given.conditions(Ready=("False", "", "")))):
         result = _resumed(_job(), pods=(pod,))
         assert cause_names(replace(result, hosts={"n": silent}))[0] == "host-lost"
     assert "The host n of 1 pod is not ready since" in first_message(replace(result, hosts={"n": silent}))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> certificates.Certificates:
+def pki(tmp_path_factory: pytest.TempPathFactory) -> certificates.Certificates:
     return certificates.ensure(tmp_path_factory.mktemp("certificates"))
 
 

@@ -31,8 +31,8 @@ LIMITS = Limits(body=BODY, head=64 * 1024, quiet=0.05)
 
 
 @pytest.fixture(scope="module")
-def running(made: certificates.Certificates) -> Iterator[Running]:
-    with serving(echo, made, LIMITS) as running:
+def running(pki: certificates.Certificates) -> Iterator[Running]:
+    with serving(echo, pki, LIMITS) as running:
         yield running
 
 
@@ -189,8 +189,8 @@ class TestDeadlines:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def running(cls, made: certificates.Certificates) -> Iterator[Running]:
-        with serving(echo, made, cls.LIMITS) as running:
+    def running(cls, pki: certificates.Certificates) -> Iterator[Running]:
+        with serving(echo, pki, cls.LIMITS) as running:
             yield running
 
     @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ class TestDeadlines:
             assert client.answer().status == 200
             assert client.gone()
 
-    def test_tls_handshake_times_out(self, made: certificates.Certificates) -> None:
-        with serving(echo, made, Limits(handshake=0.2)) as running, running.plain() as plain:
+    def test_tls_handshake_times_out(self, pki: certificates.Certificates) -> None:
+        with serving(echo, pki, Limits(handshake=0.2)) as running, running.plain() as plain:
             assert plain.recv(1) == b""
 
     def test_client_that_does_not_read_is_disconnected(self, running: Running) -> None:
@@ -238,14 +238,14 @@ class TestDeadlines:
             running.wait(lambda: not running.server.connections)
 
 
-def test_large_body_of_an_unauthorized_client_is_not_read(made: certificates.Certificates) -> None:
+def test_large_body_of_an_unauthorized_client_is_not_read(pki: certificates.Certificates) -> None:
     """The response comes before the body: anonymous connections cannot fill the memory."""
 
     def admit(request: Request, user: User | None) -> None:
         if request.headers.get("authorization") != "Bearer good":
             raise Unauthorized("Unauthorized")
 
-    with serving(echo, made, LIMITS, admit) as running:
+    with serving(echo, pki, LIMITS, admit) as running:
         for framing in ("Content-Length: 900000", "Transfer-Encoding: chunked"):
             with running.connect() as client:
                 refused(client.get("/a", framing, method="POST").answer(), 401, "Unauthorized")
@@ -254,8 +254,8 @@ def test_large_body_of_an_unauthorized_client_is_not_read(made: certificates.Cer
             assert client.post("/a", b"x" * 900_000, "Authorization: Bearer good").answer().status == 200
 
 
-def test_connections_beyond_the_limit_are_told_to_retry(made: certificates.Certificates) -> None:
-    with serving(echo, made, replace(LIMITS, connections=2)) as running:
+def test_connections_beyond_the_limit_are_told_to_retry(pki: certificates.Certificates) -> None:
+    with serving(echo, pki, replace(LIMITS, connections=2)) as running:
         with running.connect() as one, running.connect() as two:
             assert one.get("/a").answer().status == two.get("/a").answer().status == 200
             with running.connect() as three:
@@ -269,9 +269,9 @@ def test_connections_beyond_the_limit_are_told_to_retry(made: certificates.Certi
             assert four.get("/a").answer().status == 200
 
 
-def test_unused_connections_make_room_for_new_clients(made: certificates.Certificates) -> None:
+def test_unused_connections_make_room_for_new_clients(pki: certificates.Certificates) -> None:
     """Anonymous connections that never send a request cannot keep other clients out."""
-    with serving(echo, made, replace(LIMITS, connections=3)) as running, running.connect() as used:
+    with serving(echo, pki, replace(LIMITS, connections=3)) as running, running.connect() as used:
         assert used.get("/a").answer().status == 200
         with running.connect() as silent, running.connect() as slow:
             slow.send(b"GET /a HTTP/1.1\r\n")

@@ -21,8 +21,8 @@ LIMITS = Limits(body=BODY, head=64 * 1024, quiet=0.05)
 
 
 @pytest.fixture(scope="module")
-def running(made: certificates.Certificates) -> Iterator[Running]:
-    with serving(echo, made, LIMITS) as running:
+def running(pki: certificates.Certificates) -> Iterator[Running]:
+    with serving(echo, pki, LIMITS) as running:
         yield running
 
 
@@ -173,8 +173,8 @@ def test_header_values_cannot_inject_headers(running: Running) -> None:
         assert "x-evil" not in answer.headers
 
 
-def test_client_certificates(running: Running, made: certificates.Certificates, tmp_path: Path) -> None:
-    (tmp_path / "client.pem").write_text(certificates.client_certificate(made, "jane", ["dev", "ops"]))
+def test_client_certificates(running: Running, pki: certificates.Certificates, tmp_path: Path) -> None:
+    (tmp_path / "client.pem").write_text(certificates.client_certificate(pki, "jane", ["dev", "ops"]))
     with running.connect(str(tmp_path / "client.pem")) as client:
         assert client.get("/").answer().json["user"] == ["jane", "dev", "ops", "system:authenticated"]
     with running.connect() as client:

@@ -58,7 +58,7 @@ class Twin:
 
 
 @contextmanager
-def twin(made: certificates.Certificates, limits: Limits | None = None, window: HistoryWindow | None = None) -> Iterator[Twin]:
+def twin(pki: certificates.Certificates, limits: Limits | None = None, window: HistoryWindow | None = None) -> Iterator[Twin]:
     cluster: list[Cluster] = []
 
     async def handle(request: Request, user: User | None) -> Response:
@@ -68,7 +68,7 @@ def twin(made: certificates.Certificates, limits: Limits | None = None, window: 
         cluster.append(Cluster(Store(window=window), ca="the authority"))
         await cluster[0].__aenter__()
 
-    with serving(handle, made, limits) as running:
+    with serving(handle, pki, limits) as running:
         running.inside(start())
         yield Twin(running, cluster[0])
         running.inside(running.server.stop())
@@ -76,8 +76,8 @@ def twin(made: certificates.Certificates, limits: Limits | None = None, window: 
 
 
 @pytest.fixture(scope="module")
-def shared(made: certificates.Certificates) -> Iterator[Twin]:
-    with twin(made, Limits(stalled=0.3, sweep=0.02)) as shared:
+def shared(pki: certificates.Certificates) -> Iterator[Twin]:
+    with twin(pki, Limits(stalled=0.3, sweep=0.02)) as shared:
         yield shared
 
 
@@ -130,8 +130,8 @@ class TestWatches:
             client.get("/version", f"Authorization: Bearer {shared.cluster.token}")
             assert client.answer().json["minor"] == "35"
 
-    def test_client_that_does_not_read_is_disconnected(self, made: certificates.Certificates) -> None:
-        with twin(made, Limits(stalled=0.3, sweep=0.02), HistoryWindow(changes=100)) as small:
+    def test_client_that_does_not_read_is_disconnected(self, pki: certificates.Certificates) -> None:
+        with twin(pki, Limits(stalled=0.3, sweep=0.02), HistoryWindow(changes=100)) as small:
             deaf, well = small.watch(), small.watch()
             deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             received: list[bytes] = []
@@ -194,8 +194,8 @@ class TestWatches:
 class TestStop:
     """Graceful shutdown."""
 
-    def test_watches_end_normally(self, made: certificates.Certificates) -> None:
-        with twin(made) as ending:
+    def test_watches_end_normally(self, pki: certificates.Certificates) -> None:
+        with twin(pki) as ending:
             clients = [ending.watch() for _ in range(10)]
             ending.wait(10)
             ending.running.inside(ending.running.server.stop())
@@ -205,8 +205,8 @@ class TestStop:
             assert ending.store.watchers(KEY) == 0
             assert not ending.running.server.connections
 
-    def test_running_requests_complete_and_new_ones_are_rejected(self, made: certificates.Certificates) -> None:
-        with serving(echo, made) as running:
+    def test_running_requests_complete_and_new_ones_are_rejected(self, pki: certificates.Certificates) -> None:
+        with serving(echo, pki) as running:
             busy, idle = running.connect().get("/sleep/300").get("/never"), running.connect()
             idle.get("/").answer()
             running.wait(lambda: len(running.server.connections) == 2 and any(c._task for c in running.server.connections))
@@ -220,8 +220,8 @@ class TestStop:
             busy.socket.close()
             idle.socket.close()
 
-    def test_shutdown_has_a_grace_period(self, made: certificates.Certificates) -> None:
-        with serving(echo, made, Limits(grace=0.1)) as running:
+    def test_shutdown_has_a_grace_period(self, pki: certificates.Certificates) -> None:
+        with serving(echo, pki, Limits(grace=0.1)) as running:
             slow, deaf = running.connect().get("/sleep/60000"), running.connect().get("/bytes/100000000")
             running.wait(lambda: sum(1 for c in running.server.connections if c._task) == 2)
             running.inside(running.server.stop())
@@ -230,8 +230,8 @@ class TestStop:
             slow.socket.close()
             deaf.socket.close()
 
-    def test_shutdown_leaves_no_tasks(self, made: certificates.Certificates) -> None:
-        with serving(echo, made) as running:
+    def test_shutdown_leaves_no_tasks(self, pki: certificates.Certificates) -> None:
+        with serving(echo, pki) as running:
             for _ in range(5):
                 with running.connect() as client:
                     client.get("/").answer()
@@ -262,13 +262,13 @@ def test_log_contains_no_secrets(shared: Twin, caplog: pytest.LogCaptureFixture,
     assert shared.cluster.token not in caplog.text
 
 
-def test_failing_handler_gets_an_internal_error(made: certificates.Certificates, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_handler_gets_an_internal_error(pki: certificates.Certificates, caplog: pytest.LogCaptureFixture) -> None:
     async def fails(request: Request, user: User | None) -> Response:
         if request.path == "/fail":
             raise RuntimeError("a fault of ours")
         return await echo(request, user)
 
-    with serving(fails, made) as running, running.connect() as other:
+    with serving(fails, pki) as running, running.connect() as other:
         with running.connect() as client:
             answer = client.get("/fail?token=secret").answer()
             assert (answer.status, answer.json["reason"]) == (500, "InternalError")
@@ -278,9 +278,9 @@ def test_failing_handler_gets_an_internal_error(made: certificates.Certificates,
     assert "secret" not in caplog.text
 
 
-def test_large_events_are_not_copied_for_clients_that_do_not_read(made: certificates.Certificates) -> None:
+def test_large_events_are_not_copied_for_clients_that_do_not_read(pki: certificates.Certificates) -> None:
     """Each of many idle clients costs a slice of the event, not the event. The event is larger than the buffers of a socket."""
-    with twin(made) as running, ExitStack() as stack:
+    with twin(pki) as running, ExitStack() as stack:
         running.write("large", "x" * 20_000_000)
         clients = [
             stack.enter_context(running.get(f"{MAPS}?watch=1{since}")) for since in ("", "&resourceVersion=1") for _ in range(3)

@@ -146,14 +146,14 @@ def test_encoded_value_round_trips(value: Any) -> None:
     assert same(decode(encode(value))[0], value)
 
 
-def same(found: Any, value: Any) -> bool:
+def same(obj: Any, value: Any) -> bool:
     if isinstance(value, dict):
-        return list(found) == sorted(value) and all(same(found[key], value[key]) for key in value)
+        return list(obj) == sorted(value) and all(same(obj[key], value[key]) for key in value)
     if isinstance(value, list):
-        return len(found) == len(value) and all(map(same, found, value))
+        return len(obj) == len(value) and all(map(same, obj, value))
     if isinstance(value, float):
-        return math.isclose(found, value, rel_tol=1e-15)
-    return type(found) is type(value) and bool(found == value)
+        return math.isclose(obj, value, rel_tol=1e-15)
+    return type(obj) is type(value) and bool(obj == value)
 
 
 _JSON = st.recursive(

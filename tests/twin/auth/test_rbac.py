@@ -62,7 +62,7 @@ def objects() -> Objects:
 
 
 @pytest.mark.parametrize(
-    ("text", "asked", "allowed"),
+    ("text", "attributes", "allowed"),
     [
         ("get on pods", {"verb": "get", "resource": "pods"}, True),
         ("get on pods", {"verb": "list", "resource": "pods"}, False),
@@ -82,8 +82,8 @@ def objects() -> Objects:
         ("get on * in *", {"verb": "get", "path": "/metrics"}, False),
     ],
 )
-def test_rule_allows(text: str, asked: dict[str, str], allowed: bool) -> None:
-    assert Rule(parse_rule(text)).allows(Attributes(_JOE, **asked)) is allowed
+def test_rule_allows(text: str, attributes: dict[str, str], allowed: bool) -> None:
+    assert Rule(parse_rule(text)).allows(Attributes(_JOE, **attributes)) is allowed
 
 
 def test_scope_of_cluster_role_bindings_and_role_bindings(objects: Objects) -> None:
@@ -149,7 +149,7 @@ def test_missing_roles_are_reported(objects: Objects) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message", "details"),
+    ("attributes", "message", "details"),
     [
         (
             Attributes(_JOE, "get", "apps", "v1", "deployments", "scale", "x", "foo"),
@@ -167,8 +167,8 @@ def test_missing_roles_are_reported(objects: Objects) -> None:
         (Attributes(ANONYMOUS, "get", path="/api"), 'forbidden: User "system:anonymous" cannot get path "/api"', {}),
     ],
 )
-def test_forbidden_messages(asked: Attributes, message: str, details: dict[str, str]) -> None:
-    refused = forbidden(asked)
+def test_forbidden_messages(attributes: Attributes, message: str, details: dict[str, str]) -> None:
+    refused = forbidden(attributes)
     assert refused.message == message
     assert refused.status().get("details") == details
 

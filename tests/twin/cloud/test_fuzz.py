@@ -74,7 +74,7 @@ class Fuzzer:
             result[self.random.choice(("colour", "", "a.b", "kind"))] = self.random.choice(SCALARS)
         return self.sensible(message, result)
 
-    def sensible(self, message: str, found: Any) -> Any:
+    def sensible(self, message: str, obj: Any) -> Any:
         """Sometimes a valid value, to pass the first checks."""
         if message == "CreateNodePoolRequest" and self.random.random() < 0.8:
             pool: dict[str, Any] = {
@@ -85,7 +85,7 @@ class Fuzzer:
             extra = self.value("#NodePool", 0)
             pool |= {"config": {"machineType": machine}, "management": {"autoRepair": True, "autoUpgrade": True}}
             return {"nodePool": {**(extra if isinstance(extra, dict) else {}), **pool}}
-        return found
+        return obj
 
     def value(self, kind: str, depth: int) -> Any:
         if self.random.random() < 0.15 or depth > 3:

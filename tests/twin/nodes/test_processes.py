@@ -94,7 +94,7 @@ def test_restart_keeps_the_previous_log(tmp_path: Path, monkeypatch: pytest.Monk
         scratch = [{"name": "scratch", "emptyDir": {}}]
         mounts = [{"name": "scratch", "mountPath": "/scratch"}]
         await client.create(pod("p", "sh", "-c", line, policy="OnFailure", volumes=scratch, volumeMounts=mounts))
-        status = await until(client, "p", lambda found: found["containerStatuses"][0]["restartCount"] == 1 and ready(found))
+        status = await until(client, "p", lambda obj: obj["containerStatuses"][0]["restartCount"] == 1 and ready(obj))
         assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
         assert await client.logs("p", "default", previous=True) == "run\n"
 
@@ -156,7 +156,7 @@ def test_probes_set_readiness_and_restart(tmp_path: Path) -> None:
         probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1}
         ports = [{"name": "web", "containerPort": 18080}]
         await client.create(pod("web", *server, env=address, ports=ports, readinessProbe=probe))
-        status = await until(client, "web", lambda found: "running" in state(found))
+        status = await until(client, "web", lambda obj: "running" in state(obj))
         assert not ready(status)
         status = await until(client, "web", ready)
         assert [condition["status"] for condition in status["conditions"] if condition["type"] == "Ready"] == ["True"]
@@ -174,7 +174,7 @@ def test_container_waits_for_its_config_map(tmp_path: Path, monkeypatch: pytest.
     async def main(client: Client) -> None:
         env = [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "a"}}}]
         await client.create(pod("p", "sh", "-c", "echo $A", env=env))
-        status = await until(client, "p", lambda found: "waiting" in state(found))
+        status = await until(client, "p", lambda obj: "waiting" in state(obj))
         assert state(status)["waiting"] == {"reason": "CreateContainerConfigError", "message": 'configmap "late" not found'}
         with pytest.raises(BadRequest, match="is waiting to start: CreateContainerConfigError"):
             await client.logs("p", "default")

@@ -196,7 +196,7 @@ def test_names_are_updated_while_a_pod_runs(tmp_path: Path) -> None:
         await client.create(server("one"))
         await client.create(service("solo", clusterIP="None"))
         alone = await until(client, "one", ready)
-        await slices(client, "solo", lambda found: bool(found[0]["endpoints"]))
+        await slices(client, "solo", lambda obj: bool(obj[0]["endpoints"]))
         asking = pod("client", sys.executable, "-uc", CLIENT, env=[{"name": "AT", "value": str(AT)}])
         asking["metadata"]["labels"] = {}
         await client.create(asking)
