@@ -497,7 +497,7 @@ def test_large_document_is_read_beside_requests(tmp_path: Path, monkeypatch: pyt
                 monkeypatch.setattr("sliceworks.serving.gateway.program.read_document", wait)
                 reloads = [asyncio.create_task(gate.program.reload()) for _ in range(2)]
                 await until(lambda: len(reading) == 1)
-                assert (await gate.ask("POST", "/v1/chat/completions", chat())).status == 200
+                assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 200
                 read.set()
                 assert await asyncio.gather(*reloads) == [False, False]
                 assert len(reading) == 2
