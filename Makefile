@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
+.PHONY: help setup rehearse test test-real test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests version changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -125,6 +125,9 @@ release-check: $(READY) ## Check that TAG is the version of the package, the cha
 	@[ "$(TAG)" = "v$(VERSION)" ] || { echo "tag $(TAG): must be v$(VERSION), the version in src/sliceworks/__init__.py"; exit 1; }
 	@$(BIN)/python docs/changelog.py check $(VERSION)
 	@HELM=$(HELM) $(BIN)/python deploy/charts/render.py --check
+
+version: ## Write the version TO everywhere in the tree
+	@$(PYTHON) docs/set_version.py "$(TO)"
 
 changelog: $(READY) ## Move the fragments in changes/ to a section of the version in CHANGELOG.md
 	@$(BIN)/python docs/changelog.py release $(VERSION)

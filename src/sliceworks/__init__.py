@@ -16,4 +16,4 @@ schemas, specs, catalog             structural schemas, documents, accelerators
 base                                errors, clock, quantities, names, HTTP server, tables
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

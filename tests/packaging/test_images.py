@@ -94,12 +94,6 @@ def test_dockerfile_uses_only_portable_features() -> None:
     assert not re.search(r"^ADD ", text, re.MULTILINE)
 
 
-def test_overlays_use_the_image_of_this_version() -> None:
-    files = [path for path in (ROOT / "examples" / "deploy").rglob("kustomization.yaml") if "newTag" in path.read_text()]
-    assert len(files) == 2
-    assert {tag for path in files for tag in re.findall(r"newTag: (\S+)", path.read_text())} == {__version__}
-
-
 def test_every_lock_that_is_installed_has_a_bill_of_materials() -> None:
     """`make sbom` reads all locks but those of build tools; its own tool is locked, too."""
     recipe = re.search(r"^sbom:.*?(?=^\S)", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.model_services import EXAMPLES, changed, example
 
-from sliceworks import catalog
+from sliceworks import __version__, catalog
 from sliceworks.base import clock, yaml_documents
 from sliceworks.base.errors import SliceworksError, TimedOut, Unreachable
 from sliceworks.kube.client import Client
@@ -280,7 +280,7 @@ def test_change_waits_for_new_pods() -> None:
     async def scenario(platform: Platform) -> None:
         await platform.deploy(example("gemma-jetstream"))
         await clock.sleep(60)  # until the autoscaler has scaled one to two
-        image = "gateway:0.1.0"
+        image = f"gateway:{__version__}"
         elsewhere = changed("gemma-jetstream", image, f"{image}\n    pool: {{name: nowhere}}")
         with pytest.raises(TimedOut) as caught:
             await platform.deploy(elsewhere, timeout=120)
