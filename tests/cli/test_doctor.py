@@ -151,6 +151,80 @@ def test_leftovers_of_an_uninstalled_controller_are_reported() -> None:
     assert not [name for name in examined(nothing) if name.startswith("leftovers/")]
 
 
+def webhook(failure_policy: str) -> dict[str, Any]:
+    """A webhook configuration whose Service has no endpoints."""
+    client = {"service": {"namespace": "default", "name": failure_policy.lower()}}
+    checks = {
+        "name": "checks.example.com",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": failure_policy,
+    }
+    kind = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration"}
+    return {**kind, "metadata": {"name": failure_policy.lower()}, "webhooks": [{**checks, "clientConfig": client}]}
+
+
+def test_problems_around_the_controllers_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "KUBERNETES", ((1, 20), (1, 21)))
+    monkeypatch.setattr(installation, "_APIS", {"JobSet": ("jobset.x-k8s.io", "v9", "jobset"), "Kueue": ("nowhere", "v1", "kueue")})
+
+    async def change(client: Client) -> None:
+        await client.patch(DEPLOYMENT, "tpu-provisioner-controller-manager", {"spec": {"replicas": 1}}, "tpu-provisioner-system")
+        holder = {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": clock.micro_timestamp()}
+        metadata = {"name": "ecaf1259.google.com", "namespace": "tpu-provisioner-system"}
+        await client.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": holder})
+        for policy in ("Fail", "Ignore"):
+            await client.create(webhook(policy))
+        spec = {"schema": {"apiVersion": "v1alpha1", "kind": "Thing", "spec": {}}, "resources": []}
+        definition = {
+            "apiVersion": "kro.run/v1alpha1",
+            "kind": "ResourceGraphDefinition",
+            "metadata": {"name": "bad"},
+            "spec": spec,
+        }
+        await client.create(definition)
+        await client.patch(GRAPH_DEFINITION, "bad", {"status": {"state": "Inactive"}}, subresource="status")
+        await client.patch(DEPLOYMENT, "kro", {"metadata": {"labels": {"app.kubernetes.io/name": "kro"}}}, "kro-system")
+        await clock.sleep(60)
+
+    checks = examined(change)
+    problems = {name: (check.state, check.message) for name, check in checks.items() if check.state in ("warning", "error")}
+    assert {name for name in problems if not checks[name].repair} == set()
+    assert problems.pop("controllers/slices leader")[1].startswith("a renewed the Lease ")
+    assert problems.pop("versions/Kubernetes")[1].endswith("(supported: 1.20 to 1.21)")
+    assert problems == {
+        "versions/JobSet": ("error", "jobset.x-k8s.io serves v1alpha2, but not v9"),
+        "versions/Kueue": ("warning", "Kueue is not installed"),
+        "controllers/graphs": ("warning", "not installed"),
+        "controllers/kro": ("warning", "the Deployment kro-system/kro is not the graphs controller of Sliceworks"),
+        "controllers/slices": (
+            "warning",
+            f"1 of 1 replicas available, version {__version__}; an upgrade or a failed node interrupts it",
+        ),
+        "webhooks/default/fail": (
+            "error",
+            "Service default/fail has no ready endpoints; requests that call checks.example.com fail",
+        ),
+        "graphs/bad": ("warning", "the definition is not active"),
+        "leftovers/kro:controller": ("warning", "a ClusterRole without a controller"),
+    }
+
+
+def test_checks_without_permission_are_skipped() -> None:
+    result: list[Check] = []
+
+    async def main(twin: EmbeddedTwin) -> None:
+        request = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {}}
+        token = await twin.do("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", request)
+        result.extend(await installation.examine(Client(twin.cluster.transport(token["status"]["token"]))))
+
+    run_on_twin(main)
+    skipped = {check.area: check.repair for check in result if check.state == "skipped"}
+    assert skipped.keys() >= {"versions", "crds", "controllers", "rights", "webhooks", "releases", "leftovers"}
+    assert set(skipped.values()) == {"run it as a cluster administrator"}
+    assert not [check for check in result if check.state in ("warning", "error")]
+
+
 def test_commands_on_a_twin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = TwinCluster(tmp_path)
     try:
