@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests version changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
+.PHONY: help setup rehearse test test-real test-versions test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests version changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -59,6 +59,19 @@ test: $(VENV)/.compiled ## Run all tests that need only Python
 test-real: $(READY) ## Run the contract suite on the real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
 	@$(BIN)/python -m tests.real.setup
 	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
+
+# The versions of the compatibility matrix in docs/reference/versions.md, besides those that `test-real` uses.
+MATRIX := kube-apiserver=1.31.4,helm=3.17.4 kube-apiserver=1.32.5,jobset=0.8.2 kube-apiserver=1.33.13,jobset=0.10.1 \
+  kube-apiserver=1.34.4,jobset=0.11.0 kueue=0.16.1
+MATRIX_TESTS := tests/contract/test_helm.py tests/contract/test_client.py tests/contract/slices tests/contract/graphs/test_controller.py \
+  tests/contract/workloads/test_training.py
+
+test-versions: $(READY) ## Run the chart, both controllers, training jobs and the client on the other versions in MATRIX (needs Go)
+	@for versions in $(MATRIX); do \
+	  export SLICEWORKS_VERSIONS="$${versions//,/ }"; echo "$$SLICEWORKS_VERSIONS"; \
+	  $(BIN)/python -m tests.real.other_versions && $(BIN)/python -m tests.real.build >/dev/null; \
+	  SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(MATRIX_TESTS) $(PYTEST_ARGS); \
+	done
 
 test-heavy: $(READY) ## Run slow tests: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)

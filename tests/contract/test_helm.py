@@ -18,7 +18,7 @@ from tests.real.definitions import monitoring
 from tests.real.programs import PROGRAMS
 from tests.support.clusters import real_enabled
 from tests.support.deployments import DEPLOY, EXAMPLE, is_terminating
-from tests.support.helm import CHART, Helm
+from tests.support.helm import CHART, TAKE_OVER, Helm
 from tests.support.kubectl import Kubectl
 from tests.support.oci_registry import run_registry
 from tests.support.polling import eventually
@@ -89,9 +89,8 @@ def test_release_lifecycle(cluster: Cluster, tmp_path: Path) -> None:
     eventually(lambda: are_crds_stable(api), what="no CRD is being deleted")
     # Other tests leave objects of the controllers behind, and kube-controller-manager can recreate an aggregated ClusterRole
     # that is deleted while it updates it.
-    existing = ("--take-ownership", "--force-conflicts")
     try:
-        assert "STATUS: deployed" in helm("install", *RELEASE, *VALUES, "--set=image.tag=v1", *existing)
+        assert "STATUS: deployed" in helm("install", *RELEASE, *VALUES, "--set=image.tag=v1", *TAKE_OVER)
         first = deployment(api)
         assert first["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/controllers:v1"
         assert len(managed(api)) >= 33
@@ -114,7 +113,7 @@ def test_release_lifecycle(cluster: Cluster, tmp_path: Path) -> None:
         secrets = api.get("/api/v1/namespaces/helm-releases/secrets").ok(200).json["items"]
         assert [item["metadata"]["name"] for item in secrets if item.get("type") == "helm.sh/release.v1"] == []
 
-        helm("install", *RELEASE, *VALUES, "--set=crds.keep=false", "--set=gateway.keepNamespace=false", *existing)
+        helm("install", *RELEASE, *VALUES, "--set=crds.keep=false", "--set=gateway.keepNamespace=false", *TAKE_OVER)
         assert api.get(GRAPHS).ok(200).json["metadata"]["uid"] == crd
         helm("uninstall", "sliceworks", "--namespace=helm-releases")
         eventually(lambda: api.get(GRAPHS).status == 404, what="the CRDs are deleted as asked")
@@ -159,7 +158,7 @@ def test_installation_of_version_0_1_is_upgraded(cluster: Cluster, bases: list[P
         for base in bases:
             run("apply", "--server-side", "-k", str(base)).ok()
         before = [api.get(path).ok(200).json for path in paths]
-        helm("upgrade", "--install", *RELEASE, "--set=gateway.enabled=true", "--take-ownership", "--force-conflicts")
+        helm("upgrade", "--install", *RELEASE, "--set=gateway.enabled=true", *TAKE_OVER)
         after = [api.get(path).ok(200).json for path in paths]
         assert [item["metadata"]["uid"] for item in after] == [item["metadata"]["uid"] for item in before]
         assert [item["spec"]["selector"] for item in after] == [item["spec"]["selector"] for item in before]

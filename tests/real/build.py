@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.real.programs import PROGRAMS, Program
+from tests.real.programs import PROGRAMS, Program, cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,11 +26,6 @@ if TYPE_CHECKING:
 
 class CannotBuild(Exception):
     """A program could not be built; the message is for a person."""
-
-
-def cache_folder() -> Path:
-    """The cache folder of built programs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "real"
 
 
 def build(program: Program) -> Path:
@@ -47,16 +42,17 @@ def build(program: Program) -> Path:
 def module_folder(program: Program, module: str) -> Path:
     """The folder of a Go module that `program` requires; manifests such as CRDs are read from it."""
     where = ("list", "-m", "-f", "{{.Dir}}", module)
-    result = _ask_go(program, *where).stdout.strip()
+    result = ask_go(program, *where).stdout.strip()
     if not result:  # only a downloaded module is listed
-        _ask_go(program, "mod", "download", module)
-        result = (done := _ask_go(program, *where)).stdout.strip()
+        ask_go(program, "mod", "download", module)
+        result = (done := ask_go(program, *where)).stdout.strip()
         if not result:
             raise CannotBuild(f"go does not know the folder of {module}: {done.stderr.strip()}")
     return Path(result)
 
 
-def _ask_go(program: Program, *words: str) -> subprocess.CompletedProcess[str]:
+def ask_go(program: Program, *words: str) -> subprocess.CompletedProcess[str]:
+    """The result of a Go command in the module of a program."""
     return subprocess.run([go(), *words], cwd=program.folder, env=go_environment(), capture_output=True, text=True, check=False)
 
 

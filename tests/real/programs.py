@@ -1,43 +1,63 @@
 """The real programs, as data: the Go module of each and its linker flags.
 
-A new program is one line here and a `tool` line in its module's `go.mod` under `modules/`.
+A new program is one line here and a `tool` line in its module's `go.mod` under `modules/`. SLICEWORKS_VERSIONS selects other
+versions, for example "kube-apiserver=1.31.4 jobset=0.8.2"; `other_versions.py` writes their modules.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 MODULES = Path(__file__).parent / "modules"
-KUBERNETES_VERSION = "v1.35.4"
+OTHER_VERSIONS = dict(word.split("=", 1) for word in os.environ.get("SLICEWORKS_VERSIONS", "").split())
+KUBERNETES_VERSION = "1.35.4"
+
+
+def cache_folder() -> Path:
+    """The cache folder of built programs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "real"
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One executable: `package` is built inside `modules/<module>`."""
+    """One executable: `pinned_package` is built inside `modules/<module>`."""
 
     name: str
     module: str
-    package: str
+    pinned_package: str
     ldflags: str = "-s -w"
 
     @property
     def folder(self) -> Path:
         """The Go module that pins its versions."""
-        return MODULES / self.module
+        other = OTHER_VERSIONS.get(self.name)
+        return cache_folder() / "modules" / f"{self.name}-{other}" if other else MODULES / self.module
+
+    @property
+    def package(self) -> str:
+        """The path of its main package; the path of a Go module ends with its major version from 2 on."""
+        major = OTHER_VERSIONS.get(self.name, "").partition(".")[0]
+        return re.sub(r"/v\d+/", f"/v{major}/", self.pinned_package) if major else self.pinned_package
 
 
-# Kubernetes gets its version from the linker; without it, it reports v0.0.0-master, which some clients reject.
-_KUBERNETES_LDFLAGS = f"-s -w -X k8s.io/component-base/version.gitVersion={KUBERNETES_VERSION}"
+def _kubernetes(name: str) -> Program:
+    """A program of Kubernetes. Without a version from the linker it reports v0.0.0-master, which some clients reject."""
+    version = OTHER_VERSIONS.get(name, KUBERNETES_VERSION)
+    flags = f"-s -w -X k8s.io/component-base/version.gitVersion=v{version}"
+    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", flags)
+
 
 PROGRAMS: dict[str, Program] = {
     program.name: program
     for program in (
         Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-        Program("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", _KUBERNETES_LDFLAGS),
-        Program("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", _KUBERNETES_LDFLAGS),
-        Program("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", _KUBERNETES_LDFLAGS),
-        Program("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", _KUBERNETES_LDFLAGS),
+        _kubernetes("kube-apiserver"),
+        _kubernetes("kube-controller-manager"),
+        _kubernetes("kube-scheduler"),
+        _kubernetes("kubectl"),
         Program("jobset", "jobset", "sigs.k8s.io/jobset"),
         Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.real.build import build
-from tests.real.programs import PROGRAMS
+from tests.real.programs import OTHER_VERSIONS, PROGRAMS
 from tests.support.deployments import DEPLOY
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 CHART = DEPLOY / "charts" / "sliceworks"
+# Helm 3 does not use server-side apply.
+TAKE_OVER = ("--take-ownership", *(() if OTHER_VERSIONS.get("helm", "4").startswith("3.") else ("--force-conflicts",)))
 
 
 @dataclass(frozen=True)

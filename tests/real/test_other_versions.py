@@ -1,0 +1,56 @@
+"""Versions of the compatibility matrix: the Go modules that build them, and where they are named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+from tests.real.other_versions import render_module
+
+ROOT = Path(__file__).parents[2]
+KUBERNETES = """module k8s.io/kubernetes
+
+go 1.22.0
+
+require k8s.io/api v0.0.0
+
+replace (
+\tgithub.com/a/b => github.com/c/b v1.0.0
+\tk8s.io/api => ./staging/src/k8s.io/api
+)
+"""
+
+
+def matrix() -> list[str]:
+    """The combinations of `make test-versions`."""
+    found = re.search(r"^MATRIX := (.*?[^\\])$", (ROOT / "Makefile").read_text(), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1].replace("\\\n", " ").split()
+
+
+def test_module_has_the_replacements_of_its_program() -> None:
+    assert render_module("kube-apiserver-1.31.4", "k8s.io/kubernetes", "1.31.4", KUBERNETES).splitlines() == [
+        "module sliceworks.dev/real/kube-apiserver-1.31.4",
+        "go 1.22.0",
+        "require k8s.io/kubernetes v1.31.4",
+        "replace github.com/a/b => github.com/c/b v1.0.0",
+        "replace k8s.io/api => k8s.io/api v0.31.4",
+    ]
+
+
+def test_pipeline_and_page_name_all_versions() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())["jobs"]
+    assert jobs["versions"]["strategy"]["matrix"]["versions"] == matrix()
+    rows = {"kube-apiserver": "Kubernetes", "jobset": "JobSet", "kueue": "Kueue", "helm": "Helm"}
+    page = (ROOT / "docs" / "reference" / "versions.md").read_text()
+    cells = {
+        name: re.findall(r"\d+\.\d+\.\d+", tested)
+        for name, tested in re.findall(r"^\| (\w+) \|[^|]*\|([^|]*)\|", page, re.MULTILINE)
+    }
+    missing = {
+        f"{name} {version}"
+        for name, _, version in (pair.partition("=") for item in matrix() for pair in item.split(","))
+        if version not in cells[rows[name]]
+    }
+    assert missing == set()
