@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import orjson
 import pytest
 from tests.real import triton
-from tests.real.build import cache_folder
+from tests.real.programs import cache_folder
 from tests.support.clusters import real_enabled
 from tests.support.model_twins import model_twin
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import yaml
-from tests.real.build import CannotBuild, build, cache_folder, locked, module_folder
+from tests.real.build import CannotBuild, build, locked, module_folder
 from tests.real.processes import Process
-from tests.real.programs import Program
+from tests.real.programs import Program, cache_folder
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import shutil
 import subprocess
 from typing import IO, TYPE_CHECKING
 
-from tests.real.build import CannotBuild, cache_folder
+from tests.real.build import CannotBuild
+from tests.real.programs import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

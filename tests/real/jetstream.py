@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from tests.real.build import cache_folder, locked
+from tests.real.build import locked
 from tests.real.processes import Process, free_port
+from tests.real.programs import cache_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

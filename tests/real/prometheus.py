@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.real.build import CannotBuild, cache_folder, locked
+from tests.real.build import CannotBuild, locked
+from tests.real.programs import cache_folder
 
 
 def program(name: str = "promtool") -> Path:

@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.real.build import cache_folder, locked
+from tests.real.build import locked
 from tests.real.processes import PATIENCE, free_port
+from tests.real.programs import cache_folder
 
 from sliceworks.base import clock
 
