@@ -235,6 +235,17 @@ def test_chart_is_clean_and_values_are_checked(tmp_path: Path) -> None:
     assert "image.registry: set the registry" in helm.attempt("template", "x", str(CHART)).stderr
 
 
+def test_each_image_has_its_own_digest(tmp_path: Path) -> None:
+    digests = {"controllers": f"sha256:{'a' * 64}", "gateway": f"sha256:{'b' * 64}"}
+    settings = [f"--set=image.digests.{name}={digest}" for name, digest in digests.items()]
+    enabled = ("--set=image.registry=registry.example", "--set=gateway.enabled=true")
+    text = Helm(tmp_path)("template", "x", str(CHART), *enabled, *settings)
+    images = set(re.findall(r"^ +image: (.+)$", text, re.MULTILINE))
+    assert images == {f"registry.example/{name}:{__version__}@{digest}" for name, digest in digests.items()}
+    refused = Helm(tmp_path).attempt("template", "x", str(CHART), *enabled, "--set=image.digests.gateway=latest")
+    assert "/image/digests/gateway" in refused.stderr
+
+
 def test_chart_is_pushed_to_a_registry(tmp_path: Path) -> None:
     helm = Helm(tmp_path / "helm")
     helm("package", str(CHART), f"--destination={tmp_path / 'dist'}")

@@ -9,7 +9,8 @@ app.kubernetes.io/component: {{ . }}
 {{- $root := index . 0 -}}
 {{- $tag := $root.Values.image.tag | default $root.Chart.AppVersion -}}
 {{- $registry := required "image.registry: set the registry that has the images, such as us-docker.pkg.dev/PROJECT/REPOSITORY" $root.Values.image.registry -}}
-{{- printf "%s/%s%s%s" (trimSuffix "/" $registry) (index . 1) (hasPrefix "sha256:" $tag | ternary "@" ":") $tag -}}
+{{- printf "%s/%s:%s" (trimSuffix "/" $registry) (index . 1) $tag -}}
+{{- with index $root.Values.image.digests (index . 1) }}@{{ . }}{{ end -}}
 {{- end }}
 
 {{/* The namespace of a component, unless the release has the same one; the list: root, component, namespace, whether `helm uninstall` keeps it. */}}
