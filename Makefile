@@ -150,7 +150,7 @@ release: wheel sdist sbom docs ## Build everything that a release contains into 
 	@cp build/manifests/controllers/install.yaml dist/install.yaml && cp build/manifests/gateway/install.yaml dist/install-gateway.yaml
 	@$(HELM) package deploy/charts/sliceworks --destination dist >/dev/null
 	@tar -czf dist/documentation-$(VERSION).tar.gz -C site .
-	@$(BIN)/python docs/changelog.py notes $(VERSION) > dist/RELEASE_NOTES.md
+	@$(BIN)/python docs/changelog.py notes $(VERSION) --registry $(REGISTRY) > dist/RELEASE_NOTES.md
 	@cd dist && rm -f SHA256SUMS && sums=$$(sha256sum * 2>/dev/null || shasum -a 256 *) && tee SHA256SUMS <<<"$$sums"
 
 # Multi-arch images with SBOM and provenance, signed by digest with the identity of the workflow. Needs Docker, cosign and an account.

@@ -1,7 +1,7 @@
 """The changelog: fragments in `changes/` become the section of a version, and a section becomes the notes of a release.
 
 python docs/changelog.py release VERSION [--date DATE]   move fragments and "Unreleased" to a section of the version
-python docs/changelog.py notes VERSION                   print that section; before it exists, what it would contain
+python docs/changelog.py notes VERSION [--registry R]    print that section, or what it would contain, and where images and chart are
 python docs/changelog.py check VERSION                   fail unless the section exists and no fragment is left
 """
 
@@ -62,6 +62,16 @@ def notes(root: Path, version: str) -> str:
     return unreleased(root) if result is None else result
 
 
+def published(version: str, registry: str) -> str:
+    """Where the images and the chart of a release are."""
+    images = ", ".join(f"`{registry}/{name}:{version}`" for name in ("controllers", "gateway", "load-worker"))
+    lines = [
+        f"- Images, signed, with SBOM and provenance: {images}. Set `image.registry: {registry}`.",
+        f"- Chart: `oci://{registry}/charts/sliceworks`, version {version}.",
+    ]
+    return "\n".join(["", "## Install", "", *lines])
+
+
 def check(root: Path, version: str) -> None:
     """Exit with a message unless the changelog is complete for a version."""
     if section_of((root / "CHANGELOG.md").read_text(encoding="utf-8"), version) is None:
@@ -76,12 +86,15 @@ def main() -> None:
     parser.add_argument("command", choices=["release", "notes", "check"])
     parser.add_argument("version")
     parser.add_argument("--date", default=f"{datetime.now(UTC):%Y-%m-%d}")
+    parser.add_argument("--registry")
     parser.add_argument("--root", type=Path, default=ROOT)
     options = parser.parse_args()
     if options.command == "release":
         release(options.root, options.version, options.date)
     elif options.command == "notes":
         print(notes(options.root, options.version))
+        if options.registry:
+            print(published(options.version, options.registry))
     else:
         check(options.root, options.version)
 

@@ -49,6 +49,10 @@ def test_release_moves_fragments_to_a_section(root: Path) -> None:
     assert [path.name for path in (root / "changes").iterdir()] == ["README.md"]
     assert run(root, "notes", "0.2.0").stdout == content
     assert run(root, "notes", "0.1.0").stdout == "- The first version.\n"
+    with_images = run(root, "notes", "0.2.0", "--registry", "example.com/a").stdout
+    assert with_images.startswith(f"{content}\n## Install\n")
+    assert "`example.com/a/gateway:0.2.0`" in with_images
+    assert "`oci://example.com/a/charts/sliceworks`, version 0.2.0" in with_images
 
 
 def test_check_requires_the_section_and_no_fragments(root: Path) -> None:
