@@ -1,7 +1,7 @@
 """The changelog: fragments in `changes/` become the section of a version, and a section becomes the notes of a release.
 
 python docs/changelog.py release VERSION [--date DATE]   move fragments and "Unreleased" to a section of the version
-python docs/changelog.py notes VERSION [--registry R]    print that section, or what it would contain, and where images and chart are
+python docs/changelog.py notes VERSION [--registry R]    print that section, or what it would contain, and where the images are
 python docs/changelog.py check VERSION                   fail unless the section exists and no fragment is left
 """
 
