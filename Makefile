@@ -42,8 +42,10 @@ rehearse: $(READY) ## Rehearse the example platform: a day on the twin, from ter
 # Distribute test files one by one, longest first.
 SPREAD := --dist loadfile --no-loadscope-reorder
 
-# Most tests wait for other programs: use two workers per core.
-WORKERS = $$(( 2 * $$(getconf _NPROCESSORS_ONLN) ))
+# Tests wait for other programs half of the time: use three workers per core, or two if the real programs work beside them.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+WORKERS := $(shell expr 3 \* $(CORES))
+REAL_WORKERS := $(shell expr 2 \* $(CORES))
 
 # Fewer garbage collections in Go programs: a fifth less time, more memory.
 GOGC ?= 400
@@ -58,7 +60,7 @@ test: $(VENV)/.compiled ## Run all tests that need only Python
 
 test-real: $(READY) ## Run the contract suite on the real programs too, and the console in Chromium (needs Go and Chromium; builds are cached)
 	@$(BIN)/python -m tests.real.setup
-	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(PYTEST_ARGS)
+	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(REAL_WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 # The versions of the compatibility matrix in docs/reference/versions.md, besides those that `test-real` uses.
 MATRIX := kube-apiserver=1.31.4,helm=3.17.4 kube-apiserver=1.32.5,jobset=0.8.2 kube-apiserver=1.33.13,jobset=0.10.1 \
@@ -75,7 +77,7 @@ test-versions: $(READY) ## Run the chart, both controllers, training jobs and th
 
 test-heavy: $(READY) ## Run slow tests: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)
-	@SLICEWORKS_FUZZ=3000 $(BIN)/pytest -q tests/fuzz tests/twin/store/test_recovery.py $(PYTEST_ARGS)
+	@SLICEWORKS_FUZZ=3000 $(BIN)/pytest -q tests/fuzz tests/twin/store/test_recovery.py tests/contract/test_crash.py $(PYTEST_ARGS)
 
 test-lives: $(READY) ## Run 500 random simulations each of the whole twin, of the slices controller and of `train why`, with kills and faults
 	@SLICEWORKS_SEEDS=$${SLICEWORKS_SEEDS:-500} $(BIN)/pytest -q -n auto --dist load tests/twin/test_twin_simulation.py \

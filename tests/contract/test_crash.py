@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import random
 import threading
 import time
@@ -13,13 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.clusters import TwinCluster
 from tests.support.objects import config_map
+from tests.support.polling import PATIENCE
 
 from sliceworks.base.clock import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-ROUNDS = 50
+ROUNDS = 50 if os.environ.get("SLICEWORKS_FUZZ") else 12
 WRITERS = 6
 BROKEN = (http.client.HTTPException, OSError)
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -60,11 +62,11 @@ def test_no_acknowledged_write_is_lost(tmp_path: Path) -> None:
             load.append(threading.Thread(target=follow, args=(twin, log)))
             for thread in load:
                 thread.start()
-            assert wait_until(partial(log.has_grown, log.version + WRITERS), 30)
+            assert wait_until(partial(log.has_grown, log.version + WRITERS), PATIENCE)
             time.sleep(chance.uniform(0.0, 0.1))
             twin.process.kill()
             for thread in load:
-                thread.join(30)
+                thread.join(PATIENCE)
             twin.start()
             check(twin, log, round_number)
         assert log.version > ROUNDS * WRITERS

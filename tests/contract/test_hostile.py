@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def open_socket(cluster: Cluster) -> ssl.SSLSocket:
     """Open a TLS connection without HTTP."""
     parts = urlsplit(cluster.url)
-    plain = socket.create_connection((parts.hostname or "", parts.port or 443), timeout=30)
+    plain = socket.create_connection((parts.hostname or "", parts.port or 443), timeout=90)
     context = ssl.create_default_context(cafile=str(cluster.authority))
     return context.wrap_socket(plain, server_hostname=parts.hostname)
 

@@ -157,7 +157,7 @@ def test_signal_ends_run() -> None:
     async def main() -> None:
         worker = Worker()
         program = asyncio.create_task(run(NoClient(), [worker], Registry(), NO_PAGES))  # type: ignore[arg-type]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not worker.ready:
                 await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -31,6 +31,8 @@ KUBECTL = build(PROGRAMS["kubectl"]) if os.environ.get("SLICEWORKS_REAL") == "1"
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _PROGRAM = re.compile(r"(?<![\w/.-])(kubectl|gcloud)\b")
 _MARK = "@@command-"
+_BYTECODE = ("PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")
+"""Variables that say where compiled modules are: without them every command of a fresh clone compiles what it imports."""
 
 
 @dataclass
@@ -65,6 +67,7 @@ def run(commands: list[Command], home: Path) -> list[str]:
     script = "".join(f"{command.text}\nsave=$?; echo {_MARK}{number}; (exit $save)\n" for number, command in enumerate(commands))
     path = os.pathsep.join([str(Path(sys.executable).parent), *([str(KUBECTL.parent)] if KUBECTL else []), os.environ["PATH"]])
     environment = {"PATH": path, "HOME": str(home), "SLICEWORKS_HOME": str(home / "state"), "LANG": "C.UTF-8"}
+    environment |= {name: os.environ[name] for name in _BYTECODE if name in os.environ}
     folder = home / "project"
     folder.mkdir()
     (folder / "examples").symlink_to(ROOT / "examples")

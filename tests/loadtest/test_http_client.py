@@ -85,7 +85,7 @@ class Client:
             received.set()
 
         self.wire.send(b"POST /x HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body), RawReader(record), ended)
-        assert received.wait(20)
+        assert received.wait(90)
         gevent.sleep(0.005)
         return record
 
@@ -201,7 +201,7 @@ def test_due_requests_are_sent_before_reads(to_close: list[Any]) -> None:
     client.wire._on_read = lambda _: seen.append(record.status)
     received = Event()
     client.wire.send(b"POST /x HTTP/1.1\r\nContent-Length: 0\r\n\r\n", RawReader(record), lambda _: received.set())
-    assert received.wait(20)
+    assert received.wait(90)
     assert seen == [0]
     assert record.status == 200
 

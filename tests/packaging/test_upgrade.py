@@ -198,7 +198,7 @@ class Load:
         url = f"{self.cloud}/v1/projects/{{project}}/locations/{{location}}/clusters/{{name}}{path}".format(**PLACE)
         headers = {"authorization": f"Bearer {self.twin.token}", "content-type": "application/json"}
         data = orjson.dumps(body) if body is not None else None
-        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=30) as response:
+        with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=90) as response:
             return orjson.loads(response.read())
 
 

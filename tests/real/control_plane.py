@@ -104,7 +104,7 @@ class ControlPlane:
 
     def _etcd(self, method: str, body: dict[str, Any]) -> dict[str, Any]:
         request = urllib.request.Request(f"http://127.0.0.1:{self._client_port}/v3/kv/{method}", json.dumps(body).encode())
-        with urllib.request.urlopen(request, timeout=30) as response:
+        with urllib.request.urlopen(request, timeout=90) as response:
             answer: dict[str, Any] = json.load(response)
         return answer
 

@@ -67,7 +67,7 @@ def end(home: twin_home.Home, *, kill: bool) -> None:
         return
     pid = home.owner_pid()
     os.kill(pid, signal.SIGKILL)
-    assert clock.wait_until(lambda: home.owner_pid() != pid, 10)
+    assert clock.wait_until(lambda: home.owner_pid() != pid, 90)
 
 
 @pytest.mark.parametrize("kill", [False, True])

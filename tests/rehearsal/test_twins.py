@@ -75,7 +75,7 @@ def test_killed_twin_is_stopped_and_restarts(capsys: pytest.CaptureFixture[str])
     assert main.run(["twin", "start"]) == 0
     pid = status(capsys)["pid"]
     os.kill(pid, signal.SIGKILL)
-    assert clock.wait_until(lambda: twin_home.find("default").owner_pid() == 0, 5)
+    assert clock.wait_until(lambda: twin_home.find("default").owner_pid() == 0, 90)
     assert status(capsys)["state"] == "stopped"
     assert main.run(["twin", "start"]) == 0
     assert status(capsys)["state"] == "running"

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import ssl
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -42,6 +43,10 @@ class Cluster(Protocol):
         """The resident memory of the server."""
         ...
 
+    def pass_time(self, seconds: float) -> None:
+        """Return when this much time has passed on the cluster's clock."""
+        ...
+
     def stop(self) -> None:
         """Stop the cluster."""
         ...
@@ -72,6 +77,10 @@ class RealCluster:
         """The resident memory of etcd and kube-apiserver."""
         return self.plane.resident_bytes()
 
+    def pass_time(self, seconds: float) -> None:
+        """Sleep: the cluster has the clock of the machine."""
+        time.sleep(seconds)
+
     def stop(self) -> None:
         """Stop all processes."""
         self.api.close()
@@ -100,6 +109,10 @@ class TwinCluster:
     def resident_bytes(self) -> int:
         """The resident memory of the twin's process."""
         return self.process.resident_bytes()
+
+    def pass_time(self, seconds: float) -> None:
+        """Advance the twin's clock; needs the option --speed."""
+        self.api.post("/debug/twin/advance", {"seconds": seconds}).ok()
 
     def start(self) -> None:
         """Start the twin again after its process was killed."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING, Any
 
 from tests.support import goldens
-from tests.support.polling import eventually
+from tests.support.polling import eventually, pass_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +148,7 @@ class KueueHarness:
 
     def tick(self) -> None:
         """Wait for the next second, because creation timestamps have a resolution of one second."""
-        time.sleep(1.1)
+        pass_time(1.1)
 
     def until(self, look: Callable[[], Any], what: str) -> Any:
         return eventually(look, what=what)

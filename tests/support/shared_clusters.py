@@ -36,7 +36,7 @@ class SharedClusters:
     def _started(self, kind: str, podless: bool, hurried: bool) -> Cluster:
         folder = self._folders.mktemp(f"{kind}-workloads")
         if kind == "twin":
-            return TwinCluster(folder, workloads=True, options=("--speed", "15") if hurried else ())
+            return TwinCluster(folder, workloads=True, options=("--speed", "15" if hurried else "1"))
         return RealCluster(folder, workloads=not podless, flags=_HURRIED if hurried else ())
 
     def stop(self, kind: str, name: str) -> None:

@@ -48,7 +48,7 @@ class WorkloadHarness:
     """A namespace with methods to create, update and observe objects in it."""
 
     def __init__(self, cluster: Cluster, ns: str) -> None:
-        self.api, self.ns, self.real = cluster.api, ns, cluster.name == "real"
+        self.cluster, self.api, self.ns, self.real = cluster, cluster.api, ns, cluster.name == "real"
         # Unique for each test: the node lifecycle controller evicts pods from a node that has been missing for 40 s, even since an
         # earlier test.
         self.nowhere = f"nowhere-{ns}"

@@ -62,7 +62,7 @@ def with_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until(look: Callable[[], Any], what: str) -> Any:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(90):
         while True:
             try:
                 if result := await asyncio.to_thread(look):
@@ -96,7 +96,7 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
                 JobDetails(await client.get(JOBSET, "train", TEAM), None, await list_pods(client, "train", TEAM), [])
             )
             (data / "go").touch()
-            await asyncio.wait_for(following, 30)
+            await asyncio.wait_for(following, 90)
             assert seen == "0.5\n"
             return shown
 

@@ -27,7 +27,7 @@ def test_published_messages_are_written_to_the_table(google: Google) -> None:
     topic = stream(google, "records", "load", drop_unknown_fields=True)
     sent = [google.publisher.publish(topic, record(number), origin="worker-1") for number in range(25)]
     sent.append(google.publisher.publish(topic, record(99, "second")))
-    assert len({future.result(timeout=30) for future in sent}) == 26
+    assert len({future.result(timeout=90) for future in sent}) == 26
     assert google.bigquery.get_table("load.records").num_rows == 26
     rows = list(google.bigquery.list_rows("load.records", page_size=10))
     assert len(rows) == 26
@@ -45,24 +45,24 @@ def test_message_must_match_the_schema(google: Google, data: bytes) -> None:
     name = f"strict-{len(data)}"
     topic = stream(google, name, name.replace("-", "_"))
     with pytest.raises(BadRequest, match="failed schema validation"):
-        google.publisher.publish(topic, data).result(timeout=30)
+        google.publisher.publish(topic, data).result(timeout=90)
 
 
 def test_rows_wait_for_a_missing_table(google: Google) -> None:
     topic = stream(google, "early", "later")
-    google.publisher.publish(topic, record(1)).result(timeout=30)
+    google.publisher.publish(topic, record(1)).result(timeout=90)
     path = google.subscriber.subscription_path(PROJECT, "early-to-bigquery")
     state = google.subscriber.get_subscription(subscription=path).bigquery_config.state
     assert state == BigQueryConfig.State.NOT_FOUND
     table(google, "later", metadata=False)
-    google.publisher.publish(topic, record(2)).result(timeout=30)
+    google.publisher.publish(topic, record(2)).result(timeout=90)
     assert google.subscriber.get_subscription(subscription=path).bigquery_config.state == BigQueryConfig.State.SCHEMA_MISMATCH
     mask = field_mask_pb2.FieldMask(paths=["bigquery_config"])
     config = BigQueryConfig(table=f"{PROJECT}.later.records", use_topic_schema=True)
     google.subscriber.update_subscription(
         subscription=Subscription(name=path, topic=topic, bigquery_config=config), update_mask=mask
     )
-    google.publisher.publish(topic, record(3)).result(timeout=30)
+    google.publisher.publish(topic, record(3)).result(timeout=90)
     assert google.bigquery.get_table("later.records").num_rows == 3
 
 
@@ -72,7 +72,7 @@ def test_messages_are_pulled_acknowledged_and_released(google: Google) -> None:
     path = google.subscriber.subscription_path(PROJECT, "reader")
     google.subscriber.create_subscription(name=path, topic=topic, ack_deadline_seconds=600)
     for number in range(3):
-        google.publisher.publish(topic, f"m{number}".encode()).result(timeout=30)
+        google.publisher.publish(topic, f"m{number}".encode()).result(timeout=90)
     first = google.subscriber.pull(subscription=path, max_messages=2).received_messages
     assert [item.message.data for item in first] == [b"m0", b"m1"]
     assert [item.message.data for item in google.subscriber.pull(subscription=path, max_messages=5).received_messages] == [b"m2"]
@@ -93,7 +93,7 @@ def test_subscriptions_outlive_their_topic(google: Google) -> None:
     google.publisher.delete_topic(topic=topic)
     assert google.subscriber.get_subscription(subscription=path).topic == "_deleted-topic_"
     with pytest.raises(NotFound):
-        google.publisher.publish(topic, b"x").result(timeout=30)
+        google.publisher.publish(topic, b"x").result(timeout=90)
 
 
 def test_bigquery_subscription_cannot_be_pulled(google: Google) -> None:

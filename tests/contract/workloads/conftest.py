@@ -10,6 +10,7 @@ from tests.support.jobset_install import Gates, install
 from tests.support.jobsets import JobSetDriver
 from tests.support.kueue_install import Settings, installed
 from tests.support.kueue_namespaces import NamespacePool
+from tests.support.polling import on_clock
 from tests.support.scheduling import SchedulerHarness
 from tests.support.shared_clusters import SharedClusters
 
@@ -43,6 +44,16 @@ def cluster(request: pytest.FixtureRequest, shared: SharedClusters) -> Iterator[
     yield shared.get(request.param, name, podless=podless, hurried=hurried)
     if not name:
         shared.stop(request.param, name)
+
+
+@pytest.fixture(autouse=True)
+def cluster_time(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Waits pass time of the cluster: seconds of a twin's clock take milliseconds."""
+    if "cluster" not in request.fixturenames:
+        yield
+        return
+    with on_clock(request.getfixturevalue("cluster").pass_time):
+        yield
 
 
 @pytest.fixture

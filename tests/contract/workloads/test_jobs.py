@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.jobs import done, job
-from tests.support.polling import eventually
+from tests.support.polling import eventually, pass_time
 from tests.support.workloads import WorkloadHarness, summary, template
 
 if TYPE_CHECKING:
@@ -234,7 +233,7 @@ def test_deletion_without_a_policy_orphans_pods(workloads: WorkloadHarness) -> N
 
 def test_managed_by_another_controller(workloads: WorkloadHarness) -> None:
     job(workloads, managedBy="example.com/other")
-    time.sleep(1.5)
+    pass_time(1.5)
     assert workloads.items("Pod") == []
     assert workloads.get("Job", "work")["status"] == {}
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.polling import PATIENCE, eventually
+from tests.support.polling import PATIENCE, eventually, on_clock, pass_time
 from tests.support.workloads import WorkloadHarness, template
 
 if TYPE_CHECKING:
@@ -26,15 +25,13 @@ def workloads(cluster: Cluster, ns: str) -> WorkloadHarness:
 
 
 class Nodes:
-    """The nodes of one test, in their own zone, and a kubelet that renews the leases of some of them."""
+    """The nodes of one test, in their own zone; `pass_time` renews the leases of some of them, as a kubelet does."""
 
     def __init__(self, workloads: WorkloadHarness, prefix: str) -> None:
         self.workloads, self.prefix = workloads, prefix
         self.names: list[str] = []
         self.alive: list[str] = []
-        self._end = threading.Event()
-        self._heart = threading.Thread(target=self._beat, daemon=True)
-        self._heart.start()
+        self._since_renewal = 0.0
 
     def add(self, name: str, conditions: Object | None = None, *, alive: bool = False, **spec: Any) -> str:
         full = f"{self.prefix}-{name}"
@@ -83,14 +80,15 @@ class Nodes:
         ]
         return sorted(reported, key=lambda event: str(event["reason"]))
 
-    def _beat(self) -> None:
-        while not self._end.wait(5):
-            for name in list(self.alive):
+    def pass_time(self, seconds: float) -> None:
+        self.workloads.cluster.pass_time(seconds)
+        self._since_renewal += seconds
+        if self._since_renewal >= 5:
+            self._since_renewal = 0.0
+            for name in self.alive:
                 self.workloads.api.patch(f"{LEASES}/{name}", {"spec": {"renewTime": _now()}})
 
     def close(self) -> None:
-        self._end.set()
-        self._heart.join()
         for name in self.names:
             self.workloads.api.delete(f"/api/v1/nodes/{name}")
             self.workloads.api.delete(f"{LEASES}/{name}")
@@ -103,7 +101,8 @@ def _now(*, micro: bool = True) -> str:
 @pytest.fixture
 def nodes(workloads: WorkloadHarness, unique_name: str) -> Iterator[Nodes]:
     result = Nodes(workloads, unique_name)
-    yield result
+    with on_clock(result.pass_time):
+        yield result
     result.close()
 
 
@@ -190,7 +189,7 @@ def test_removed_taint_cancels_eviction(workloads: WorkloadHarness, nodes: Nodes
     pod(workloads, "patient", name, tolerating("example.com/bad", 60))
     workloads.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": [{"key": "example.com/bad", "effect": "NoExecute"}]}}).ok()
     eventually(lambda: nodes.get(name)["spec"].get("taints"))
-    threading.Event().wait(1)
+    pass_time(1)
     workloads.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}}).ok()
     workloads.check("nodes", "cancelled", workloads.events("Pod", "patient", "TaintManagerEviction"))
     assert "deletionTimestamp" not in workloads.get("Pod", "patient")["metadata"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import time
 from typing import TYPE_CHECKING
 
-from tests.support.polling import eventually
+from tests.support.polling import eventually, pass_time
 from tests.support.scheduling import HOST, REQUIRED, near
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ def test_higher_priority_is_scheduled_first(scheduler: SchedulerHarness) -> None
     scheduler.refusal("high")
     # An unschedulable pod backs off for a second. Among pods in backoff, the first to leave it is scheduled first, whatever its
     # priority.
-    time.sleep(1.1)
+    pass_time(1.1)
     scheduler.change_node("a", {"spec": {"taints": None}})
     assert scheduler.where("high") == "a"
     assert "nodeName" not in scheduler.get("low")["spec"]

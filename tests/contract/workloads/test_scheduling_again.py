@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.polling import eventually
+from tests.support.polling import eventually, pass_time
 from tests.support.scheduling import HOST, NO_VICTIMS, UNHELPFUL
 
 if TYPE_CHECKING:
@@ -105,7 +104,7 @@ def test_changed_message_keeps_transition_time(scheduler: SchedulerHarness) -> N
     scheduler.pod("one", asks={"cpu": "4"}, nodeSelector={"x": "1"})
     first = scheduler.refusal("one")
     since = scheduler.condition("one")["lastTransitionTime"]
-    time.sleep(1.1)
+    pass_time(1.1)
     scheduler.node("b", cpu="1", labels={"x": "1"})
     scheduler.change_node("a", {"metadata": {"labels": {"x": "1"}}})
     reason = f"0/2 nodes are available: 2 Insufficient cpu. {UNHELPFUL.format(2)}"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.polling import eventually
+from tests.support.polling import eventually, pass_time
 from tests.support.workloads import WorkloadHarness, summary, template
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def picture(workloads: WorkloadHarness, last: str, times: int) -> Object:
 def test_ordered_ready_creation(workloads: WorkloadHarness) -> None:
     stateful_set(workloads, 2)
     assert [pod["metadata"]["name"] for pod in workloads.pods(1)] == ["db-0"]
-    time.sleep(0.3)
+    pass_time(0.3)
     assert len(workloads.items("Pod")) == 1
     ready(workloads, 0, 1)
     until_status(workloads, availableReplicas=2, readyReplicas=2)
@@ -106,7 +105,7 @@ def test_scale_down_waits_for_each_pod(workloads: WorkloadHarness) -> None:
     until_status(workloads, readyReplicas=3)
     workloads.patch("StatefulSet", "db", {"spec": {"replicas": 1}})
     eventually(lambda: "deletionTimestamp" in workloads.get("Pod", "db-2")["metadata"], what="db-2 is ending")
-    time.sleep(0.3)
+    pass_time(0.3)
     assert "deletionTimestamp" not in workloads.get("Pod", "db-1")["metadata"]
     workloads.remove("db-2")
     eventually(lambda: "deletionTimestamp" in workloads.get("Pod", "db-1")["metadata"], what="db-1 is ending")

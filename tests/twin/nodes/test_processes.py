@@ -234,7 +234,7 @@ def test_processes_are_killed_with_the_twin(tmp_path: Path) -> None:
 
     running(main, tmp_path)
     assert len(numbers) == 2
-    assert clock.wait_until(lambda: not any(Path(f"/proc/{number}").exists() for number in numbers), 5)
+    assert clock.wait_until(lambda: not any(Path(f"/proc/{number}").exists() for number in numbers), 90)
     assert not any(Path(os.fspath(path)).exists() for path in tmp_path.glob("*/*/process"))
 
 

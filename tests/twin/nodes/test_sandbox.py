@@ -76,7 +76,7 @@ def test_mounts_work_without_root() -> None:
         shown = ["host", "w-0", "-", "ro", folder, "/root-of-a-test/folder"]
         command = ["--", "sh", "-c", "cat /root-of-a-test/folder/file; uname -n"]
         user = 65534 if anybody else None
-        done = subprocess.run([*line, *shown, *command], user=user, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run([*line, *shown, *command], user=user, capture_output=True, text=True, timeout=90, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "textw-0\n", "")
 
 
