@@ -117,6 +117,10 @@ def test_run_without_reported_tokens(tmp_path: Path, tokenizer: Path) -> None:
     assert set(counted(folder, "chunks, tokens_out")) == {(4, 8)}
     assert result["summary"]["tokensOut"] == 80
     assert dict(formatter.facts(result))["tokens"] == "10 responses counted with the tokenizer"
+    assert "tokens/s out" in dict(formatter.facts(result))["throughput"]
+    summary = {**result["summary"], "tokensOutPerSecond": 0.0}
+    uncounted = {**result, "summary": summary, "tokens": {"unknown": 10}}
+    assert "tokens/s" not in dict(formatter.facts(uncounted))["throughput"]
     assert not list(folder.glob("*.texts"))
     left = b"".join(path.read_bytes() for path in folder.iterdir())
     assert b"two words" not in left

@@ -15,7 +15,7 @@ import duckdb
 import orjson
 
 from sliceworks.base import clock, files
-from sliceworks.base.errors import CloudError, CloudUnavailable, SliceworksError, Unreachable
+from sliceworks.base.errors import CloudError, CloudNotFound, CloudUnavailable, SliceworksError, Unreachable
 from sliceworks.base.retry import Backoff, Retry
 from sliceworks.loadtest.request_table import REQUESTS_FILE, quote_sql
 from sliceworks.loadtest.request_texts import TEXTS_FILE
@@ -154,7 +154,11 @@ async def count_rows(session: Session, sink: PubSubSink, folder: Path) -> int:
     query = f"SELECT COUNT(*) AS n FROM `{sink.project}.{sink.dataset}.{sink.table}` WHERE test_id = @test"
     parameter = {"name": "test", "parameterType": {"type": "STRING"}, "parameterValue": {"value": folder.name}}
     body = {"query": query, "useLegacySql": False, "parameterMode": "NAMED", "queryParameters": [parameter]}
-    response = await session.call("POST", f"/bigquery/v2/projects/{sink.project}/queries", body)
+    try:
+        response = await session.call("POST", f"/bigquery/v2/projects/{sink.project}/queries", body)
+    except CloudNotFound as error:
+        hint = "`env apply` creates the table of an environment with loadMetrics; --dataset and --table name another"
+        raise SliceworksError(error.message, hint=hint) from error
     try:
         return int(response["rows"][0]["f"][0]["v"])
     except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -61,7 +61,9 @@ def test_published_records_equal_table_rows(google: Google, tmp_path: Path) -> N
     assert publish(google.served.url, google.served.token, place, folder) == (ROWS, ROWS)  # nothing is sent twice
 
 
-def test_nothing_is_published_unless_topic_and_table_exist(google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_published_unless_topic_and_table_exist(
+    google: Google, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     table(google, "checked")
     stream(google, "checked", "checked", drop_unknown_fields=True)
     folder = run_folder(tmp_path, "llama-3")
@@ -73,6 +75,7 @@ def test_nothing_is_published_unless_topic_and_table_exist(google: Google, tmp_p
         assert run(["load", "publish", str(folder), *place]) == 1
         assert count(google, "SELECT COUNT(*) FROM checked.records") == [(0,)]
         assert not (folder / bigquery_export.PROGRESS).exists()
+        assert ("with loadMetrics" in capsys.readouterr().err) == (dataset == "nope")
 
 
 class Unsteady(BaseHTTPRequestHandler):

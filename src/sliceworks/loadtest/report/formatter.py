@@ -55,10 +55,13 @@ def facts(run: dict[str, Any]) -> list[tuple[str, str]]:
     """The figures other than latencies."""
     summary = run["summary"]
     delivery = summary["delivery"]
+    throughput = f"{summary['requestsPerSecond']:,.1f} requests/s"
+    if summary["tokensOutPerSecond"] or not (run.get("tokens") or {}).get("unknown"):
+        throughput += f", {summary['tokensOutPerSecond']:,.0f} tokens/s out"
     result = [
         ("requests", f"{summary['requests']:,} in {summary['seconds']:.0f} s, {summary['succeeded']:,} succeeded"),
         ("delivered", f"{delivery['share']:.2%} of {delivery['scheduledRate']:,.1f} requests/s scheduled"),
-        ("throughput", f"{summary['requestsPerSecond']:,.1f} requests/s, {summary['tokensOutPerSecond']:,.0f} tokens/s out"),
+        ("throughput", throughput),
         ("errors", f"{summary['errorRate']:.2%}" + "".join(f", {count:,} × {kind}" for kind, count in summary["failures"].items())),
     ]
     if counted := format_token_sources(run.get("tokens") or {}):
