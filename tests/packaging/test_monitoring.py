@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import urllib.parse
+import urllib.request
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -49,9 +51,9 @@ def test_metric_names_are_found() -> None:
 def test_expressions_use_existing_metrics(file: Path) -> None:
     used = {name for expression in expressions(file) for name in metric_names(expression)}
     assert used
-    ours = {name for name in used if not name.startswith("kueue_")}
+    ours = {name for name in used if not name.startswith(("kueue_", "nv_"))}
     assert {name for name in ours if name not in DOCUMENTED and _SUFFIX.sub("", name) not in DOCUMENTED} == set()
-    assert bool(ours) != (file.stem == "queues")
+    assert bool(ours) != (file.stem in ("queues", "triton"))
 
 
 @pytest.mark.parametrize("file", RULES, ids=lambda file: file.name)
@@ -64,7 +66,9 @@ def test_alerts_say_what_to_do(file: Path) -> None:
 
 
 def test_every_component_has_alerts_and_a_dashboard() -> None:
-    assert [file.stem for file in RULES] == [file.stem for file in DASHBOARDS] == ["gateway", "graphs", "queues", "slices"]
+    assert (
+        [file.stem for file in RULES] == [file.stem for file in DASHBOARDS] == ["gateway", "graphs", "queues", "slices", "triton"]
+    )
 
 
 @real
@@ -81,6 +85,50 @@ def test_promtool_accepts_alerts_and_panels(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"SUCCESS: {len(panels)} rules found" in done.stdout
+
+
+def rising_series(names: set[str]) -> str:
+    """An hour of OpenMetrics in which every counter and gauge rises; histograms have two buckets."""
+    lines = []
+    for name in sorted(names):
+        bounds = ('le="1"', 'le="+Inf"') if name.endswith("_bucket") else ("",)
+        lines.append(f"# TYPE {name} unknown")
+        for bound in bounds:
+            labels = ",".join(
+                part for part in ('namespace="a",model="m",gpu_uuid="g",name="n",job="j",instance="i"', bound) if part
+            )
+            lines += [f"{name}{{{labels}}} {minute + 1} {minute * 60}" for minute in range(61)]
+    return "\n".join([*lines, "# EOF", ""])
+
+
+@real
+@pytest.mark.real
+def test_prometheus_answers_every_alert_and_panel(tmp_path: Path) -> None:
+    """All expressions are evaluated; those about Triton match its metrics, so that their alerts and panels are not empty."""
+    from tests.real.prometheus import program
+
+    queries = {expression: file.stem for file in (*RULES, *DASHBOARDS) for expression in expressions(file)}
+    (tmp_path / "metrics.txt").write_text(rising_series({name for query in queries for name in metric_names(query)}))
+    (tmp_path / "prometheus.yml").write_text("global: {}\n")
+    create = [str(program()), "tsdb", "create-blocks-from", "openmetrics", str(tmp_path / "metrics.txt"), str(tmp_path / "data")]
+    subprocess.run(create, check=True, capture_output=True)
+    command = [str(program("prometheus")), f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data"]
+    command += ["--web.listen-address=127.0.0.1:0", "--storage.tsdb.retention.time=100y"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as prometheus:
+        try:
+            assert prometheus.stderr is not None
+            log = iter(prometheus.stderr.readline, "")
+            address = next(found[1] for line in log if (found := re.search(r"Listening on.* address=(127.0.0.1:\d+)", line)))
+            next(line for line in log if "Server is ready" in line)
+            for query, component in queries.items():
+                bare = query.partition(" > ")[0] if component == "triton" else query  # without the threshold of an alert
+                parameters = urllib.parse.urlencode({"query": bare, "time": 3600})
+                with urllib.request.urlopen(f"http://{address}/api/v1/query?{parameters}") as response:
+                    answer = json.load(response)
+                assert answer["status"] == "success", query
+                assert component != "triton" or answer["data"]["result"], query
+        finally:
+            prometheus.terminate()
 
 
 QUEUES = """
