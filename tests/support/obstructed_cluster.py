@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import combinations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,10 @@ class World:
     client: Client
     random: Random
     jobs: list[str] = field(default_factory=list)
+    running: list[str] = field(default_factory=list)
     obstacles: list[str] = field(default_factory=list)
+    job: Obj = field(default_factory=dict)
+    """Fields that later JobSets have."""
     pod: Obj = field(default_factory=dict)
     """Fields that the pods of later jobs have."""
     annotations: dict[str, str] = field(default_factory=dict)
@@ -51,13 +55,16 @@ class World:
 
 
 async def explain_all(seed: int) -> tuple[World, dict[str, Diagnosis]]:
-    """A random cluster, and the diagnoses of its jobs that do not run, after all controllers have settled."""
+    """A random cluster, and the diagnoses of its unfinished jobs, after all controllers have settled.
+
+    Two obstacles follow from the seed, so that `len(PAIRS)` seeds try every pair; a third one is random.
+    """
     random = Random(f"obstructed {seed}")
     async with Cluster() as cluster, Client(cluster.transport(), namespace="default") as client:
         world = World(cluster, client, random)
         await _furnish(world)
         steps: list[Callable[[World], Awaitable[None]]] = [_submit] * random.randint(2, 5)
-        steps += random.sample(OBSTACLES, random.randint(1, 3))
+        steps += [*PAIRS[seed * _STRIDE % len(PAIRS)], *random.sample(OBSTACLES, random.randint(0, 1))]
         random.shuffle(steps)
         for step in [_submit, *steps, _submit]:
             if step is not _submit:
@@ -68,15 +75,19 @@ async def explain_all(seed: int) -> tuple[World, dict[str, Diagnosis]]:
                 world.obstacles.append(f"refused: {error.message}")
             await clock.sleep(random.choice([0, 1, 30]))
         await clock.sleep(_SETTLED)
-        pending = [name for name in world.jobs if not await _runs(world, name)]
-        return world, {name: await diagnose(client, name) for name in pending}
+        unfinished = [name for name in world.jobs if not await _has_ended(world, name)]
+        world.running = [name for name in unfinished if await _runs(world, name)]
+        return world, {name: await diagnose(client, name) for name in unfinished}
+
+
+async def _has_ended(world: World, name: str) -> bool:
+    obj = await world.client.get(JOBSET, name)
+    return is_condition_true(obj, "Completed") or is_condition_true(obj, "Failed")
 
 
 async def _runs(world: World, name: str) -> bool:
-    """Whether a job has ended, or all of its pods run or have succeeded."""
+    """Whether all pods of a job run or have succeeded."""
     obj = await world.client.get(JOBSET, name)
-    if is_condition_true(obj, "Completed") or is_condition_true(obj, "Failed"):
-        return True
     pods = (await world.client.list(POD, "default", labels=f"jobset.sigs.k8s.io/jobset-name={name}")).items
     ready = [pod for pod in pods if is_condition_true(pod, "Ready") or pod["status"].get("phase") == "Succeeded"]
     expected = sum(part["template"]["spec"]["parallelism"] for part in obj["spec"]["replicatedJobs"])
@@ -120,7 +131,7 @@ async def _submit(world: World) -> None:
     if random.random() < 0.3:
         parts.append({**_part(world, "second", 1, 1), "dependsOn": [{"name": "first", "status": "Ready"}]})
     metadata: Obj = {"name": name, "labels": labels if random.random() < 0.9 else {}}
-    spec = {"replicatedJobs": parts}
+    spec = {"replicatedJobs": parts, **world.job}
     body = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}
     await world.client.create(body)
     world.jobs.append(name)
@@ -259,6 +270,99 @@ async def _miss_selector(world: World) -> None:
     world.pod["nodeSelector"] = {"cloud.google.com/gke-tpu-topology": "2x2x4"}
 
 
+async def _miss_priority(world: World) -> None:
+    world.pod["priorityClassName"] = "missing"
+
+
+async def _miss_runtime(world: World) -> None:
+    world.pod["runtimeClassName"] = "missing"
+
+
+async def _miss_driver(world: World) -> None:
+    """A claim that nothing binds."""
+    spec = {"storageClassName": "missing", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "unbound"}, "spec": spec}
+    await world.client.create(body, "default")
+    world.pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "unbound"}}]
+
+
+async def _gate_pods(world: World) -> None:
+    world.pod["schedulingGates"] = [{"name": "example.com/wait"}]
+
+
+async def _require_affinity(world: World) -> None:
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["a"]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    world.pod["affinity"] = {"nodeAffinity": required}
+
+
+async def _separate_pods(world: World) -> None:
+    """No two pods on one node."""
+    term = {"labelSelector": {}, "topologyKey": "kubernetes.io/hostname"}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    world.pod["affinity"] = {"podAntiAffinity": required}
+
+
+async def _request_memory(world: World) -> None:
+    """A resource that no queue covers."""
+    world.pod["container"] = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}
+
+
+async def _crash(world: World) -> None:
+    world.annotations |= {"sliceworks.dev/exit-code": "1", "sliceworks.dev/run-seconds": "5"}
+
+
+async def _crash_in_place(world: World) -> None:
+    """Containers that the kubelet restarts."""
+    world.pod["restartPolicy"] = "OnFailure"
+    await _crash(world)
+
+
+async def _delay_readiness(world: World) -> None:
+    world.annotations["sliceworks.dev/ready-seconds"] = "9000"
+
+
+async def _delegate_jobs(world: World) -> None:
+    """JobSet's controller leaves these jobs to another one."""
+    world.job["managedBy"] = "example.com/other"
+
+
+async def _limit_jobs(world: World) -> None:
+    spec = {"hard": {"count/jobs.batch": "0"}}
+    await world.client.create(
+        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "no-jobs"}, "spec": spec}, "default"
+    )
+
+
+async def _limit_containers(world: World) -> None:
+    limit = {"type": "Container", "max": {"cpu": "500m"}}
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small"}, "spec": {"limits": [limit]}}
+    await world.client.create(body, "default")
+
+
+async def _break_webhook(world: World) -> None:
+    """An admission webhook that does not answer rejects pods or Jobs."""
+    group, resource = world.random.choice([("", "pods"), ("batch", "jobs")])
+    rule = {"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
+    webhook = {
+        "name": "absent.example.com",
+        "clientConfig": {"service": {"namespace": "default", "name": "absent"}},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "timeoutSeconds": 1,
+    }
+    kind = "ValidatingWebhookConfiguration"
+    await world.client.create(
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "absent"}, "webhooks": [webhook]}
+    )
+
+
+async def _taint_flavor(world: World) -> None:
+    taint = {"key": "reserved", "value": "other", "effect": "NoSchedule"}
+    await world.client.patch(_FLAVOR, "cpu", {"spec": {"nodeTaints": [taint]}})
+
+
 async def _suspend_jobs(world: World) -> None:
     for name in world.jobs:
         await world.client.patch(JOBSET, name, {"spec": {"suspend": True}})
@@ -295,6 +399,24 @@ OBSTACLES: list[Callable[[World], Awaitable[None]]] = [
     _miss_config_map,
     _miss_claim,
     _miss_selector,
+    _miss_priority,
+    _miss_runtime,
+    _miss_driver,
+    _gate_pods,
+    _require_affinity,
+    _separate_pods,
+    _request_memory,
+    _crash,
+    _crash_in_place,
+    _delay_readiness,
+    _delegate_jobs,
+    _limit_jobs,
+    _limit_containers,
+    _break_webhook,
+    _taint_flavor,
     _suspend_jobs,
     _kill_program,
 ]
+
+PAIRS = list(combinations(OBSTACLES, 2))
+_STRIDE = 97  # has no factor in common with the number of pairs: neighbouring seeds differ in both obstacles

@@ -189,6 +189,43 @@ class SourceOracle:
             self.wrong.append(f"{clock.loop_time():.1f} pod {name} runs without {', '.join(missing)}")
 
 
+class OwnerOracle:
+    """Checks that nothing outlives its owners, and no pod its node, for minutes; pods on a lost host are at least being deleted."""
+
+    PATIENCE = 300.0
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        self._objects: dict[tuple[str, str, str], Obj] = {}
+        self._uids: Counter[str] = Counter()
+        self._lost: dict[str, float] = {}
+
+    def observe(self, change: Change) -> None:
+        key = (change.resource, change.namespace, change.name)
+        if before := self._objects.pop(key, None):
+            self._uids[before["uid"]] -= 1
+        metadata = change.obj.get("metadata") or {}
+        if change.type == "DELETED" or not metadata.get("uid"):
+            return
+        node = (change.obj.get("spec") or {}).get("nodeName", "") if change.resource == "/pods" else ""
+        owners = [reference["uid"] for reference in metadata.get("ownerReferences") or ()]
+        self._objects[key] = {"uid": metadata["uid"], "owners": owners, "node": node, "ending": "deletionTimestamp" in metadata}
+        self._uids[metadata["uid"]] += 1
+
+    def check(self) -> None:
+        """Report what has had no owner, or no node, since too long ago."""
+        now, before, self._lost = clock.loop_time(), self._lost, {}
+        for key, obj in self._objects.items():
+            has_owner = not obj["owners"] or any(self._uids[uid] for uid in obj["owners"])
+            has_node = not obj["node"] or ("/nodes", "", obj["node"]) in self._objects
+            if obj["ending"] or (has_owner and has_node):
+                continue
+            since = self._lost[obj["uid"]] = before.get(obj["uid"], now)
+            if now - since > self.PATIENCE:
+                missing = "its node" if has_owner else "all of its owners"
+                self.wrong.append(f"{now:.1f} {'/'.join(key)} has outlived {missing} since {since:.1f}")
+
+
 def _needed_objects(spec: Obj) -> Iterator[tuple[str, str]]:
     """The objects without which a kubelet does not start a pod: collection and name."""
     yield "serviceaccounts", spec.get("serviceAccountName") or "default"

@@ -6,6 +6,7 @@ every job that can run has completed, and nothing is left of what was deleted.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, field
 from random import Random
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from tests.support.slices_controller import CLUSTER, LOCATION, PROJECT, make_queue
 from tests.support.slices_controller import QUEUE as SLICES_QUEUE
 from tests.support.slices_controller import jobset as slices_jobset
-from tests.support.twin_oracles import QuotaOracle, SourceOracle, TimeOracle
+from tests.support.twin_oracles import OwnerOracle, QuotaOracle, SourceOracle, TimeOracle
 
 from sliceworks.base import clock
-from sliceworks.base.conditions import is_condition_true
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import ApiError, Conflict, NotFound, SliceworksError
 from sliceworks.base.transport import InProcess
 from sliceworks.cli.train_show import diagnose
@@ -39,6 +40,7 @@ from sliceworks.kube.resources import (
 from sliceworks.platform.controller_host import ControllerRequirements, list_restartables, run_controllers
 from sliceworks.rehearsal.drill import Drill
 from sliceworks.specs.scenario import CloudCluster
+from sliceworks.training.status import is_pending_workload
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
@@ -60,7 +62,7 @@ _SOURCES = {
     "persistentvolumeclaims": PERSISTENT_VOLUME_CLAIM,
     "serviceaccounts": SERVICE_ACCOUNT,
 }
-_EVENTFUL, _PATIENCE, _STUCK = 900.0, 6 * 3600.0, 180.0
+_EVENTFUL, _PATIENCE, _STUCK, _INSPECTION = 900.0, 6 * 3600.0, 180.0, 50.0
 _QUEUE_LABEL, _PRIORITY_LABEL = f"{_KUEUE}/queue-name", f"{_KUEUE}/priority-class"
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _IMAGE, _RUN_SECONDS, _STATE = "example.com/train:1", "sliceworks.dev/run-seconds", "sliceworks.dev/state"
@@ -112,6 +114,7 @@ class Life:
     client: Client
     container: Container
     random: Random
+    owners: OwnerOracle
     submitted: dict[str, Resource] = field(default_factory=dict)
     never_fit: set[str] = field(default_factory=set)
     bad_images: set[str] = field(default_factory=set)
@@ -137,11 +140,12 @@ async def simulate(seed: int, *, drill: bool = True) -> Life:
         session = Session(credentials=Token(cluster.token), transport=InProcess(cluster.cloud.serve))
         container = Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
         async with Client(cluster.transport(), namespace="default") as client:
-            life = Life(cluster, client, container, random)
-            quota, time, sources = QuotaOracle(), TimeOracle(), SourceOracle()
-            for oracle in (quota, time, sources):
+            quota, time, sources, owners = QuotaOracle(), TimeOracle(), SourceOracle(), OwnerOracle()
+            life = Life(cluster, client, container, random, owners)
+            for oracle in (quota, time, sources, owners):
                 cluster.store.subscribe(oracle.observe)
             await _furnish(life)
+            inspection = asyncio.create_task(_inspect_periodically(life), name="inspection")
             if drill:
                 async with killer.active(cluster, lambda: beside):
                     await _happen(life)
@@ -150,8 +154,10 @@ async def simulate(seed: int, *, drill: bool = True) -> Life:
             else:
                 await _happen(life)
             await _settle(life)
+            inspection.cancel()
+            await asyncio.gather(inspection, return_exceptions=True)
             await _clear(life, quota)
-            life.wrong += [*quota.wrong, *time.wrong, *sources.wrong]
+            life.wrong += [*quota.wrong, *time.wrong, *sources.wrong, *owners.wrong]
             assert sources.checked, "no pod has started"
             return life
 
@@ -456,8 +462,15 @@ async def _edit_run(life: Life, index: int) -> None:
         await life.client.patch(RUN, name, {"spec": {"note": f"edit-{index}"}})
 
 
+async def _inspect_periodically(life: Life) -> None:
+    while True:
+        await clock.sleep(_INSPECTION)
+        await _inspect(life, 0)
+
+
 async def _inspect(life: Life, index: int) -> None:
-    """Each JobSet that does not run says why, and each admitted Job is started. What is unexplained does not last for minutes."""
+    """Each job that does not run says why, and no object outlives its owner. What is unexplained does not last for minutes."""
+    life.owners.check()
     for name, resource in sorted(life.submitted.items()):
         reported = await (_unexplained(life, name) if resource is JOBSET else _unstarted(life, name))
         since, before = life.stuck.get(name, (0.0, ""))
@@ -476,24 +489,62 @@ async def _unexplained(life: Life, name: str) -> str:
         return "" if isinstance(error, NotFound) or "not found" in error.message else f"why failed: {error.message}"
     if diagnosis.causes[0].kind.name not in ("starting", "running"):
         return ""
-    pods = (await life.client.list(POD, "default", labels=f"jobset.sigs.k8s.io/jobset-name={name}")).items
-    phases = sorted(pod["status"].get("phase", "") for pod in pods)
-    if any(phase == "Running" for phase in phases):
+    selector = f"jobset.sigs.k8s.io/jobset-name={name}"
+    pods = (await life.client.list(POD, "default", labels=selector)).items
+    idle = [f"{pod['metadata']['name']} is pending" for pod in pods if _phase(pod) == "Pending"]
+    jobs = (await life.client.list(JOB, "default", labels=selector)).items
+    idle += [f"{job['metadata']['name']} lacks pods" for job in jobs if _lacks_pods(job)]
+    if pods and not idle:
         return ""
-    return f"{diagnosis.causes[0].message} suspend={obj['spec'].get('suspend')} pods={phases}"
+    return f"{diagnosis.causes[0].message} suspend={obj['spec'].get('suspend')} {sorted(idle)}"
+
+
+def _phase(pod: Obj) -> str:
+    return str(pod["status"].get("phase", ""))
+
+
+def _lacks_pods(job: Obj) -> bool:
+    """Whether a Job that has not ended has fewer pods than it should."""
+    status, spec = job.get("status") or {}, job["spec"]
+    is_over = is_condition_true(job, "Complete") or is_condition_true(job, "Failed")
+    return not is_over and int(status.get("active") or 0) + int(status.get("succeeded") or 0) < int(spec["parallelism"])
 
 
 async def _unstarted(life: Life, name: str) -> str:
-    """The state of a Job that is admitted but suspended, or that waits without a message of Kueue; empty otherwise."""
+    """What does not happen to a Job without a reason that Kueue, the scheduler or a kubelet reports; empty if all is explained."""
     try:
         job = await life.client.get(JOB, name)
     except NotFound:
         return ""
+    if job["spec"].get("suspend"):
+        return await _unadmitted(life, name)
+    pods = (await life.client.list(POD, "default", labels=f"job-name={name}")).items
+    lost = {node["metadata"]["name"] for node in (await life.client.list(NODE)).items if not is_condition_true(node, "Ready")}
+    silent = [pod["metadata"]["name"] for pod in pods if _phase(pod) == "Pending" and not _is_explained(pod, lost)]
+    return f"pods are pending without a reason: {sorted(silent)}" if silent else ""
+
+
+async def _unadmitted(life: Life, name: str) -> str:
+    """A suspended Job without a Workload, or whose Workload is admitted, or not admitted without a message of Kueue."""
     workloads = (await life.client.list(WORKLOAD, "default")).items
     own = [workload for workload in workloads if workload["metadata"]["ownerReferences"][0]["name"] == name]
-    if not job["spec"].get("suspend") or not own or is_condition_true(own[0], "Evicted"):
+    if not own:
+        return f"{name} has no Workload"
+    if is_condition_true(own[0], "Evicted") or own[0]["spec"].get("active") is False:
         return ""
-    return f"{name} is admitted but suspended" if is_condition_true(own[0], "Admitted") else ""
+    if is_condition_true(own[0], "Admitted"):
+        return f"{name} is admitted but suspended"
+    # Kueue says nothing of a Workload before it is the first of its queue.
+    others = [item for item in workloads if item["spec"]["queueName"] == own[0]["spec"]["queueName"] and item is not own[0]]
+    is_explained = find_condition(own[0], "QuotaReserved").get("message") or any(map(is_pending_workload, others))
+    return "" if is_explained else f"{name} waits, and its Workload says nothing"
+
+
+def _is_explained(pod: Obj, lost: set[str]) -> bool:
+    """Whether a pending pod is unschedulable, waits on a host that is lost or that says for what, or is being deleted."""
+    waiting = [(status.get("state") or {}).get("waiting") for status in pod["status"].get("containerStatuses") or ()]
+    unschedulable = find_condition(pod, "PodScheduled").get("reason") == "Unschedulable"
+    return unschedulable or any(waiting) or "deletionTimestamp" in pod["metadata"] or pod["spec"].get("nodeName") in lost
 
 
 async def _revive(life: Life, beside: Sequence[Restartable]) -> None:

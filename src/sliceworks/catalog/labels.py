@@ -46,6 +46,7 @@ SIMULATED = "simulated"
 """Value of NODE_RUNTIME for Nodes whose kubelet is simulated."""
 
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
 JOB_INDEX = "jobset.sigs.k8s.io/job-index"
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"

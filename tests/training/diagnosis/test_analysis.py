@@ -451,6 +451,35 @@ def test_resumed_job_without_jobs_pods_or_nodes_has_a_cause() -> None:
     assert cause_names(_resumed(_job(), pods=(_pending_pod(nodeName="n"),))) == ["starting"]
 
 
+def test_jobs_of_another_controller_or_that_cannot_be_created_have_a_cause() -> None:
+    second = {**given.part("second"), "dependsOn": [{"name": "slice", "status": "Ready"}]}
+    refused = event("JobSet", "job", "JobCreationFailed", "exceeded quota: no-jobs")
+    result = _admitted(jobset=given.jobset(given.part(), second, suspend=False, managedBy="example.com/other"), events=(refused,))
+    assert cause_names(result) == ["no-jobs", "replicated-job-blocked"]
+    [cause, _] = diagnose(result).causes
+    assert cause.message == "example.com/other, which manages it, has created 0 of 1 Jobs of slice."
+    assert cause.reported == "exceeded quota: no-jobs"
+
+
+def test_counts_of_jobset_that_a_pending_pod_contradicts_are_not_believed() -> None:
+    counted = given.jobset(suspend=False, status={"replicatedJobsStatus": [{"name": "slice", "ready": 1}]})
+    assert cause_names(_admitted(jobset=counted, jobs=(_job(),), pods=(_pending_pod(nodeName="n"),))) == ["starting"]
+    assert cause_names(_admitted(jobset=counted, jobs=(_job(),), pods=(_pending_pod(),))) == ["not-scheduled"]
+
+
+def test_pod_that_is_not_deleted_in_time_is_the_cause() -> None:
+    pod = given.pod()
+    pod["metadata"]["deletionTimestamp"] = given.EARLIER
+    pod["spec"]["nodeName"] = "n"
+    node = {"metadata": {"name": "n"}, "status": {"conditions": given.conditions(Ready=("Unknown", "", ""))}}
+    result = replace(_resumed(_job()), undeleted=(pod, pod), hosts={"n": node})
+    assert cause_names(result) == ["pod-not-deleted"]
+    due = f"The deletion of the pod job-slice-0-0-x and 1 other was due at {given.EARLIER}."
+    assert first_message(result) == f"{due} Its host n is not ready since {given.EARLIER}."
+    pod["metadata"]["finalizers"] = ["example.com/keep"]
+    assert first_message(replace(_resumed(_job()), undeleted=(pod,))).endswith("It has the finalizers example.com/keep.")
+
+
 def test_running_job_with_steps_after_it_is_running() -> None:
     later = {**given.part("after"), "dependsOn": [{"name": "slice", "status": "Complete"}]}
     ready = {"replicatedJobsStatus": [{"name": "slice", "ready": 1}]}

@@ -86,24 +86,30 @@ def _placed(evidence: Evidence) -> Iterator[Cause]:
     causes += placement_causes.pending_followers(evidence)
     causes += placement_causes.rejected_pods(evidence)
     causes += container_causes.unready_hosts(evidence)
+    causes += container_causes.undeleted(evidence)
     causes += container_causes.startup_failures(evidence)
     causes += container_causes.terminations(evidence)
     causes += jobset_causes.restarting(evidence)
-    if status.job_state(evidence.jobset) != "running":
-        causes += jobset_causes.blocked_replicated_jobs(evidence)
-    if not causes and status.job_state(evidence.jobset) != "running":
+    runs = _is_running(evidence)
+    if not causes and not runs:
         causes = [
             *jobset_causes.missing_jobs(evidence),
             *placement_causes.missing_pods(evidence),
             *container_causes.not_started(evidence),
         ]
-    yield from causes or container_causes.unready(evidence)
+    causes = causes or list(container_causes.unready(evidence))
+    yield from causes if runs else [*causes, *jobset_causes.blocked_replicated_jobs(evidence)]
+
+
+def _is_running(evidence: Evidence) -> bool:
+    """Whether JobSet counts all replicated jobs as ready, and no pod contradicts it: JobSet may count late."""
+    return status.job_state(evidence.jobset) == "running" and not container_causes.pending(evidence)
 
 
 def _healthy(evidence: Evidence) -> Cause:
     """The job is running or starting, and nothing blocks it."""
     where = field_reference(evidence.jobset, "status.replicatedJobsStatus")
-    if status.job_state(evidence.jobset) != "running":
+    if not _is_running(evidence):
         message = "Nothing blocks it; not all of its replicated jobs are ready yet."
         return container_causes.starting(evidence) or cause_catalog.STARTING.cause(message, where)
     restarts = int((evidence.jobset.get("status") or {}).get("restarts") or 0)

@@ -271,6 +271,12 @@ MEMORY = CauseKind(
 )
 EXIT_CODE = CauseKind("exit-code", CONTAINER, "has failed: a container exited with an error", "read the logs of the failed host")
 HOST_LOST = CauseKind("host-lost", CONTAINER, "lost a host", "restart it from a checkpoint; this is normal on spot machines")
+UNDELETED = CauseKind(
+    "pod-not-deleted",
+    CONTAINER,
+    "waits for pods that are being deleted",
+    "have the host repaired or deleted; `kubectl delete pod --force` deletes a pod whose host is lost",
+)
 NOT_READY = CauseKind("not-ready", CONTAINER, "is running but not ready", "read its logs")
 
 CAUSES: tuple[CauseKind, ...] = tuple(value for value in list(globals().values()) if isinstance(value, CauseKind))

@@ -64,8 +64,9 @@ class PodCollector:
             self._reader.items(JOB, self._namespace, labels=selector),
             self._reader.items(POD, self._namespace, labels=selector, limit=_MAX_PODS),
         )
+        undeleted = [pod for pod in pods or () if container_causes.is_deletion_overdue(pod, clock.now())]
         pods = [pod for pod in pods or () if "deletionTimestamp" not in pod["metadata"] or pod["status"].get("phase") == "Failed"]
-        self._fields |= {"jobs": jobs or [], "pods": pods}
+        self._fields |= {"jobs": jobs or [], "pods": pods, "undeleted": undeleted}
         pending = [pod for pod in pods if pod["status"].get("phase") == "Pending"]
         incomplete = [
             job
@@ -75,7 +76,7 @@ class PodCollector:
         tasks = [self.read_events("Pod", pod["metadata"]["name"]) for pod in pending[:_MAX_DETAILED]]
         tasks += [self.read_events("Job", job["metadata"]["name"]) for job in incomplete[:_MAX_DETAILED]]
         unschedulable = placement_causes.unschedulable_pods(tuple(pods))
-        await asyncio.gather(*tasks, self._nodes(unschedulable), self._claims(unschedulable), self._hosts(pods))
+        await asyncio.gather(*tasks, self._nodes(unschedulable), self._claims(unschedulable), self._hosts(pods, undeleted))
 
     async def _nodes(self, unschedulable: list[Object]) -> None:
         """Read the nodes that pods select; if there are none, find out which labels no node has."""
@@ -91,10 +92,10 @@ class PodCollector:
             else:
                 await self._find_existing_labels(f"{key}={value}" for key, value in (pod["spec"].get("nodeSelector") or {}).items())
 
-    async def _hosts(self, pods: list[Object]) -> None:
-        """Read the nodes of pods that are scheduled but not ready."""
-        unready = [pod for pod in pods if pod["spec"].get("nodeName") and container_causes.is_unready(pod)]
-        names = list(dict.fromkeys(pod["spec"]["nodeName"] for pod in unready))[:_MAX_DETAILED]
+    async def _hosts(self, pods: list[Object], undeleted: list[Object]) -> None:
+        """Read the nodes of pods that are scheduled but not ready, or are not deleted in time."""
+        affected = [*filter(container_causes.is_unready, pods), *undeleted]
+        names = list(dict.fromkeys(pod["spec"]["nodeName"] for pod in affected if pod["spec"].get("nodeName")))[:_MAX_DETAILED]
         nodes = await asyncio.gather(*(self._reader.get(NODE, name, quiet=True) for name in names))
         self._fields["hosts"] = {name: node for name, node in zip(names, nodes, strict=True) if node is not None}
 

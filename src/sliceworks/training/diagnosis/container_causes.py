@@ -15,6 +15,7 @@ from sliceworks.training.diagnosis.model import field_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from sliceworks.training.diagnosis.model import Cause, CauseKind, Evidence
 
@@ -33,6 +34,7 @@ _WAITING_REASONS: dict[str, CauseKind] = {
 }
 _MOUNT_FAILURES = ("FailedMount", "FailedAttachVolume")
 _OOM = "OOMKilled"
+_DELETION_SECONDS = 15.0  # within which a kubelet reports that a pod has stopped, after its grace period
 _START_SECONDS = 120.0  # within which a kubelet reports the containers of a new pod
 
 
@@ -158,14 +160,43 @@ def unready_hosts(evidence: Evidence) -> Iterator[Cause]:
     """Hosts that are not ready, with pods that are not ready for this reason."""
     for name, node in evidence.hosts.items():
         ready = find_condition(node, "Ready")
-        if ready.get("status") != "True":
-            count = sum(pod["spec"].get("nodeName") == name and is_unready(pod) for pod in evidence.pods)
+        count = sum(pod["spec"].get("nodeName") == name and is_unready(pod) for pod in evidence.pods)
+        if count and ready.get("status") != "True":
             yield cause_catalog.HOST_LOST.cause(
                 f"The host {name} of {pluralize(count, 'pod')} is not ready since {ready.get('lastTransitionTime', '')}.",
                 field_reference(node, "status.conditions[Ready]", "Node"),
                 remedy="wait: Kubernetes deletes the pods of a host that stays unreachable, and the job restarts",
                 reported=ready.get("message", ""),
             )
+
+
+def is_deletion_overdue(pod: Object, now: datetime) -> bool:
+    """Whether a pod exists although its grace period has ended."""
+    due = clock.parse(pod["metadata"].get("deletionTimestamp"))
+    return due is not None and (now - due).total_seconds() > _DELETION_SECONDS
+
+
+def undeleted(evidence: Evidence) -> Iterator[Cause]:
+    """Pods that still exist after their deletion: until their host reports that they stopped, their Job cannot end or restart."""
+    if not evidence.undeleted:
+        return
+    pod, count = evidence.undeleted[0], len(evidence.undeleted)
+    host, name = pod["spec"].get("nodeName", ""), pod["metadata"]["name"]
+    more = f" and {pluralize(count - 1, 'other')}" if count > 1 else ""
+    message = f"The deletion of the pod {name}{more} was due at {pod['metadata']['deletionTimestamp']}."
+    sources = [field_reference(pod, "metadata.deletionTimestamp", "Pod")]
+    if node := evidence.hosts.get(host):
+        ready = find_condition(node, "Ready")
+        if ready.get("status") != "True":
+            message += f" Its host {host} is not ready since {ready.get('lastTransitionTime', '')}."
+            sources.append(field_reference(node, "status.conditions[Ready]", "Node"))
+    finalizers = ", ".join(pod["metadata"].get("finalizers") or ())
+    yield cause_catalog.UNDELETED.cause(message + (f" It has the finalizers {finalizers}." if finalizers else ""), *sources)
+
+
+def pending(evidence: Evidence) -> list[Object]:
+    """The pods whose containers have not all started."""
+    return [pod for pod in evidence.pods if pod["status"].get("phase") == "Pending"]
 
 
 def not_started(evidence: Evidence) -> Iterator[Cause]:
@@ -187,7 +218,7 @@ def not_started(evidence: Evidence) -> Iterator[Cause]:
 
 def starting(evidence: Evidence) -> Cause | None:
     """Containers that are being created, or whose images are being pulled."""
-    pods = [pod for pod in evidence.pods if pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending"]
+    pods = [pod for pod in pending(evidence) if pod["spec"].get("nodeName")]
     if not pods:
         return None
     event: Object = next(iter(evidence.events_of("Pod", pods[0]["metadata"]["name"])), {})

@@ -148,13 +148,17 @@ def missing_jobs(evidence: Evidence) -> Iterator[Cause]:
     for job in evidence.jobs:
         jobs.setdefault(_replicated_job(job), []).append(job)
     with_pods = set(map(_replicated_job, evidence.pods))
+    failed = next((item for item in evidence.events_of("JobSet", evidence.name) if item["reason"] == "JobCreationFailed"), {})
+    manager = str(evidence.jobset["spec"].get("managedBy") or labels.JOBSET_CONTROLLER)
+    creator = "JobSet" if manager == labels.JOBSET_CONTROLLER else f"{manager}, which manages it,"
     for part in evidence.jobset["spec"]["replicatedJobs"]:
         created, replicas = jobs.get(part["name"], []), int(part.get("replicas", 1))
         where = field_reference(evidence.jobset, f"spec.replicatedJobs[{part['name']}]")
         if len(created) < replicas and not part.get("dependsOn") and part["name"] not in with_pods:
-            yield cause_catalog.NO_JOBS.cause(f"JobSet has created {len(created)} of {replicas} Jobs of {part['name']}.", where)
+            message = f"{creator} has created {len(created)} of {replicas} Jobs of {part['name']}."
+            yield cause_catalog.NO_JOBS.cause(message, where, reported=failed.get("message", ""))
         elif suspended := [job for job in created if job["spec"].get("suspend")]:
-            message = f"JobSet has not resumed {len(suspended)} of {replicas} Jobs of {part['name']}."
+            message = f"{creator} has not resumed {len(suspended)} of {replicas} Jobs of {part['name']}."
             yield cause_catalog.NO_JOBS.cause(message, field_reference(suspended[0], "spec.suspend", "Job"))
 
 

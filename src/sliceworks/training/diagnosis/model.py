@@ -23,7 +23,8 @@ class Evidence:
     `cohorts` their Cohorts. `queue_index` is the job's index in the queue, `head` are the first pending Workloads, `holders` are
     Workloads with reserved quota (all of them if `all_holders`), `unready` are the Workloads of any queue whose pods Kueue waits
     for. `nodes` are keyed by the pods' node selector, `occupants` are the jobs on each node, and `label_exists` records whether
-    any node has a label. `hosts` are the nodes of scheduled pods that are not ready.
+    any node has a label. `undeleted` are the pods that exist although their deletion is due. `hosts` are the nodes of these, and of
+    scheduled pods that are not ready.
     """
 
     jobset: Object
@@ -47,6 +48,7 @@ class Evidence:
     preemptor: Object | None = None
     jobs: tuple[Object, ...] = ()
     pods: tuple[Object, ...] = ()
+    undeleted: tuple[Object, ...] = ()
     events: tuple[Object, ...] = ()
     nodes: Mapping[str, tuple[Object, ...]] = field(default_factory=dict)
     label_exists: Mapping[str, bool] = field(default_factory=dict)
