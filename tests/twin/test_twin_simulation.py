@@ -19,10 +19,10 @@ from sliceworks.base import clock
 
 _SEEDS = int(os.environ.get("SLICEWORKS_SEEDS", "4"))
 _FAILED_ONCE = (12, 53, 55, 76, 92, 151, 164)
-"""12: a StrictFIFO queue stayed idle after its blocked head was deleted. 53, 55: `why` knew nothing of pods that a lost host does not
-delete, which keep a Job from ending. 76: the scheduler stayed blocked after blockAdmission was
-turned off. 92: the leader of an exclusive Job was lost, which JobSet never repairs. 151: `why` knew nothing of a host that was not
-ready. 164: a node stayed ready that became silent while the simulator was down."""
+"""12: a StrictFIFO queue stayed idle after its blocked head was deleted. 53, 55: `why` knew nothing of pods that a lost host keeps,
+which a Job waits for. 76: the scheduler stayed blocked after blockAdmission was turned off. 92: the leader of an exclusive Job was
+lost, which JobSet never repairs. 151: `why` knew nothing of a host that was not ready. 164: a node stayed ready that became silent
+while the simulator was down."""
 
 
 @pytest.mark.parametrize("seed", sorted({*range(_SEEDS), *_FAILED_ONCE}))
