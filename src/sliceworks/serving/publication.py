@@ -9,12 +9,12 @@ from urllib.parse import quote
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
-from sliceworks.base.errors import SliceworksError, TimedOut, UsageError
+from sliceworks.base.errors import SliceworksError, TimedOut, Unreachable, UsageError
 from sliceworks.base.names import suggest_name
 from sliceworks.kube import pod_diagnosis
 from sliceworks.kube.resources import DEPLOYMENT, JOB, POD
 from sliceworks.kube.selectors import from_labels
-from sliceworks.serving import cluster, objects, saxml, service_endpoint, triton, workload
+from sliceworks.serving import cluster, gateway_objects, objects, saxml, service_endpoint, triton, workload
 from sliceworks.serving.record import RecordConflict
 from sliceworks.serving.rollout import Rollout
 
@@ -157,7 +157,9 @@ async def publish(
     await rollout.follow(applied, report, timeout)
     notes = []
     if spec.gateway and not is_unchanged:
-        notes.append("The gateway reloads its configuration within about a minute.")
+        report("waiting for the gateway to reload its configuration")
+        if not await _wait_for_gateway(client, applied, (verb, model), timeout):
+            notes.append("No gateway server responds; the gateway reloads its configuration within about a minute.")
     if spec.triton and spec.triton.load == "named" and not is_unchanged:
         notes.append("Servers that start later load the models of the last deployment; `models deploy` updates them.")
     return notes
@@ -193,6 +195,37 @@ async def load_on_triton(client: Client, record: Record, verb: str, model: str) 
         name, address = pod["metadata"]["name"], pod["status"]["podIP"]
         connection = service_endpoint.connect_pod(client, record.namespace, name, triton.PORTS["http"], address)
         await service_endpoint.read_all(connection, "POST", f"/v2/repository/models/{quote(model, safe='')}/{verb}")
+
+
+async def _wait_for_gateway(client: Client, record: Record, change: tuple[str, str], timeout: float) -> bool:
+    """Wait until every ready gateway server has loaded, or unloaded, the model; False if none responds."""
+    verb, model = change
+    assert record.service.spec.gateway is not None
+    labels = from_labels({objects.GATEWAY_LABEL: record.service.spec.gateway.name})
+    deadline, responded = clock.loop_time() + timeout, False
+    while True:
+        pods = [pod for pod in (await client.list_all(POD, record.namespace, labels=labels)).items if cluster.is_ready(pod)]
+        try:
+            late = [pod for pod in pods if await _is_served(client, record, pod, model) is not (verb == "load")]
+        except Unreachable:
+            if not responded:
+                return False
+            late = pods  # A server has stopped since.
+        if not late:
+            return bool(pods)
+        responded = True
+        if clock.loop_time() >= deadline:
+            wrong = "does not serve" if verb == "load" else "still serves"
+            raise TimedOut(f"pod/{late[0]['metadata']['name']} {wrong} model {model}", hint="read the log of the gateway")
+        await clock.sleep(1)
+
+
+async def _is_served(client: Client, record: Record, pod: Object, model: str) -> bool:
+    """Whether the configuration of a gateway server has a model: its metrics name every model, and need no key."""
+    name, address = pod["metadata"]["name"], pod["status"]["podIP"]
+    connection = service_endpoint.connect_pod(client, record.namespace, name, gateway_objects.PORTS["admin"], address)
+    metrics = await service_endpoint.read_all(connection, "GET", "/metrics")
+    return f'vllm:num_requests_waiting{{model_name="{model}"}}'.encode() in metrics
 
 
 async def _restart_servers(client: Client, record: Record) -> None:
