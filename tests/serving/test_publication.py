@@ -10,7 +10,7 @@ from tests.support.model_services import example
 
 from sliceworks.base import clock
 from sliceworks.base.errors import TimedOut, Unreachable, UsageError
-from sliceworks.serving import publication
+from sliceworks.serving import publication, service_endpoint
 from sliceworks.serving.record import Record
 
 Object = dict[str, Any]
@@ -92,7 +92,7 @@ async def _publish(
 
     monkeypatch.setattr(publication, "Rollout", Rollout)
     monkeypatch.setattr(publication, "_unpublish", do_nothing)
-    monkeypatch.setattr(publication.service_endpoint, "read_all", read_all)
+    monkeypatch.setattr(service_endpoint, "read_all", read_all)
     before = record(name="llama2-7b-saxml")
     client: Any = SimpleNamespace(list_all=list_all)
     edited = (before.service, {**before.document, "changed": True})

@@ -36,8 +36,8 @@ def test_one_seed_gives_one_life() -> None:
     assert first.seen == second.seen
 
 
-def _change(resource: str, name: str, obj: Any, kind: str = "ADDED") -> Any:
-    return SimpleNamespace(resource=resource, namespace="default", name=name, type=kind, obj=obj)
+def _change(resource: str, name: str, obj: Any, kind: str = "ADDED", namespace: str = "default") -> Any:
+    return SimpleNamespace(resource=resource, namespace=namespace, name=name, type=kind, obj=obj)
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_the_oracle_reports_what_outlives_its_owner_or_its_node() -> None:
         bound = {"metadata": {"uid": "other"}, "spec": {"nodeName": "n"}}
         for change in (("batch/jobs", "j", job), ("/pods", "owned", owned), ("/pods", "bound", bound)):
             oracle.observe(_change(*change))
-        oracle.observe(SimpleNamespace(resource="/nodes", namespace="", name="n", type="ADDED", obj=node))
+        oracle.observe(_change("/nodes", "n", node, namespace=""))
         oracle.check()
         oracle.observe(_change("batch/jobs", "j", job, "DELETED"))
-        oracle.observe(SimpleNamespace(resource="/nodes", namespace="", name="n", type="DELETED", obj=node))
+        oracle.observe(_change("/nodes", "n", node, "DELETED", ""))
         for _ in range(3):
             oracle.check()
             assert not oracle.wrong
