@@ -31,6 +31,11 @@ def pass_time(seconds: float) -> None:
     _pauses[-1](seconds)
 
 
+def passes_quickly() -> bool:
+    """Whether `pass_time` takes less time than it lets pass."""
+    return _pauses[-1] is not time.sleep
+
+
 def eventually(look: Callable[[], T | None], seconds: float = PATIENCE, what: str = "") -> T:
     """The first truthy value that `look` returns; an AssertionError inside it counts as "not yet"."""
     deadline, pause = time.monotonic() + seconds, 0.005
