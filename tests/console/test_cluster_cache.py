@@ -144,16 +144,16 @@ def test_missing_kind_is_not_an_error_and_is_found_later() -> None:
     async def main() -> None:
         async with Cluster(ca="the authority", workloads=False) as cluster, ClusterCache(Client(cluster.transport())) as cache:
             await cache.settled(60)
-            assert cache.table(JOBSETS).trouble == "JobSet is not installed in this cluster."
-            assert cache.table(WORKLOADS).trouble == "Kueue is not installed in this cluster."
+            assert cache.table(JOBSETS).problem == "JobSet is not installed in this cluster."
+            assert cache.table(WORKLOADS).problem == "Kueue is not installed in this cluster."
             table = cache.table(missing)
-            assert table.trouble.startswith("Loading")
+            assert table.problem.startswith("Loading")
             await clock.sleep(5)
-            assert (table.state, table.trouble) == ("missing", "The graph controller is not installed in this cluster.")
-            assert cache.table(PODS).trouble == ""
+            assert (table.state, table.problem) == ("missing", "The graph controller is not installed in this cluster.")
+            assert cache.table(PODS).problem == ""
             await Client(cluster.transport()).create(definition(missing))
             await clock.sleep(90)
-            assert cache.table(missing).trouble == ""
+            assert cache.table(missing).problem == ""
 
     clock.run(main(), virtual=True)
 
@@ -242,7 +242,7 @@ def test_single_namespace_is_read_without_cluster_permissions() -> None:
             expected = {job.name for job in small.synthetic.jobs if job.team == "gemma"}
             assert {item["metadata"]["name"] for item in cache.table(JOBSETS).all()} == expected
             assert len(cache.table(NODES).store) == 4 * 64
-            assert cache.troubles(JOBSETS, WORKLOADS, NODES) == []
+            assert cache.problems(JOBSETS, WORKLOADS, NODES) == []
 
     run_on_small_cluster(main)
 
@@ -267,7 +267,7 @@ def test_forbidden_kinds_are_reported() -> None:
     async def main() -> None:
         async with ClusterCache(Client(RejectingTransport(403, "Forbidden"))) as cache:
             await cache.settled(60)
-            assert cache.troubles(JOBSETS, PODS, NODES) == ["You are not allowed to list jobsets, pods and nodes in this cluster."]
+            assert cache.problems(JOBSETS, PODS, NODES) == ["You are not allowed to list jobsets, pods and nodes in this cluster."]
             assert cache.stale_since is None  # a rejection is a response
             assert (cache.is_unauthorized, cache.knows(PODS)) == (False, False)
             page = visible_text(overview_page.overview_panels(build_overview(cache), cache.now(), cache.knows))
@@ -283,15 +283,15 @@ def test_invalid_or_expired_credentials_are_reported() -> None:
             transport = RejectingTransport(401, "Unauthorized")
             async with ClusterCache(Client(transport)) as cache:
                 await cache.settled(60)
-                assert cache.troubles(JOBSETS, PODS) == [cluster_cache.UNAUTHORIZED]
+                assert cache.problems(JOBSETS, PODS) == [cluster_cache.UNAUTHORIZED]
                 assert cache.is_unauthorized
                 transport.upstream = cluster.transport()
                 await clock.sleep(10)
-                assert (cache.is_unauthorized, cache.troubles(PODS), cache.is_stale) == (False, [], False)
+                assert (cache.is_unauthorized, cache.problems(PODS), cache.is_stale) == (False, [], False)
                 transport.upstream = None
                 await clock.sleep(700)  # watches last as long
                 assert (cache.is_unauthorized, cache.knows(PODS), cache.is_stale) == (True, True, True)
-                [message] = cache.troubles(PODS)
+                [message] = cache.problems(PODS)
                 assert message == "You are no longer allowed to list pods in this cluster; the data shown is stale."
                 assert cluster_cache.format_error(Unauthorized("Unauthorized")) == cluster_cache.UNAUTHORIZED
 

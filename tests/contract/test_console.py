@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
-Told = dict[str, Any]
+Snapshot = dict[str, Any]
 
 
 @pytest.fixture
@@ -56,14 +56,14 @@ def _robot(api: Api, ns: str) -> str:
     access.grant(api, ns, access.rule("get list watch", "pods"), jobs)
     token = str(api.post(f"{path}/robot/token", {"spec": {}}).ok(201).json["status"]["token"])
     robot = api.as_token(token)
-    eventually(lambda: robot.get(f"/api/v1/namespaces/{ns}/pods").status == 200, what="the rights are in force")
+    eventually(lambda: robot.get(f"/api/v1/namespaces/{ns}/pods").status == 200, what="the account may list pods")
     return token
 
 
-def _start_console(kubeconfig: Path, namespace: str = "") -> Told:
+def _start_console(kubeconfig: Path, namespace: str = "") -> Snapshot:
     """The console's snapshot shortly after its start."""
 
-    async def main() -> Told:
+    async def main() -> Snapshot:
         async with open_client(kubeconfig) as client, ClusterCache(client, namespace=namespace) as cache:
             cache.table(CLUSTER_QUEUES)
             await cache.settled(90)
@@ -71,7 +71,12 @@ def _start_console(kubeconfig: Path, namespace: str = "") -> Told:
                 await clock.sleep(0.05)
             kinds = (JOBSETS, PODS, NODES, CLUSTER_QUEUES)
             unauthorized = cache.is_unauthorized
-            return {"told": cache.troubles(*kinds), "shut out": unauthorized, "answered": answered, "since": cache.stale_since}
+            return {
+                "problems": cache.problems(*kinds),
+                "unauthorized": unauthorized,
+                "answered": answered,
+                "since": cache.stale_since,
+            }
 
     return clock.run(main())
 
@@ -81,18 +86,18 @@ def test_console_distinguishes_forbidden_from_missing_kinds(
 ) -> None:
     kubeconfig = as_token(_robot(api, ns))
     result = _start_console(kubeconfig, ns)
-    assert result["told"] == [
+    assert result["problems"] == [
         "You are not allowed to list nodes and clusterqueues in this cluster.",
         "JobSet is not installed in this cluster.",
     ]
-    assert (result["shut out"], result["since"]) == (False, None)
+    assert (result["unauthorized"], result["since"]) == (False, None)
     if cluster.name == "real":  # the twin's pages are tested elsewhere
         _check_pages(kubeconfig, ns)
 
 
 def test_console_reports_unknown_user(as_token: Callable[[str], Path]) -> None:
     result = _start_console(as_token("not.a.token"))
-    assert (result["told"], result["shut out"], result["since"]) == ([cluster_cache.UNAUTHORIZED], True, None)
+    assert (result["problems"], result["unauthorized"], result["since"]) == ([cluster_cache.UNAUTHORIZED], True, None)
 
 
 def _check_pages(kubeconfig: Path, ns: str) -> None:

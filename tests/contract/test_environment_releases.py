@@ -107,5 +107,5 @@ async def installed(client: Client, folder: Path) -> None:
         ("Deployment jobset-system/jobset-controller-manager", "refused")
     ]
     assert "failed calling webhook" in changed[0].reason
-    await Destroyer(client, await inventory.read(client, "small"), patience=90).remove(silent)
+    await Destroyer(client, await inventory.read(client, "small"), timeout=90).remove(silent)
     assert [str(item.reference) for item in first if await find_object(client, item.reference)] == []

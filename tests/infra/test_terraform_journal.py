@@ -76,7 +76,7 @@ def test_truncated_line_is_ignored(tmp_path: Path) -> None:
 def fake_terraform(folder: Path, *lines: str) -> Terraform:
     """A program in the place of Terraform, which runs these lines of Python."""
     script = "\n".join(("import os, signal, sys", *lines))
-    return Terraform(TerraformBinary((sys.executable, "-c", script), "terraform"), folder, {}, "1-base", patience=1)
+    return Terraform(TerraformBinary((sys.executable, "-c", script), "terraform"), folder, {}, "1-base", lock_timeout=1)
 
 
 def test_killed_run_names_resources_that_no_process_has_read(tmp_path: Path) -> None:

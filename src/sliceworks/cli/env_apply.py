@@ -83,7 +83,7 @@ def apply(
 
     environment = require_valid(file, tuple(name for name in skipped if name != _SECRETS))
     _require_secret_files(environment, base_directory(file), lenient=twin or _SECRETS in skipped)
-    inside = open_environment(environment, file, twin=twin, manifests=manifests, patience=timeout, graphs="require_valid")
+    inside = open_environment(environment, file, twin=twin, manifests=manifests, timeout=timeout, graphs="require_valid")
     if twin:
         _require_own_twin(environment)
     images = image_builder(inside.site, sources)
@@ -119,8 +119,8 @@ def _approved_plans(inside: EnvironmentCluster, file: Path | None, *, yes: bool)
     if file is not None:
         return read_plan(file, inside.site)
     plan = plan_environment(inside)
-    asks = not yes and not inside.twin
-    if asks or not progress.is_quiet():
+    needs_confirmation = not yes and not inside.twin
+    if needs_confirmation or not progress.is_quiet():
         print_plan(inside, plan)
     pools = plan.ended_pools()
     outputs = next(item.outputs for item in plan.stages if item.stage.name == CLUSTER_STAGE)
@@ -150,15 +150,15 @@ def _apply_stages(
     outcomes: list[ApplyResult] = []
     building: RunningBuild | None = None
     stages = StageProgress("Applying")
-    with stages as begun:
-        for stage, changes, outputs in inside.site.apply(begun, plans):
+    with stages as start_step:
+        for stage, changes, outputs in inside.site.apply(start_step, plans):
             outputs_by_stage[stage.name] = outputs
             rows.append((stage.name, _count(changes, "create"), _count(changes, "update", "replace"), _count(changes, "delete")))
             if stage.name == REGISTRY_STAGE:
                 building = images.begin()
             if stage.name == contents_stage(inside.site.environment):
                 if building is not None:  # objects in the cluster use these images
-                    rows.append((ImageStage().name, len(images.finish(building, begun(ImageStage()))), 0, 0))
+                    rows.append((ImageStage().name, len(images.finish(building, start_step(ImageStage()))), 0, 0))
                 outcomes = inside.apply(outputs_by_stage[CLUSTER_STAGE], stages.within)
                 counts = [sum(item.action == action for item in outcomes) for action in ("create", "update", "delete")]
                 rows.append((_CLUSTER, *counts))
@@ -226,7 +226,7 @@ def destroy(*, file: Path, twin: bool, abandon: bool, yes: bool, timeout: float)
     from sliceworks.infra.cluster import composition
 
     environment = read_environment(file)
-    inside = open_environment(environment, file, twin=twin, patience=timeout, graphs="none")
+    inside = open_environment(environment, file, twin=twin, timeout=timeout, graphs="none")
     with progress.task("Checking protections"):
         inside.site.require_destroyable()
         outputs = {} if abandon else inside.site.outputs_of(CLUSTER_STAGE)
@@ -241,11 +241,11 @@ def destroy(*, file: Path, twin: bool, abandon: bool, yes: bool, timeout: float)
     rows: list[tuple[object, ...]] = []
     remaining: list[str] = []
     stages = StageProgress("Deleting")
-    with stages as begun:
+    with stages as start_step:
         if outputs.get("cluster"):
             count, remaining = inside.remove(outputs, stages.within)
             rows.append((_CLUSTER, count))
-        for stage, changes in inside.site.destroy(begun):
+        for stage, changes in inside.site.destroy(start_step):
             rows.append((stage.name, _count(changes, "delete")))
     print_report(Report(("stage", "deleted"), rows, []), "table")
     for resource in (*remaining, *composition.remaining_resources(environment)):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sliceworks.cli.env_site import EnvironmentCluster
     from sliceworks.specs.environment import Environment
 
-_DRIFT = {"update": "changed", "replace": "changed", "delete": "gone", "create": "gone", "refused": "changed"}
+_DRIFT = {"update": "changed", "replace": "changed", "delete": "deleted", "create": "deleted", "refused": "changed"}
 
 
 @click.command()

@@ -44,14 +44,14 @@ class EnvironmentCluster:
     graphs: tuple[Object, ...]
     twin: bool
     manifests: Path | None = None
-    patience: float = 600.0
+    timeout: float = 600.0
 
-    def apply(self, outputs: Mapping[str, Any], begun: Callable[[Any], Callable[[str], None]]) -> list[ApplyResult]:
+    def apply(self, outputs: Mapping[str, Any], start_step: Callable[[Any], Callable[[str], None]]) -> list[ApplyResult]:
         """Apply all objects to the cluster, and delete those that are no longer in the document."""
 
         async def main() -> list[ApplyResult]:
             async with self._open(outputs) as client:
-                return await self._contents.apply(client, outputs, begun)
+                return await self._contents.apply(client, outputs, start_step)
 
         return self._run(main)
 
@@ -63,7 +63,7 @@ class EnvironmentCluster:
             async with self._entered(outputs) as (client, inventory):
                 if any(entry.step == _QUEUES for entry in inventory.entries.values()):
                     steps = [step for step in await self._contents.steps(client, inventory, outputs) if step.name == _QUEUES]
-                    await Applier(client, self._name, self.patience).apply_only(steps, inventory, lambda _step: lambda _line: None)
+                    await Applier(client, self._name, self.timeout).apply_only(steps, inventory, lambda _step: lambda _line: None)
 
         if outputs.get("cluster"):
             self._run(main)
@@ -105,12 +105,12 @@ class EnvironmentCluster:
         except Unreachable:
             return None
 
-    def remove(self, outputs: Mapping[str, Any], begun: Callable[[Any], Callable[[str], None]]) -> tuple[int, list[str]]:
+    def remove(self, outputs: Mapping[str, Any], start_step: Callable[[Any], Callable[[str], None]]) -> tuple[int, list[str]]:
         """Delete all objects; return how many were deleted, and what remains in Google Cloud."""
 
         async def main() -> tuple[int, list[str]]:
             async with self._open(outputs) as client:
-                return await self._contents.remove(client, begun)
+                return await self._contents.remove(client, start_step)
 
         try:
             return self._run(main) if outputs.get("cluster") else (0, [])
@@ -151,7 +151,7 @@ class EnvironmentCluster:
     def _contents(self) -> ClusterContents:
         from sliceworks.platform.cluster_contents import ClusterContents
 
-        return ClusterContents(self.site.environment, self.folder, self.graphs, self.twin, self._release_source(), self.patience)
+        return ClusterContents(self.site.environment, self.folder, self.graphs, self.twin, self._release_source(), self.timeout)
 
     def _release_source(self) -> ReleaseSource:
         from sliceworks.infra.cluster.addon import ReleaseFiles, TwinReleases
@@ -325,7 +325,7 @@ def open_environment(
     *,
     twin: bool,
     manifests: Path | None = None,
-    patience: float = 600.0,
+    timeout: float = 600.0,
     graphs: Literal["require_valid", "read", "none"] = "read",
 ) -> EnvironmentCluster:
     """Return the environment's cluster and site; `graphs` says whether graphs are read and validated (`destroy` needs none)."""
@@ -334,7 +334,7 @@ def open_environment(
 
     graph_documents = () if graphs == "none" else read_graphs(environment, file, sound=graphs == "require_valid")
     site = find_stack(add_graph_roles(environment, graph_documents), twin=twin)
-    return EnvironmentCluster(site, base_directory(file), graph_documents, twin, manifests, patience)
+    return EnvironmentCluster(site, base_directory(file), graph_documents, twin, manifests, timeout)
 
 
 def change_report(changes: Iterable[tuple[NamedStep, Iterable[Change]]], inside: Iterable[ApplyResult] = ()) -> Report:

@@ -105,11 +105,11 @@ class GraphCompiler:
             return offline
         from sliceworks.controllers.graphs.compiler import ClusterKinds
 
-        async def ask(client: Client) -> Kinds:
+        async def work(client: Client) -> Kinds:
             kinds, _ = await ClusterKinds(client).for_definition(definition)
             return kinds
 
-        return AllKinds(run_with_client(self.sources.cluster, ask), offline)
+        return AllKinds(run_with_client(self.sources.cluster, work), offline)
 
 
 class _BundledKinds:
@@ -148,12 +148,12 @@ def read_instance(graph: Graph, path: Path) -> Obj:
     return _completed(graph, documents[0])
 
 
-def run_with_client(opened: Callable[[], Client], ask: Callable[[Client], Awaitable[Any]]) -> Any:
+def run_with_client(opened: Callable[[], Client], work: Callable[[Client], Awaitable[Any]]) -> Any:
     """Run `ask` with an open client and return its result."""
 
     async def main() -> Any:
         async with opened() as client:
-            return await ask(client)
+            return await work(client)
 
     return clock.run(main())
 

@@ -61,10 +61,10 @@ async def diff_cluster(client: Client, compiled: Graph, desired: Obj) -> list[Di
 def resource_states(compiled: Graph, name: str, namespace: str, opened: Callable[[], Client]) -> dict[str, str]:
     """Return the state of each resource of an instance."""
 
-    async def ask(client: Client) -> dict[str, str]:
+    async def compare_live(client: Client) -> dict[str, str]:
         instance = await inspection.find_instance(client, compiled, name, namespace)
         _, states = await inspection.observe(client, compiled, instance)
         return states
 
-    result: dict[str, str] = run_with_client(opened, ask)
+    result: dict[str, str] = run_with_client(opened, compare_live)
     return result

@@ -142,7 +142,7 @@ def sample(*, folder: Path, name: str) -> None:
 @options.cluster
 @options.output("table", "json", "yaml", "name")
 @options.quiet
-def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int:
+def list_(*, namespace: str, all_namespaces: bool, output: str, **where: Any) -> int:
     """List the model services of a namespace, or of all: models, accelerators and status."""
     from sliceworks.cli import connections
 
@@ -150,7 +150,7 @@ def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int
         from sliceworks.serving import cluster
         from sliceworks.serving.service_status import compute_status
 
-        place = None if everywhere else client.namespace
+        place = None if all_namespaces else client.namespace
         records = await cluster.list_records(client, place)
         if not records and output == "table":
             progress.say(f"No model services found in {place or 'the cluster'}.")
@@ -159,7 +159,7 @@ def list_(*, namespace: str, everywhere: bool, output: str, **where: Any) -> int
         for item in await cluster.list_workloads(client, place) if records else []:
             by_place.setdefault(item["metadata"]["namespace"], []).append(item)
         statuses = [(record, compute_status(record, by_place.get(record.namespace, ()))) for record in records]
-        print_report(_report(statuses, everywhere=everywhere), output)
+        print_report(_report(statuses, all_namespaces=all_namespaces), output)
 
     connections.run_on_cluster(work, where, namespace)
     return 0
@@ -212,11 +212,11 @@ def delete(*, name: str, namespace: str, timeout: float, yes: bool, **where: Any
     return 0
 
 
-def _report(services: list[tuple[Record, ServiceStatus]], *, everywhere: bool) -> Report:
+def _report(services: list[tuple[Record, ServiceStatus]], *, all_namespaces: bool) -> Report:
     """Return the report of all services; ages use the caller's clock."""
 
-    columns = ("namespace", *_COLUMNS) if everywhere else _COLUMNS
-    rows = [((record.namespace, *_row(record, status)) if everywhere else _row(record, status)) for record, status in services]
+    columns = ("namespace", *_COLUMNS) if all_namespaces else _COLUMNS
+    rows = [((record.namespace, *_row(record, status)) if all_namespaces else _row(record, status)) for record, status in services]
     data = [service_summary(record, status) for record, status in services]
     return Report(columns, rows, data, [f"modelservice/{record.service.metadata.name}" for record, _ in services])
 

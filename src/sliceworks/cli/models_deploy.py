@@ -71,8 +71,8 @@ def deploy(*, file: Path, dry_run: str, wait: bool, timeout: float, namespace: s
         options.confirm(f"Apply {len(objects)} objects in {place}?", yes)
         ends = clock.loop_time() + timeout
         name = service.metadata.name
-        begun = f"Run the command again to resume, or `sliceworks models delete {name} -n {place}` to delete it."
-        with progress.on_interrupt(begun), progress.task(f"Deploying {name}", logged=True) as step:
+        resume_hint = f"Run the command again to resume, or `sliceworks models delete {name} -n {place}` to delete it."
+        with progress.on_interrupt(resume_hint), progress.task(f"Deploying {name}", logged=True) as step:
             record = await rollout.apply(step, timeout, wait=wait)
             if wait:
                 await rollout.follow(record, step, ends - clock.loop_time())

@@ -61,14 +61,14 @@ def invoke(*, name: str, prompt: str | None, namespace: str, **flags: Any) -> in
         raise UsageError(f"--url: {flags['url']!r} is not a valid URL", hint="example: https://models.example.com")
     prompt = _read_prompt(prompt) if prompt is not None else None
 
-    async def ask(client: Client) -> None:
+    async def invoke_model(client: Client) -> None:
         from sliceworks.serving import cluster
 
         record = await cluster.get_record(client, name, client.namespace)
         connection = await _connect(client, record, flags["url"])
         await _ask(connection, record, prompt, flags)
 
-    connections.run_on_cluster(ask, flags, namespace)
+    connections.run_on_cluster(invoke_model, flags, namespace)
     return 0
 
 

@@ -111,8 +111,8 @@ def _change(
 
         record = await cluster.get_record(client, name, client.namespace)
         document = edit(record)
-        begun = f"Run the command again to resume, or `sliceworks models show {name} -n {record.namespace}` to inspect."
-        with progress.on_interrupt(begun), progress.task(f"{_DOING[verb]} {model}", logged=True) as step:
+        resume_hint = f"Run the command again to resume, or `sliceworks models show {name} -n {record.namespace}` to inspect."
+        with progress.on_interrupt(resume_hint), progress.task(f"{_DOING[verb]} {model}", logged=True) as step:
             change = ("unload" if verb == "unpublish" else "load", model)
             await _apply(client, record, document, change, step=step, timeout=timeout)
 

@@ -115,7 +115,7 @@ def namespace(command: Command) -> Command:
 
 def all_namespaces(command: Command) -> Command:
     """`-A`: all namespaces."""
-    return click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="All namespaces.")(command)
+    return click.option("-A", "--all-namespaces", is_flag=True, help="All namespaces.")(command)
 
 
 def watch(command: Command) -> Command:

@@ -176,17 +176,17 @@ def _facts(view: SliceView, jobset: dict[str, Any] | None) -> Iterator[tuple[str
     yield "State", f"{view.state} ({pool.status})"
     yield "Message", view.message
     yield "Owner", f"JobSet {view.owner}, Job {pool.job.name}" if view.owner else "none (not created for a JobSet)"
-    yield "Its slices", _condition(jobset)
-    yield "Try", str(pool.attempt + 1) if pool.attempt else ""
+    yield "Slices", _condition(jobset)
+    yield "Attempt", str(pool.attempt + 1) if pool.attempt else ""
     yield "Age", _age(view)
     yield "USD per hour", f"{price} ({price.source.title}, {price.source.date})" if price else "unknown"
 
 
 def _jobset(match: SliceMatch) -> str:
-    ended = object_views.read_jobset(match.jobset).ended if match.jobset is not None else "gone"
+    ended = object_views.read_jobset(match.jobset).ended if match.jobset is not None else "deleted"
     lines = [f"JobSet {match.name}"]
     if ended:
-        lines.append(f"The JobSet has {ended}." if ended != "gone" else "The JobSet was deleted.")
+        lines.append(f"The JobSet has {ended}." if ended != "deleted" else "The JobSet was deleted.")
     elif text := _condition(match.jobset):
         lines.append(text)
     if not match.slices:

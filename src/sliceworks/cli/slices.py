@@ -47,19 +47,19 @@ def slices() -> None:
 @options.output("table", "wide", "json", "yaml", "name")
 @options.watch
 @options.quiet
-def list_(*, namespace: str, everywhere: bool, output: str, watch: bool, **where: Any) -> None:
+def list_(*, namespace: str, all_namespaces: bool, output: str, watch: bool, **where: Any) -> None:
     """List the slices of the JobSets in a namespace; with -A, every accelerator node pool of the cluster."""
 
     async def look(sources: SliceInventory) -> None:
         shown: dict[str, tuple[object, ...]] = {}
         while True:
-            views = _visible(await sources.slices(), None if everywhere else sources.client.namespace)
+            views = _visible(await sources.slices(), None if all_namespaces else sources.client.namespace)
             rows = {view.name: _row(view, output) for view in views}
             changed = [view for view in views if _without_ages(rows[view.name]) != _without_ages(shown.get(view.name, ()))]
             if changed:
                 _print(changed, rows, output, header=not shown)
             elif not watch:
-                _nothing(output, "the cluster" if everywhere else sources.client.namespace)
+                _nothing(output, "the cluster" if all_namespaces else sources.client.namespace)
             shown |= rows
             if not watch:
                 return

@@ -92,12 +92,12 @@ def _queue(labels: Object, workload: Object | None) -> str:
 
 def _slices(jobset: Object) -> str:
     """Describe the slices, with size and price from the catalog."""
-    first, ask = workers(jobset), request_of_jobset(jobset)
+    first, request = workers(jobset), request_of_jobset(jobset)
     name = (jobset["metadata"].get("labels") or {}).get(TYPE_LABEL, "")
-    if ask is None:
+    if request is None:
         return f"{first.get('replicas', 1)} × {name or first['name']}, {slice_size(jobset)[0]} hosts"
-    usd = f"{ask.price} USD per hour" if ask.price else "price unknown"
-    return f"{ask.count} × {name}, {ask.capacity}, {ask.hosts} hosts, {ask.chips} chips, {usd}"
+    usd = f"{request.price} USD per hour" if request.price else "price unknown"
+    return f"{request.count} × {name}, {request.capacity}, {request.hosts} hosts, {request.chips} chips, {usd}"
 
 
 def _board(details: JobDetails) -> str:

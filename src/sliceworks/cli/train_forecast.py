@@ -164,7 +164,7 @@ def forecast(
     runs: int | None,
     seed: int,
     namespace: str,
-    everywhere: bool,
+    all_namespaces: bool,
     output: str,
     **where: Any,
 ) -> int:
@@ -186,9 +186,9 @@ def forecast(
     if file is not None:
         selected = [_read_new_job(file, forecaster, namespace, place)]
     else:
-        selected = _named(forecaster, names, namespace) if names else _waiting(forecaster, None if everywhere else place)
+        selected = _named(forecaster, names, namespace) if names else _waiting(forecaster, None if all_namespaces else place)
     if not selected:
-        progress.say(f"No pending jobs in {'the cluster' if everywhere or not place else place}.")
+        progress.say(f"No pending jobs in {'the cluster' if all_namespaces or not place else place}.")
         return 0
     what_if = _what_if(scenario, forecaster)
     current = _run(forecaster, selected, None, "Simulating the queues", runs=runs, seed=seed)

@@ -36,20 +36,20 @@ Object = dict[str, Any]
 @options.output("table", "wide", "json", "yaml", "name")
 @options.watch
 @options.quiet
-def list_(*, team: str | None, namespace: str, everywhere: bool, output: str, watch: bool, **rest: Any) -> int:
+def list_(*, team: str | None, namespace: str, all_namespaces: bool, output: str, watch: bool, **rest: Any) -> int:
     """List the training jobs of a namespace, a team or all: queue, slices and state.
 
     Running jobs come first, oldest first; then pending jobs in order of submission; then finished jobs, latest first.
     """
     where = {key: rest.pop(key) for key in ("kubeconfig", "context", "twin")}
-    everywhere = everywhere or bool(team)
+    all_namespaces = all_namespaces or bool(team)
 
     async def work(client: Client) -> None:
         from sliceworks.cli.train_table import JobFilter, JobTable
 
         places = await _namespaces(client, team) if team else None
-        table = JobTable(JobFilter(rest["queue"], rest["kind"], rest["states"], places), output, everywhere=everywhere)
-        place = next(iter(places)) if places and len(places) == 1 else None if everywhere else client.namespace
+        table = JobTable(JobFilter(rest["queue"], rest["kind"], rest["states"], places), output, all_namespaces=all_namespaces)
+        place = next(iter(places)) if places and len(places) == 1 else None if all_namespaces else client.namespace
         if watch:
             from sliceworks.cli.train_table import watch_jobs
 

@@ -55,7 +55,7 @@ class JobFilter:
         pairs = ((QUEUE_LABEL, self.queue), (TYPE_LABEL, self.kind))
         return ",".join(f"{key}={value}" for key, value in pairs if value)
 
-    def wants(self, jobset: Object, word: str) -> bool:
+    def matches(self, jobset: Object, word: str) -> bool:
         """Whether a job matches the filters that the server cannot apply."""
         return (not self.states or word in self.states) and (
             self.namespaces is None or jobset["metadata"]["namespace"] in self.namespaces
@@ -68,16 +68,16 @@ class JobTable:
 
     filter: JobFilter
     form: str = "table"
-    everywhere: bool = False
+    all_namespaces: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
         columns = _WIDE if self.form == "wide" else _COLUMNS
-        return ("namespace", *columns) if self.everywhere else columns
+        return ("namespace", *columns) if self.all_namespaces else columns
 
     def select(self, jobsets: Iterable[Object]) -> list[Object]:
         """Return the matching jobs, sorted."""
-        states = [(word, jobset) for jobset in jobsets if self.filter.wants(jobset, word := job_state(jobset))]
+        states = [(word, jobset) for jobset in jobsets if self.filter.matches(jobset, word := job_state(jobset))]
         running = [obj for word, obj in states if word in ACTIVE_STATES]
         waiting = [obj for word, obj in states if word in PENDING_STATES]
         ended = [obj for word, obj in states if word in FINISHED_STATES]
@@ -98,9 +98,9 @@ class JobTable:
         )
         if self.form == "wide":
             row += (*slice_size(jobset), _ran(jobset), _image(jobset))
-        return (metadata["namespace"], *row) if self.everywhere else row
+        return (metadata["namespace"], *row) if self.all_namespaces else row
 
-    def still(self, jobset: Object) -> Row:
+    def without_ages(self, jobset: Object) -> Row:
         """Return a row without its ages, to detect changes."""
         ages = {self.columns.index("age"), self.columns.index("ran") if "ran" in self.columns else -1}
         return tuple(cell for number, cell in enumerate(self.row(jobset)) if number not in ages)
@@ -158,7 +158,7 @@ async def watch_jobs(client: Client, namespace: str | None, table: JobTable) -> 
             while True:
                 changed.clear()
                 draw(table.select(jobsets.store))
-                await _changed(changed, _REDRAW if _lively(table) else None)
+                await _changed(changed, _REDRAW if _is_live(table) else None)
 
 
 async def _changed(changed: asyncio.Event, timeout: float | None) -> None:
@@ -170,13 +170,13 @@ async def _changed(changed: asyncio.Event, timeout: float | None) -> None:
     await asyncio.sleep(_DEBOUNCE)
 
 
-def _lively(table: JobTable) -> bool:
+def _is_live(table: JobTable) -> bool:
     return table.form in ("table", "wide") and progress.is_interactive(sys.stdout)
 
 
 @contextmanager
 def _screen(table: JobTable) -> Iterator[Callable[[list[Object]], None]]:
-    if not _lively(table):
+    if not _is_live(table):
         yield RowAppender(table).draw
         return
     from rich.console import Console
@@ -205,8 +205,8 @@ class RowAppender:
     def draw(self, jobsets: list[Object]) -> None:
         """Print only rows that differ from the previous ones."""
         now = {jobset["metadata"]["uid"]: jobset for jobset in jobsets}
-        changed = [obj for uid, obj in now.items() if self._shown.get(uid) != self._table.still(obj)]
-        self._shown = {uid: self._table.still(obj) for uid, obj in now.items()}
+        changed = [obj for uid, obj in now.items() if self._shown.get(uid) != self._table.without_ages(obj)]
+        self._shown = {uid: self._table.without_ages(obj) for uid, obj in now.items()}
         if changed:
             self._print(changed)
 

@@ -104,7 +104,7 @@ class ResourceTable:
         return self._informer.synced and self._informer.error is not None and self.state != "missing"
 
     @property
-    def trouble(self) -> str:
+    def problem(self) -> str:
         """Why the table is not available; empty if it is."""
         return "".join(describe_availability([self]))
 
@@ -276,7 +276,7 @@ class ClusterCache:
             result = self._row_caches[resource, make] = RowCache(self.table(resource), make)
         return result
 
-    def troubles(self, *resources: Resource) -> list[str]:
+    def problems(self, *resources: Resource) -> list[str]:
         """Messages about kinds that are not available."""
         return describe_availability(map(self.table, resources))
 

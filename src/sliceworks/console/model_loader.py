@@ -35,11 +35,11 @@ class GatewayMetrics:
     """The last scrapes of a gateway, or why there are none."""
 
     samples: list[MetricsSample] = field(default_factory=list)
-    trouble: str = ""
+    problem: str = ""
 
     def add(self, sample: MetricsSample) -> None:
         self.samples = [*self.samples[1 - _SAMPLES :], sample]
-        self.trouble = ""
+        self.problem = ""
 
     def latency(self, model: str) -> latency_view.Latency | None:
         """The current latency of a model; None until there are two samples."""
@@ -90,11 +90,11 @@ class ModelLoader:
             try:
                 scrapes.append((await service_endpoint.read_all(connection, "GET", "/metrics")).decode(errors="replace"))
             except SliceworksError as error:
-                gateway.trouble = f"{error.message}; {error.hint}" if error.hint else error.message
+                gateway.problem = f"{error.message}; {error.hint}" if error.hint else error.message
         if scrapes:
             gateway.add(latency_view.parse_metrics(scrapes, clock.loop_time()))
-        elif not gateway.trouble:
-            gateway.trouble = "no gateway pod is ready"
+        elif not gateway.problem:
+            gateway.problem = "no gateway pod is ready"
 
     def _pods(self, namespace: str) -> list[Object]:
         return self._cache.table(PODS).store.by_index("namespace", namespace)

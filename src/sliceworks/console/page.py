@@ -155,7 +155,7 @@ class PageContext:
 def _notify(message: str, kind: str, seconds: float, **more: Any) -> None:
     """Show a notification; it replaces an earlier one of the same kind."""
     ui.notify(
-        message, group=kind, position="bottom-right", classes=f"told {kind}", badgeClass="again", timeout=1000 * seconds, **more
+        message, group=kind, position="bottom-right", classes=f"notice {kind}", badgeClass="again", timeout=1000 * seconds, **more
     )
 
 

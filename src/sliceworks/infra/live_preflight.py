@@ -44,7 +44,7 @@ _PROJECT = ("spec", "project")
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """One environment and the project that is asked."""
+    """One environment and its project."""
 
     environment: Environment
     target: Target

@@ -205,7 +205,7 @@ class Stack:
         return hashlib.sha256(b"".join((folder / name).read_bytes() for name in (VARIABLES, BACKEND))).hexdigest()
 
     def apply(
-        self, begun: Callable[[Stage], Callable[[str], None]], approved: Mapping[str, StagePlan] | None = None
+        self, start_step: Callable[[Stage], Callable[[str], None]], approved: Mapping[str, StagePlan] | None = None
     ) -> Iterator[tuple[Stage, list[Change], Object]]:
         """Apply all stages in order, each with the outputs of the earlier ones.
 
@@ -218,7 +218,7 @@ class Stack:
             self.target.ensure_bucket(names.state_bucket, self.environment.spec.project, self.environment.spec.region)
         known: dict[str, Object] = {}
         for stage in self.stages():
-            report = begun(stage)
+            report = start_step(stage)
             plan = approved[stage.name] if approved is not None else None
             act = partial(self._apply_stage, stage=stage, report=report, plan=plan)
             terraform, (changes, outputs) = self._run_locked(stage, known, act, report, creates=True)
@@ -342,11 +342,11 @@ class Stack:
             contents[kind, name] = Contents(tuple(dict.fromkeys(listed)))
         return contents
 
-    def destroy(self, begun: Callable[[Stage], Callable[[str], None]]) -> Iterator[tuple[Stage, list[Change]]]:
+    def destroy(self, start_step: Callable[[Stage], Callable[[str], None]]) -> Iterator[tuple[Stage, list[Change]]]:
         """Destroy all stages in reverse order; stages without resources are skipped."""
         self.workspace.copy_modules()
         for index, stage in enumerate(reversed(self.stages())):
-            report = begun(stage)
+            report = start_step(stage)
             if index == 0:
                 self._ensure_impersonation(report)
             act = partial(self._destroy_stage, report=report)
@@ -428,7 +428,7 @@ class Stack:
         """Terraform in the folder of a stage, without changing its files."""
         environment = self.target.environment(self.workspace.folder)
         folder, target = self.workspace.stage(stage.name), self.target
-        return Terraform(self.program, folder, environment, stage.name, target.patience, provider=target.provider)
+        return Terraform(self.program, folder, environment, stage.name, target.lock_timeout, provider=target.provider)
 
     def _open(self, stage: Stage, terraform: Terraform, *, creates: bool) -> None:
         """Initialize the state. The bucket may be missing for reads, and for the bootstrap stage that creates it."""

@@ -137,7 +137,7 @@ class Target:
         return dict(environment)
 
     @property
-    def patience(self) -> int:
+    def lock_timeout(self) -> int:
         """Seconds to wait for the state lock."""
         return 60
 
@@ -307,7 +307,7 @@ class TwinTarget(Target):
         return {**environment, REATTACH_VARIABLE: reattach_provider(self.address, self.token, environment).variable()}
 
     @property
-    def patience(self) -> int:
+    def lock_timeout(self) -> int:
         """Short: a twin usually has one client."""
         return 3
 

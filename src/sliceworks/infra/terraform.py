@@ -166,7 +166,7 @@ class Terraform:
     folder: Path
     environment: Mapping[str, str]
     stage: str
-    patience: int = 60
+    lock_timeout: int = 60
     """Seconds to wait for the state lock."""
     holding: int = -1
     """A file descriptor that Terraform inherits, so that the stage stays locked until it exits."""
@@ -253,7 +253,7 @@ class Terraform:
 
     @property
     def _lock(self) -> str:
-        return f"-lock-timeout={self.patience}s"
+        return f"-lock-timeout={self.lock_timeout}s"
 
     def _must(self, arguments: Sequence[str], *, needs_provider: bool = False) -> str:
         done = self._run(arguments, needs_provider=needs_provider)

@@ -80,10 +80,10 @@ class ClusterContents:
     graphs: tuple[Object, ...]
     twin: bool
     releases: ReleaseSource
-    patience: float = 600.0
+    timeout: float = 600.0
 
     async def apply(
-        self, client: Client, outputs: Mapping[str, Any], begun: Callable[[Any], Callable[[str], None]]
+        self, client: Client, outputs: Mapping[str, Any], start_step: Callable[[Any], Callable[[str], None]]
     ) -> list[ApplyResult]:
         """Apply everything, and delete what the environment no longer contains."""
         from sliceworks.infra.cluster import inventory as inventories
@@ -91,16 +91,16 @@ class ClusterContents:
 
         inventory = await inventories.read(client, self.environment.metadata.name)
         steps = await self.steps(client, inventory, outputs)
-        return await Applier(client, self.environment.metadata.name, self.patience).apply(steps, inventory, begun)
+        return await Applier(client, self.environment.metadata.name, self.timeout).apply(steps, inventory, start_step)
 
-    async def remove(self, client: Client, begun: Callable[[Any], Callable[[str], None]]) -> tuple[int, list[str]]:
+    async def remove(self, client: Client, start_step: Callable[[Any], Callable[[str], None]]) -> tuple[int, list[str]]:
         """Delete everything; returns the number of deleted objects and what remains in Google Cloud."""
         from sliceworks.infra.cluster import inventory as inventories
         from sliceworks.infra.cluster.destroyer import Destroyer
 
         inventory = await inventories.read(client, self.environment.metadata.name)
-        destroyer = Destroyer(client, inventory, self.patience)
-        return await destroyer.remove(begun), destroyer.remaining
+        destroyer = Destroyer(client, inventory, self.timeout)
+        return await destroyer.remove(start_step), destroyer.remaining
 
     async def steps(self, client: Client, inventory: Inventory, outputs: Mapping[str, Any]) -> tuple[Step, ...]:
         """The steps for this cluster, given what it contains already."""

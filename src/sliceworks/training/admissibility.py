@@ -75,15 +75,19 @@ def _no_flavor(queue: str, fits: list[FlavorFit], type_name: str) -> DocumentPro
 
 
 def _exceeds_quota(queue: str, fit: FlavorFit) -> DocumentProblem:
-    room = fit.room
-    assert room is not None
-    own = fit.pod_set.requests[room.resource]
-    maximum = room.maximum - (fit.requested - own)
-    borrowed = f" ({_amount(room.nominal)} nominal, {_amount(maximum - room.nominal)} borrowed)" if maximum > room.nominal else ""
-    subject = f"{room.resource} of {room.flavor}" if "/" in room.resource else room.resource
+    headroom = fit.headroom
+    assert headroom is not None
+    own = fit.pod_set.requests[headroom.resource]
+    maximum = headroom.maximum - (fit.requested - own)
+    borrowed = (
+        f" ({_amount(headroom.nominal)} nominal, {_amount(maximum - headroom.nominal)} borrowed)"
+        if maximum > headroom.nominal
+        else ""
+    )
+    subject = f"{headroom.resource} of {headroom.flavor}" if "/" in headroom.resource else headroom.resource
     message = f"queue {queue} can never admit it: requests {_amount(own)} {subject}, maximum is {_amount(maximum)}{borrowed}"
     hint = "request less, or have an administrator raise the quota"
-    return DocumentProblem(_path(fit.pod_set, room.resource), message, hint)
+    return DocumentProblem(_path(fit.pod_set, headroom.resource), message, hint)
 
 
 def _path(pod_set: PodSetRequests, resource: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ def _total(spec: Object, pods: int) -> dict[str, Fraction]:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaRoom:
+class QuotaHeadroom:
     """The quota of one resource in one flavor.
 
     `maximum` is the most that the queue can use, `free` what it can use now, borrowed quota included; `shared` and `shared_free`
@@ -78,7 +78,7 @@ class QuotaRoom:
 
 @dataclass(frozen=True, slots=True)
 class FlavorFit:
-    """A pod set against a flavor: `mismatch` says why it cannot use the flavor; otherwise `room` is the scarcest resource.
+    """A pod set against a flavor: `mismatch` says why it cannot use the flavor; otherwise `headroom` is the scarcest resource.
 
     `requested` is the amount of that resource, with what the pod sets before it got.
     """
@@ -87,16 +87,16 @@ class FlavorFit:
     flavor: str
     mismatch: str = ""
     taint: Object | None = None
-    room: QuotaRoom | None = None
+    headroom: QuotaHeadroom | None = None
     requested: Fraction = Fraction(0)
 
     @property
     def never_fits(self) -> bool:
-        return self.room is not None and self.requested > self.room.maximum
+        return self.headroom is not None and self.requested > self.headroom.maximum
 
     @property
     def fits_later(self) -> bool:
-        return self.room is not None and not self.never_fits and self.requested > self.room.free
+        return self.headroom is not None and not self.never_fits and self.requested > self.headroom.free
 
     @property
     def fits_now(self) -> bool:
@@ -158,14 +158,15 @@ class QueueQuota:
         candidates = []
         for resource in resources:
             requested = pod_set.requests[resource] + assigned.get((flavor, resource), Fraction(0))
-            candidates.append(FlavorFit(pod_set, flavor, room=self._room(flavor, resource), requested=requested))
+            candidates.append(FlavorFit(pod_set, flavor, headroom=self._headroom(flavor, resource), requested=requested))
         return min(
-            candidates, key=lambda fit: (not fit.never_fits, not fit.fits_later, "/" not in (fit.room.resource if fit.room else ""))
+            candidates,
+            key=lambda fit: (not fit.never_fits, not fit.fits_later, "/" not in (fit.headroom.resource if fit.headroom else "")),
         )
 
-    def _room(self, flavor: str, resource: str) -> QuotaRoom:
+    def _headroom(self, flavor: str, resource: str) -> QuotaHeadroom:
         tree, name, key = self._tree, self._name, (flavor, resource)
-        return QuotaRoom(
+        return QuotaHeadroom(
             flavor,
             resource,
             nominal=tree.nominal(name, key),

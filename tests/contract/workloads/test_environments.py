@@ -74,13 +74,13 @@ def test_objects_are_accepted_unchanged_and_deleted(cluster: Cluster, environmen
     async def main(client: Client) -> None:
         steps = without_pods(on_twin(environment, configures_kueue=False))
         known = await inventory.read(client, name)
-        first = await Applier(client, name, patience=PATIENCE).apply(steps, known, silent)
+        first = await Applier(client, name, timeout=PATIENCE).apply(steps, known, silent)
         assert {item.action for item in first} == {"create"}
-        again = await Applier(client, name, patience=PATIENCE).apply(steps, await inventory.read(client, name), silent)
+        again = await Applier(client, name, timeout=PATIENCE).apply(steps, await inventory.read(client, name), silent)
         assert [str(item.reference) for item in again if item.action != "noop"] == []
         compared = await applier.compare(client, steps, known)
         assert [(str(item.reference), item.action) for item in compared if item.action != "noop"] == []
-        await Destroyer(client, await inventory.read(client, name), patience=PATIENCE).remove(silent)
+        await Destroyer(client, await inventory.read(client, name), timeout=PATIENCE).remove(silent)
         assert [str(item.reference) for item in first if await find_object(client, item.reference)] == []
 
     run(cluster, main)

@@ -310,7 +310,7 @@ def test_stuck_deletion_is_reported_with_a_hint() -> None:
         await apply(client, small(TEAMS))
         held = {"name": "held", "namespace": "research", "finalizers": ["example.com/never"]}
         await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
-        remover = Destroyer(client, await inventory.read(client, "small"), patience=30)
+        remover = Destroyer(client, await inventory.read(client, "small"), timeout=30)
         with pytest.raises(TimedOut, match="Namespace research is not deleted after 30 s") as caught:
             await remover.remove(silent)
         assert "--abandon" in caught.value.hint
@@ -368,7 +368,7 @@ def test_progress_names_objects_and_missing_conditions() -> None:
         environment = small("  addons: {slices: true, image: a/b:c}\n")
         output: list[str] = []
         known = await inventory.read(client, "small")
-        applier = Applier(client, "small", patience=20)
+        applier = Applier(client, "small", timeout=20)
         with pytest.raises(
             TimedOut, match=r"slices: timed out after 20 s: Deployment tpu-provisioner-system/.* has 0 of 2 pods ready"
         ):

@@ -37,15 +37,15 @@ def graphs_page(context: PageContext) -> None:
         known = cache.table(DEFINITIONS)
         if known.state == "missing":
             hint = [el("code", "sliceworks controller run graphs"), " runs it; ", "the Helm chart installs it."]
-            return [heading("Graphs"), empty(known.trouble, hint, icon_name="account_tree")]
+            return [heading("Graphs"), empty(known.problem, hint, icon_name="account_tree")]
         if not cache.knows(DEFINITIONS):
-            return [heading("Graphs"), empty(known.trouble, icon_name="account_tree")]
+            return [heading("Graphs"), empty(known.problem, icon_name="account_tree")]
         definitions = graph_view.definitions(known.all())
         if not definitions:
             hint = ["Create one: ", el("code", "kubectl apply -f definition.yaml")]
             return [heading("Graphs"), empty("No ResourceGraphDefinitions found.", hint, icon_name="account_tree")]
         shown = el("div", [_definition(cache, item) for item in definitions], cls="stack", key="graphs")
-        return [heading("Graphs"), *map(warning, cache.troubles(DEFINITIONS)), shown]
+        return [heading("Graphs"), *map(warning, cache.problems(DEFINITIONS)), shown]
 
     context.show(draw, DEFINITIONS, ages=1.0)
 
@@ -55,7 +55,7 @@ def _definition(cache: ClusterCache, definition: Definition) -> Node:
     kind = instance_resource(obj) if obj else None
     table_ = cache.table(kind) if kind else None
     instances = graph_view.instances(table_.all()) if table_ else []
-    unknown = el("p", table_.trouble, cls="note") if table_ and kind and not cache.knows(kind) else None
+    unknown = el("p", table_.problem, cls="note") if table_ and kind and not cache.knows(kind) else None
     count = pluralize(definition.resources, "resource")
     return panel(
         definition.kind or definition.name,
@@ -129,7 +129,7 @@ class _GraphPage:
         known = self._context.cache.table(DEFINITIONS)
         definition = known.get(self._name)
         try:
-            missing = known.trouble or f"ResourceGraphDefinition {self._name} not found."
+            missing = known.problem or f"ResourceGraphDefinition {self._name} not found."
             compiled = await self._graphs.compile(definition) if definition else missing
             self._graph, self._problem = (None, compiled) if isinstance(compiled, str) else (compiled, "")
             if self._graph and self._instance:

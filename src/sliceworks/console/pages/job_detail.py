@@ -54,10 +54,10 @@ DONE = {"cancel": "Cancelled {name}.", "restart": "Restarted {name}."}
 _HEALTHY_STATES = ("running", "completed")
 
 
-def job_not_found(namespace: str, name: str, trouble: str) -> Node:
+def job_not_found(namespace: str, name: str, problem: str) -> Node:
     """The page of a job that does not exist."""
-    words = trouble or f"Job {namespace}/{name} not found."
-    hint = None if trouble else "It may have been cancelled, or deleted after it finished."
+    words = problem or f"Job {namespace}/{name} not found."
+    hint = None if problem else "It may have been cancelled, or deleted after it finished."
     return el("div", heading(name, crumb=link("Jobs", "/jobs")), empty(words, hint, icon_name="search_off"))
 
 
@@ -249,8 +249,8 @@ class _JobPage:
         cache = self._context.cache
         view = build_job_view(cache, self._namespace, self._name, self._events)
         if view is None:
-            trouble = cache.table(JOBSETS).trouble
-            self._top.show(job_not_found(self._namespace, self._name, trouble))
+            problem = cache.table(JOBSETS).problem
+            self._top.show(job_not_found(self._namespace, self._name, problem))
             self._parts.show()
             return
         self._stale = self._stale or self._touched(changes)

@@ -71,11 +71,11 @@ def _with(choices: list[tuple[str, str]], chosen: str) -> list[tuple[str, str]]:
     return choices if chosen in dict(choices) else [*choices, (chosen, f"{chosen} (0)")]
 
 
-def jobs_table(page: JobsPage, now: datetime, trouble: str = "") -> list[Node]:
+def jobs_table(page: JobsPage, now: datetime, problem: str = "") -> list[Node]:
     """The table and its pager."""
     if not page.total:
         hint = el("code", "sliceworks train submit -f job.yaml")
-        return [empty(trouble or "No training jobs yet.", None if trouble else hint, icon_name="model_training")]
+        return [empty(problem or "No training jobs yet.", None if problem else hint, icon_name="model_training")]
     if not page.matches:
         return [empty("No matching jobs.", "Try fewer words, or another state or team.", icon_name="search_off")]
     head = el("tr", [_column(page.query, *column) for column in _COLUMNS])
@@ -163,7 +163,7 @@ class _JobsPage:
         page = query_jobs(rows, teams_by_namespace(cache), self._query)
         self._query = page.query
         self._tools.show(filter_bar(page))
-        self._table.show(*jobs_table(page, cache.now(), cache.table(JOBSETS).trouble))
+        self._table.show(*jobs_table(page, cache.now(), cache.table(JOBSETS).problem))
 
     def _field(self, name: str, value: str) -> None:
         if name in ("text", "team", "state"):

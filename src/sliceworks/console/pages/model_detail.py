@@ -80,10 +80,10 @@ class PromptForm:
         if self._task is not None:
             self._task.cancel()
 
-    def start(self, ask: Callable[[], AsyncIterator[str]], show: Callable[[], None]) -> None:
+    def start(self, stream: Callable[[], AsyncIterator[str]], show: Callable[[], None]) -> None:
         """Send the prompt; `show` is called repeatedly while the response streams."""
         self.answer, self.status, self.started = "", "waiting for the first token …", True
-        self._task = asyncio.create_task(self._run(ask))
+        self._task = asyncio.create_task(self._run(stream))
         client = ui.context.client
 
         async def keep_showing() -> None:
@@ -95,10 +95,10 @@ class PromptForm:
 
         self._showing = asyncio.create_task(keep_showing())
 
-    async def _run(self, ask: Callable[[], AsyncIterator[str]]) -> None:
+    async def _run(self, stream: Callable[[], AsyncIterator[str]]) -> None:
         started, first, chunks = clock.loop_time(), 0.0, 0
         try:
-            async for chunk in ask():
+            async for chunk in stream():
                 first = first or clock.loop_time() - started
                 chunks += 1
                 self.answer = (self.answer + chunk)[:_MAX_RESPONSE_CHARS]
@@ -197,8 +197,8 @@ class _ModelPage:
                 "p", "Latency is measured by a gateway. Add a gateway to the ModelService document to see it.", cls="note"
             )
             return panel("Latency", note, key="latency")
-        if gateway is None or gateway.trouble:
-            reason = gateway.trouble if gateway else "gateway metrics not read yet"
+        if gateway is None or gateway.problem:
+            reason = gateway.problem if gateway else "gateway metrics not read yet"
             return panel("Latency", el("p", f"Unknown: {reason}.", cls="note"), key="latency")
         rows = [(model, (model, *_figures(gateway.latency(model)))) for model in details.service.models]
         columns = ("Model", "Requests/s", "Errors", "TTFT p50", "p99", "E2E p50", "p99", "Running", "Waiting")

@@ -42,13 +42,13 @@ def models_page(context: PageContext) -> None:
     """The models page."""
     loader = context.cache.compute(ModelLoader)
     tree = Tree()
-    trouble = ""
+    problem = ""
 
     def draw() -> list[Node]:
         head = heading("Models")
-        warnings = [warning(item) for item in [*([trouble] if trouble else []), *loader.broken]]
+        warnings = [warning(item) for item in [*([problem] if problem else []), *loader.broken]]
         if loader.services is None:
-            return [head, empty(trouble or "Loading model services …", icon_name="psychology")]
+            return [head, empty(problem or "Loading model services …", icon_name="psychology")]
         if not loader.services:
             hint = ["Deploy one: ", el("code", "sliceworks models deploy -f model.yaml")]
             return [head, *warnings, empty("No model services found.", hint, icon_name="psychology")]
@@ -59,12 +59,12 @@ def models_page(context: PageContext) -> None:
         ]
 
     async def refresh() -> None:
-        nonlocal trouble
+        nonlocal problem
         try:
             await loader.refresh()
-            trouble = ""
+            problem = ""
         except SliceworksError as error:
-            trouble = cluster_cache.format_error(error)
+            problem = cluster_cache.format_error(error)
         tree.show(draw())
 
     tree.show(draw())

@@ -50,7 +50,7 @@ def overview_page(context: PageContext) -> None:
         overview = cache.compute(build_overview, *KINDS)
         usage = usage_panel(current_usage(cache)) if cache.knows(JOBSETS) else None
         panels = overview_panels(overview, cache.now(), cache.knows)
-        return [heading("Overview"), *map(warning, cache.troubles(*KINDS)), *panels, usage]
+        return [heading("Overview"), *map(warning, cache.problems(*KINDS)), *panels, usage]
 
     context.show(draw, *KINDS)
 

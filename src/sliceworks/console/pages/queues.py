@@ -46,9 +46,9 @@ def queues_page(context: PageContext) -> None:
         known = cache.table(CLUSTER_QUEUES)
         if not cache.knows(CLUSTER_QUEUES):
             hint = "Queues need Kueue: install it, or connect to a twin." if known.state == "missing" else None
-            return [heading("Queues"), empty(known.trouble, hint, icon_name="reorder")]
+            return [heading("Queues"), empty(known.problem, hint, icon_name="reorder")]
         starts = cache.shared(StartForecasts).starts()
-        return [heading("Queues"), *map(warning, cache.troubles(*KINDS)), *queue_panels(current_queues(cache), cache.now(), starts)]
+        return [heading("Queues"), *map(warning, cache.problems(*KINDS)), *queue_panels(current_queues(cache), cache.now(), starts)]
 
     context.show(draw, *KINDS, *queue_reason.KINDS)
 

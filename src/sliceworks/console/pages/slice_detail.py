@@ -47,7 +47,7 @@ def slice_page(context: PageContext) -> None:
         view = slices.named(name)
         crumb = link("Slices", "/slices")
         if view is None:
-            words = cache.table(NODES).trouble or f"Slice {name} not found."
+            words = cache.table(NODES).problem or f"Slice {name} not found."
             return [heading(name, crumb=crumb), empty(words, link("All slices", "/slices"), icon_name="view_in_ar")]
         return [
             heading(name, state(view.status, TONES[view.state]), crumb=crumb),

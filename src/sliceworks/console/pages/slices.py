@@ -49,7 +49,7 @@ def slices_page(context: PageContext) -> None:
         shown.page = min(shown.page, max(len(picked) - 1, 0) // PAGE_SIZE)
         return [
             heading("Slices", el("span", pluralize(len(slices), "slice"), cls="lead") if context.cache.knows(NODES) else None),
-            *map(warning, context.cache.troubles(*KINDS)),
+            *map(warning, context.cache.problems(*KINDS)),
             *(
                 slice_tiles(slices, picked, shown.filter, shown.page)
                 if slices

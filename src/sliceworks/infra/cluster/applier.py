@@ -57,16 +57,16 @@ _RETRIES = Backoff(first=0.5, factor=1.5, cap=5.0, jitter=0.0)
 _RUNNING = {"Deployment": DEPLOYMENT, "StatefulSet": STATEFUL_SET}
 
 
-async def wait_until(client: Client, wait: Wait, patience: float, report: Callable[[str], None]) -> None:
+async def wait_until(client: Client, wait: Wait, timeout: float, report: Callable[[str], None]) -> None:
     """Wait until the condition holds; TimedOut says what is missing."""
-    end = clock.loop_time() + patience
+    end = clock.loop_time() + timeout
     for pause in POLLING.delays():
         missing = await describe_missing(client, wait)
         if not missing:
             return
         report(missing)
         if clock.loop_time() >= end:
-            raise TimedOut(f"timed out after {patience:g} s: {missing}", hint=RERUN_HINT)
+            raise TimedOut(f"timed out after {timeout:g} s: {missing}", hint=RERUN_HINT)
         await clock.sleep(pause)
 
 
@@ -286,29 +286,29 @@ async def _used(client: Client, entry: Entry, environment: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Applier:
-    """Applies the objects of one environment. `patience` limits each wait, in seconds."""
+    """Applies the objects of one environment. `timeout` limits each wait, in seconds."""
 
     client: Client
     environment: str
-    patience: float = 600.0
+    timeout: float = 600.0
 
     async def apply(
-        self, steps: Iterable[Step], inventory: Inventory, begun: Callable[[Step], Callable[[str], None]]
+        self, steps: Iterable[Step], inventory: Inventory, start_step: Callable[[Step], Callable[[str], None]]
     ) -> list[ApplyResult]:
         """Apply the steps, then prune objects that no step contains any more."""
         all_steps = list(steps)
-        results = await self.apply_only(all_steps, inventory, begun)
+        results = await self.apply_only(all_steps, inventory, start_step)
         desired = {reference for step in all_steps for reference in (*step.keeps, *map(reference_to, step.objects))}
         return [*results, *await prune(self.client, inventory, desired)]
 
     async def apply_only(
-        self, steps: Iterable[Step], inventory: Inventory, begun: Callable[[Step], Callable[[str], None]]
+        self, steps: Iterable[Step], inventory: Inventory, start_step: Callable[[Step], Callable[[str], None]]
     ) -> list[ApplyResult]:
         """Apply the steps without pruning."""
         results: list[ApplyResult] = []
         await inventory.begin(self.client)
         for step in steps:
-            results += await self._step(step, inventory, begun(step))
+            results += await self._step(step, inventory, start_step(step))
         return results
 
     async def _step(self, step: Step, inventory: Inventory, report: Callable[[str], None]) -> list[ApplyResult]:
@@ -325,7 +325,7 @@ class Applier:
             results.append(ApplyResult(step.name, reference, _action(before[reference], after)))
         for wait in step.waits:
             try:
-                await wait_until(self.client, wait, self.patience, report)
+                await wait_until(self.client, wait, self.timeout, report)
             except TimedOut as error:
                 raise TimedOut(f"{step.name}: {error.message}", hint=error.hint) from error
         return results
@@ -340,7 +340,7 @@ class Applier:
 
     async def _apply_object(self, step: Step, obj: Object, report: Callable[[str], None]) -> Object:
         """Apply one object; retry while its kind is not served or a webhook is not up yet."""
-        end, pauses = clock.loop_time() + self.patience, _RETRIES.delays()
+        end, pauses = clock.loop_time() + self.timeout, _RETRIES.delays()
         while True:
             try:
                 return await self.client.apply(obj, field_manager=FIELD_MANAGER, force=True, field_validation=step.validation)

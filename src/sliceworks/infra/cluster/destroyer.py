@@ -40,23 +40,23 @@ class Destroyer:
 
     client: Client
     inventory: Inventory
-    patience: float = 300.0
+    timeout: float = 300.0
     remaining: list[str] = field(default_factory=list)
 
-    async def remove(self, begun: Callable[[Step], Callable[[str], None]]) -> int:
+    async def remove(self, start_step: Callable[[Step], Callable[[str], None]]) -> int:
         """Delete everything; returns the number of deleted objects."""
         count = len(self.inventory.entries)
         spaces = [item for item in self.inventory.entries.values() if item.reference.kind == NAMESPACE.kind]
         if count:
-            await self._work(spaces, begun(Step("work")))
+            await self._work(spaces, start_step(Step("work")))
         by_step: dict[str, list[Entry]] = {}
         for entry in reversed(self.inventory.entries.values()):
             if entry not in spaces:
                 by_step.setdefault(entry.step, []).append(entry)
         places = by_step.pop(_PLACES, [])
         for step, entries in by_step.items():
-            await self._step(entries, begun(Step(step)))
-        await self._step([*places, *spaces], begun(Step(_PLACES)))
+            await self._step(entries, start_step(Step(step)))
+        await self._step([*places, *spaces], start_step(Step(_PLACES)))
         await self._last()
         return count
 
@@ -149,7 +149,7 @@ class Destroyer:
             await self._wait_for_deletion([(system, uid)])
 
     async def _wait_for_deletion(self, objects: Iterable[tuple[ObjectReference, str]]) -> None:
-        end, left = clock.loop_time() + self.patience, list(objects)
+        end, left = clock.loop_time() + self.timeout, list(objects)
         for pause in POLLING.delays():
             left = [(reference, uid) for reference, uid in left if await self._exists(reference, uid)]
             if not left:
@@ -157,7 +157,7 @@ class Destroyer:
             if clock.loop_time() >= end:
                 more = f", and {len(left) - 1} more" if len(left) > 1 else ""
                 raise TimedOut(
-                    f"{left[0][0]} is not deleted after {self.patience:g} s{more}",
+                    f"{left[0][0]} is not deleted after {self.timeout:g} s{more}",
                     hint="check its finalizers with kubectl, or `sliceworks env destroy --abandon` to delete it with the cluster",
                 )
             await clock.sleep(pause)

@@ -196,62 +196,65 @@ def _mismatch(evidence: Evidence, queue: Object, ranked: list[FlavorFit], report
 
 
 def _never_fits(evidence: Evidence, queue: Object, fit: FlavorFit, reported: str) -> Cause:
-    room = fit.room
-    assert room is not None
-    smaller = _suggest_smaller(evidence, fit, room.maximum)
-    if room.limit is not None and room.cohort and fit.requested <= room.shared:
+    headroom = fit.headroom
+    assert headroom is not None
+    smaller = _suggest_smaller(evidence, fit, headroom.maximum)
+    if headroom.limit is not None and headroom.cohort and fit.requested <= headroom.shared:
         return _exceeds_borrowing_limit(queue, fit, smaller, reported)
-    requested, maximum = format_amount(fit.requested, room.resource), format_amount(room.maximum, room.resource)
-    borrowing = ", borrowed quota included" if room.cohort else ""
-    message = f"It requests {requested} of {room.flavor}; the maximum of {queue['metadata']['name']} is {maximum}{borrowing}."
-    remedy = f"{smaller}, or have the quota of {room.flavor} raised to {format_amount(fit.requested, room.resource)}"
+    requested, maximum = format_amount(fit.requested, headroom.resource), format_amount(headroom.maximum, headroom.resource)
+    borrowing = ", borrowed quota included" if headroom.cohort else ""
+    message = f"It requests {requested} of {headroom.flavor}; the maximum of {queue['metadata']['name']} is {maximum}{borrowing}."
+    remedy = f"{smaller}, or have the quota of {headroom.flavor} raised to {format_amount(fit.requested, headroom.resource)}"
     return cause_catalog.QUOTA_TOO_SMALL.cause(
-        message, _nominal(queue, room.flavor), _requested(evidence), remedy=remedy, reported=reported
+        message, _nominal(queue, headroom.flavor), _requested(evidence), remedy=remedy, reported=reported
     )
 
 
 def _in_use(evidence: Evidence, queue: Object, fit: FlavorFit, reported: str) -> Cause:
-    room = fit.room
-    assert room is not None
-    smaller = _suggest_smaller(evidence, fit, room.free)
-    if room.cohort and room.limit is not None and fit.requested <= room.shared_free:
+    headroom = fit.headroom
+    assert headroom is not None
+    smaller = _suggest_smaller(evidence, fit, headroom.free)
+    if headroom.cohort and headroom.limit is not None and fit.requested <= headroom.shared_free:
         return _exceeds_borrowing_limit(queue, fit, smaller, reported)
-    holders = queue_order.describe_holders(evidence, room.flavor, room.resource)
-    requested, available = format_amount(fit.requested, room.resource), format_free(room.free, room.maximum, room.resource)
-    remedies = ["wait", smaller, "have the quota raised", queue_order.describe_preemption(evidence, room.flavor)]
-    message = f"It requests {requested} of {room.flavor}; {available}.{holders}"
+    holders = queue_order.describe_holders(evidence, headroom.flavor, headroom.resource)
+    requested, available = (
+        format_amount(fit.requested, headroom.resource),
+        format_free(headroom.free, headroom.maximum, headroom.resource),
+    )
+    remedies = ["wait", smaller, "have the quota raised", queue_order.describe_preemption(evidence, headroom.flavor)]
+    message = f"It requests {requested} of {headroom.flavor}; {available}.{holders}"
     remedy = join_words(filter(None, remedies), "or")
     return cause_catalog.QUOTA_IN_USE.cause(
-        message, _used(queue, room.flavor), _requested(evidence), remedy=remedy, reported=reported
+        message, _used(queue, headroom.flavor), _requested(evidence), remedy=remedy, reported=reported
     )
 
 
 def _exceeds_borrowing_limit(queue: Object, fit: FlavorFit, smaller: str, reported: str) -> Cause:
     """The cohort has enough, but the queue may not borrow that much."""
-    room, name = fit.room, queue["metadata"]["name"]
-    assert room is not None
-    assert room.limit is not None
+    headroom, name = fit.headroom, queue["metadata"]["name"]
+    assert headroom is not None
+    assert headroom.limit is not None
     message = (
-        f"It requests {format_amount(fit.requested, room.resource)} of {room.flavor}."
-        f" {name} has a nominal quota of {format_amount(room.nominal, room.resource)}"
-        f" and may borrow at most {format_amount(room.limit, room.resource)} from the cohort {cohort_of(queue)};"
-        f" {format_amount(room.used, room.resource)} are in use."
+        f"It requests {format_amount(fit.requested, headroom.resource)} of {headroom.flavor}."
+        f" {name} has a nominal quota of {format_amount(headroom.nominal, headroom.resource)}"
+        f" and may borrow at most {format_amount(headroom.limit, headroom.resource)} from the cohort {cohort_of(queue)};"
+        f" {format_amount(headroom.used, headroom.resource)} are in use."
     )
     limit = field_reference(
-        queue, f"spec.resourceGroups[].flavors[{room.flavor}].resources[{room.resource}].borrowingLimit", "ClusterQueue"
+        queue, f"spec.resourceGroups[].flavors[{headroom.flavor}].resources[{headroom.resource}].borrowingLimit", "ClusterQueue"
     )
     remedy = f"{smaller}, or have the borrowing limit raised"
-    return cause_catalog.BORROWING_LIMIT.cause(message, limit, _used(queue, room.flavor), remedy=remedy, reported=reported)
+    return cause_catalog.BORROWING_LIMIT.cause(message, limit, _used(queue, headroom.flavor), remedy=remedy, reported=reported)
 
 
-def _suggest_smaller(evidence: Evidence, fit: FlavorFit, room: Any) -> str:
+def _suggest_smaller(evidence: Evidence, fit: FlavorFit, headroom: Any) -> str:
     """The remedy: how many slices would fit, if the job has several."""
     replicated_job: Object = next((job for job in evidence.jobset["spec"]["replicatedJobs"] if job["name"] == fit.pod_set.name), {})
     slices = int(replicated_job.get("replicas", 1))
-    fitting = int(room * slices / fit.requested) if fit.requested else 0
+    fitting = int(headroom * slices / fit.requested) if fit.requested else 0
     if 0 < fitting < slices:
         return f"request {fitting} of {slices} slices"
-    return "request smaller slices" if room else "request another slice type"
+    return "request smaller slices" if headroom else "request another slice type"
 
 
 def _nominal(queue: Object, flavor: str) -> FieldReference:

@@ -132,18 +132,18 @@ def list_releases(evidence: Evidence) -> tuple[QuotaRelease, ...]:
     if evidence.workload is None or evidence.cluster_queue is None:
         return ()
     fits = queue_quota(evidence, evidence.cluster_queue).fits(workload_requests(evidence.workload))
-    insufficient = [ranked[0].room for ranked in fits if ranked[0].fits_later]
+    insufficient = [ranked[0].headroom for ranked in fits if ranked[0].fits_later]
     releases: dict[tuple[str, str], QuotaRelease] = {}
-    for room in insufficient:
-        if room is None:
+    for headroom in insufficient:
+        if headroom is None:
             continue
         for holder in evidence.holders:
-            amount = _amount(holder, room.flavor, room.resource)
+            amount = _amount(holder, headroom.flavor, headroom.resource)
             job = _holder(holder)
             if amount and (job.namespace, job.name) not in releases:
                 expected_at, basis = _end(evidence, holder)
                 releases[job.namespace, job.name] = QuotaRelease(
-                    job, f"{format_amount(amount, room.resource)} of {room.flavor}", expected_at, basis
+                    job, f"{format_amount(amount, headroom.resource)} of {headroom.flavor}", expected_at, basis
                 )
     late = evidence.now + timedelta(days=36500)
     return tuple(sorted(releases.values(), key=lambda release: release.expected_at or late)[:_MAX_LISTED])

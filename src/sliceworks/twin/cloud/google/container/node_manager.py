@@ -222,10 +222,10 @@ class NodeManager:
         return pods
 
     async def node_state(self, name: str) -> str:
-        """`ready`, `gone`, `unready`, or the injected state of a Node such as `maintenance`."""
+        """`ready`, `deleted`, `unready`, or the injected state of a Node such as `maintenance`."""
         node = await self._client.find(NODE, name)
         if node is None:
-            return "gone"
+            return "deleted"
         return (
             "ready" if self.is_ready(name) else str((node["metadata"].get("annotations") or {}).get(_STATE_ANNOTATION) or "unready")
         )
