@@ -117,6 +117,12 @@ def test_the_only_cluster_of_the_cloud_is_the_default() -> None:
             cluster.cloud.services["container"].configure({"clusters": [place]})
             result = await connections.choose_twin_cluster(Client(cluster.transport()), DEFAULT)
             assert (result.project, result.location, result.cluster, result.zones) == ("p", "us-east1", "training", ("us-east1-b",))
+            # Without the name of the cluster, the project and the location must be those of the cluster, if they are set.
+            partial = Settings("p", "us-east1", "twin", zones=("us-east1-c",))
+            result = await connections.choose_twin_cluster(Client(cluster.transport()), partial)
+            assert (result.cluster, result.zones) == ("training", ("us-east1-c",))
+            with pytest.raises(SliceworksError, match="not found in the twin's cloud"):
+                await connections.choose_twin_cluster(Client(cluster.transport()), Settings("p", "us-west1", "twin"))
 
     clock.run(work(), virtual=True)
 

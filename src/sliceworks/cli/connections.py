@@ -144,9 +144,11 @@ async def choose_twin_cluster(client: Client, settings: Settings) -> Settings:
 
 
 async def find_twin_cluster(client: Client, settings: Settings) -> Settings:
-    """Return the settings; if they are the defaults, and the twin's cloud has one cluster elsewhere, those of that cluster."""
+    """Return the settings; defaults in them are those of the only cluster of the twin's cloud, if it has one."""
     existing = await _twin_clusters(client)
-    if _names(settings) != tuple(TWIN_CLUSTER.values()) or len(existing) != 1:
+    if len(existing) != 1 or settings.cluster != TWIN_CLUSTER["cluster"]:
+        return settings
+    if any(name not in pair for name, *pair in zip(_names(settings), TWIN_CLUSTER.values(), existing[0], strict=True)):
         return settings
     project, location, cluster = existing[0]
     zones = settings.zones if settings.zones != _first_zone(settings.location) else _first_zone(location)
