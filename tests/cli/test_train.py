@@ -203,6 +203,47 @@ def test_type_must_be_in_the_environment(train: Shell) -> None:
     assert "has no pool of v5p-32" in output.err
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, ""),
+        (
+            {"type: v4-32}": "type: v4-32, count: 3}"},
+            "queue slices can never admit it: requests 48 google.com/tpu of v4-32, maximum is 32",
+        ),
+        ({"queue: tpu-job-queue": "queue: tpu-job-queu"}, "queue 'tpu-job-queu' not found in namespace tpu-training"),
+        ({"namespace: tpu-training": "namespace: research"}, "queue 'tpu-job-queue' not found in namespace research"),
+        ({"namespace: tpu-training": "namespace: product"}, "has no team with the namespace product"),
+    ],
+)
+def test_job_must_fit_the_environment(train: Shell, tmp_path: Path, changes: dict[str, str], message: str) -> None:
+    text = JOB.read_text()
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (job := tmp_path / "job.yaml").write_text(text)
+    output = train("submit", "-f", str(job), "--environment", str(ENVIRONMENT), "--dry-run", "client")
+    assert (output.code, message in output.err) == (int(bool(message)), True), output.err
+
+
+EXAMPLE_TYPES = {"v4": ("v4-32", "us-central2-b"), "v5e": ("v5litepod-16", "us-west4-a"), "v5p": ("v5p-32", "us-east5-a")}
+"""Other types than the example environment's need its pool and zone changed."""
+
+
+@pytest.mark.parametrize("job", sorted((EXAMPLES / "training-jobs").glob("*.yaml")), ids=lambda job: job.stem)
+def test_example_fits_the_example_environment(train: Shell, tmp_path: Path, job: Path) -> None:
+    text = ENVIRONMENT.read_text()
+    if job.stem == "gpu":
+        text = text.replace("us-central2-b", "us-central1-a").replace("us-central2", "us-central1")
+        start, end = text.index("    tpu:\n"), text.index("  identities:")
+        text = text[:start] + "    gpu:\n      l4: {machineType: g2-standard-4, nodes: 2}\n" + text[end:]
+    else:
+        type_name, zone = next((value for key, value in EXAMPLE_TYPES.items() if f"-{key}" in job.stem), EXAMPLE_TYPES["v4"])
+        text = text.replace("v4-32", type_name).replace("us-central2-b", zone).replace("us-central2", zone[:-2])
+    (environment := tmp_path / "environment.yaml").write_text(text)
+    output = train("submit", "-f", str(job), "--environment", str(environment), "--dry-run", "client")
+    assert output.code == 0, output.err
+
+
 def test_queue_must_have_type_and_quota(train: Shell) -> None:
     output = train("submit", "-q", "first", "--queue", "tpu-job-queue", "--type", "v5p-32", "--image", "i")
     assert "error: --type: queue slices has no v5p-32" in output.err

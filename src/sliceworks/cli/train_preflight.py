@@ -27,10 +27,12 @@ from sliceworks.kube.resources import (
 )
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.specs.documents import DocumentProblem
+from sliceworks.training import queues
 from sliceworks.training.admissibility import QueueObjects, explain_inadmissible, warn_of_ready_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from sliceworks.kube import Client
     from sliceworks.kube.resources import Resource
@@ -56,7 +58,7 @@ class QueuePlacement:
 async def check_cluster(client: Client, submission: Submission, namespace: str) -> QueuePlacement:
     """Raise the first problem; otherwise return the destination of the job."""
     try:
-        queues, classes, queue_objects, home, config = await asyncio.gather(
+        local, classes, queue_objects, home, config = await asyncio.gather(
             _named(client, LOCAL_QUEUE, namespace),
             _named(client, WORKLOAD_PRIORITY_CLASS),
             _park(client),
@@ -71,13 +73,13 @@ async def check_cluster(client: Client, submission: Submission, namespace: str) 
             hint="choose another with -n; sliceworks queues apply creates the namespaces of teams",
         )
     spec = submission.job.spec
-    for field, name, known in (("queue", spec.queue, queues), ("priority", spec.priority, classes)):
+    for field, name, known in (("queue", spec.queue, local), ("priority", spec.priority, classes)):
         if name and known is not None and name not in known:
             raise _unknown(submission, field, name, known, namespace)
     await _check_name(client, submission.job.metadata.name, namespace)
     for finding in await _missing(client, submission, namespace):
         raise finding.to_error(submission.document)
-    target = queues[spec.queue]["spec"]["clusterQueue"] if queues else ""
+    target = local[spec.queue]["spec"]["clusterQueue"] if local else ""
     if queue_objects is not None and target:
         for finding in (
             *explain_inadmissible(submission.jobset(namespace), target, submission.request.shape.type_name, queue_objects),
@@ -88,6 +90,37 @@ async def check_cluster(client: Client, submission: Submission, namespace: str) 
     timeout = _ready_timeout(config)
     warning = warn_of_ready_timeout(spec, timeout) if timeout is not None else ""
     return QueuePlacement(namespace, target, priority, queue_objects, warning)
+
+
+def check_environment(submission: Submission, file: Path, namespace: str) -> None:
+    """Raise if the pools and queues of an Environment cannot hold the job."""
+    from sliceworks.cli.env_site import read_environment
+
+    environment = read_environment(file)
+    types = {flavor.type: flavor for flavor in queues.list_flavors(environment.spec)}
+    type_name = submission.request.shape.type_name
+    if type_name not in types and not any(type_name.startswith(f"{item}-") for item in types):
+        remedy = suggest_name(type_name, types) or f"available: {', '.join(types) or 'no accelerators'}"
+        problem = DocumentProblem(("spec", "slices", "type"), f"{file} has no pool of {type_name}", remedy)
+        raise problem.to_error(submission.document)
+    objects: dict[str, list[Object]] = {}
+    for obj in queues.build_manifests(environment):
+        objects.setdefault(obj["kind"], []).append(obj)
+    namespace = namespace or submission.job.metadata.namespace or ""
+    local = {item["metadata"]["namespace"]: item for item in objects.get(LOCAL_QUEUE.kind, ())}
+    if namespace and namespace not in local:
+        listed = f"namespaces of its teams: {', '.join(local)}" if local else "it has no teams"
+        raise SliceworksError(f"{file} has no team with the namespace {namespace}", hint=listed)
+    named = {item["metadata"]["name"]: item for place, item in local.items() if place == (namespace or place)}
+    if submission.job.spec.queue not in named:
+        raise _unknown(submission, "queue", submission.job.spec.queue, named, namespace)
+    target = named[submission.job.spec.queue]
+    known = QueueObjects(
+        tuple(objects[CLUSTER_QUEUE.kind]), tuple(objects[RESOURCE_FLAVOR.kind]), tuple(objects.get(COHORT.kind, ()))
+    )
+    jobset = submission.jobset(target["metadata"]["namespace"])
+    for finding in explain_inadmissible(jobset, target["spec"]["clusterQueue"], type_name, known):
+        raise finding.to_error(submission.document)
 
 
 def _ready_timeout(config: Object | None) -> float | None:
@@ -104,7 +137,7 @@ def _ready_timeout(config: Object | None) -> float | None:
 
 
 def _unknown(submission: Submission, field: str, name: str, known: dict[str, Object], namespace: str) -> InvalidDocument:
-    where = f" in namespace {namespace}" if field == "queue" else ""
+    where = f" in namespace {namespace}" if field == "queue" and namespace else ""
     close = suggest_name(name, known)
     listed = f"available: {', '.join(sorted(known))}; " if known else ""
     remedy = close or f"{listed}`sliceworks queues apply` creates the {field} of an Environment"
@@ -183,8 +216,8 @@ def _needs(submission: Submission) -> Iterator[Requirement]:
 
 
 async def _park(client: Client) -> QueueObjects | None:
-    queues = await _named(client, CLUSTER_QUEUE)
-    if queues is None:
+    found = await _named(client, CLUSTER_QUEUE)
+    if found is None:
         return None
     flavors = await _named(client, RESOURCE_FLAVOR)
     try:
@@ -194,7 +227,7 @@ async def _park(client: Client) -> QueueObjects | None:
     return (
         None
         if flavors is None or cohorts is None
-        else QueueObjects(tuple(queues.values()), tuple(flavors.values()), tuple(cohorts.values()))
+        else QueueObjects(tuple(found.values()), tuple(flavors.values()), tuple(cohorts.values()))
     )
 
 

@@ -9,7 +9,6 @@ import click
 
 from sliceworks.base import progress
 from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, ServiceUnavailable, UsageError
-from sliceworks.base.names import suggest_name
 from sliceworks.cli import options, train_client, train_flags
 from sliceworks.cli.output import Report, print_object, print_report
 from sliceworks.kube.resources import JOBSET
@@ -31,7 +30,7 @@ _PENDING = "pendingworkloads"
 @click.option(
     "--environment",
     type=click.Path(exists=True, path_type=Path),
-    help="An Environment; check that it has pools of the type before contacting the cluster.",
+    help="An Environment; check that its pools and queues can hold the job before contacting the cluster.",
 )
 @click.option(
     "--dry-run",
@@ -79,7 +78,9 @@ def submit(
     where = {key: rest.pop(key) for key in ("kubeconfig", "context", "twin")}
     submission = _build_submission(name, command, file, namespace, rest)
     if environment is not None:
-        _check_environment(submission, environment)
+        from sliceworks.cli.train_preflight import check_environment
+
+        check_environment(submission, environment, namespace)
     if output == "document":
         print_object(submission.document.data, "yaml")
         return 0
@@ -124,21 +125,6 @@ def _build_submission(name: str | None, command: tuple[str, ...], file: Path | N
     if not name:
         raise UsageError("no job given", hint="pass -f FILE, or NAME with --queue, --type and --image")
     return submission.from_document(train_flags.build_document(name, command, namespace, flags))
-
-
-def _check_environment(submission: Submission, file: Path) -> None:
-    """Raise if the environment has no pool of the type."""
-    from sliceworks.cli.env_site import read_environment
-    from sliceworks.specs.documents import DocumentProblem
-    from sliceworks.training.queues import list_flavors
-
-    known = {flavor.type: flavor for flavor in list_flavors(read_environment(file).spec)}
-    type_name = submission.request.shape.type_name
-    if type_name not in known and not any(type_name.startswith(f"{item}-") for item in known):
-        remedy = suggest_name(type_name, known) or f"available: {', '.join(known) or 'no accelerators'}"
-        raise DocumentProblem(("spec", "slices", "type"), f"{file} has no pool of {type_name}", remedy).to_error(
-            submission.document
-        )
 
 
 async def _sent(client: Client, jobset: Object, *, dry: bool) -> Object:
