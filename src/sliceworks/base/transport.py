@@ -13,6 +13,8 @@ from sliceworks.base.errors import Unreachable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
+    from sliceworks.base.http.upgrade import ByteStream
+
 _SAFE_IN_QUERY = "!()*,:~/"  # keeps label selectors readable in logs
 
 
@@ -41,12 +43,16 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """One HTTP response: a complete `body`, or a `stream` of chunks. Header names are lower case."""
+    """One HTTP response: a complete `body`, or a `stream` of chunks. Header names are lower case.
+
+    One of status 101 has an `upgrade` instead, which is called with the connection; only clients over HTTP can use it.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     stream: AsyncIterator[bytes] | None = None
+    upgrade: Callable[[ByteStream], Awaitable[None]] | None = None
 
 
 class Transport(Protocol):

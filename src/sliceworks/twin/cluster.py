@@ -123,7 +123,7 @@ class Cluster:
         from sliceworks.twin.nodes.embedded_nodes import process_runtime
 
         self._runtime = process_runtime(self.as_user, self._processes, self._hidden)
-        self.api_server.logs = self._runtime.logs
+        self.api_server.kubelet = self._runtime
         if (networks := self._runtime.networks) is not None:
             self.api_server.pod_network, self.api_server.view.service_network = networks
 

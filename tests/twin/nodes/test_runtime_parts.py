@@ -232,7 +232,7 @@ def test_logs_are_rotated_and_read_in_chunks(tmp_path: Path, monkeypatch: pytest
     async def main() -> None:
         source, ended, parts = asyncio.StreamReader(), asyncio.Event(), [b""]
         writer = LogWriter(file)
-        writing = asyncio.create_task(writer.write_all(source))
+        writing = asyncio.create_task(writer.write_all(lambda: source.read(1 << 16)))
 
         async def follow() -> None:
             parts.extend([part async for part in stream_log(file, LogOptions(), ended)])

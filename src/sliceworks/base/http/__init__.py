@@ -5,6 +5,7 @@ slow clients, supports pipelining and streaming, applies back-pressure to slow r
 
     messages         requests, response heads, HttpError
     request_parser   bytes of one client → requests, with limits
+    upgrade          a connection after 101 Switching Protocols
     response_writer  the response to one request
     connection       one client: its requests in order
     server           Application, Limits and Server

@@ -50,6 +50,8 @@ class Connection(RequestParser):
         # A TLS transport keeps a reference until the collector runs: free the received parts of large requests now.
         self._pending.clear()
         self._reset()
+        if self.upgraded is not None:
+            self.upgraded.feed_eof()
         if self._task is not None:
             self._task.cancel()
 
@@ -118,6 +120,9 @@ class Connection(RequestParser):
             self._response = None
         if not response.ended:
             response.end() if response.started else self.abort()
+        if self.upgraded is not None:
+            self.upgraded = None
+            self._transport.resume_reading()
         if self._discarding and not response.keep and not self.finishing:
             await self._discard_input()
         if not response.keep or self.finishing:

@@ -50,6 +50,8 @@ class RequestParser(asyncio.BufferedProtocol):
         self._peer: object = None
         self._task: asyncio.Task[None] | None = None
         self.closing = self._discarding = False
+        self.upgraded: asyncio.StreamReader | None = None
+        """Input after a request to upgrade the connection."""
         self._last_data = self._loop.time()
         self.deadline = self._last_data + self._limits.request
         self._reset()
@@ -81,6 +83,8 @@ class RequestParser(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         if self.closing or self._discarding:
             self._last_data = self._loop.time()
+            if self.upgraded is not None:
+                self.upgraded.feed_data(bytes(self._server.buffer[:nbytes]))
             return
         if self._large is not None:
             self._receive_large_body(nbytes)
@@ -89,7 +93,7 @@ class RequestParser(asyncio.BufferedProtocol):
             self._parser.feed_data(self._server.buffer[:nbytes])
             self._count_raw(nbytes)
         except httptools.HttpParserUpgrade as upgrade:
-            self._ignore_upgrade(bytes(self._server.buffer[upgrade.args[0] : nbytes]))
+            self._stop_at_upgrade(bytes(self._server.buffer[upgrade.args[0] : nbytes]))
         except httptools.HttpParserCallbackError as error:
             cause = error.__context__
             self._reject(cause if isinstance(cause, HttpError) else bad_request("cannot parse the request"))
@@ -100,10 +104,16 @@ class RequestParser(asyncio.BufferedProtocol):
         except HttpError as error:
             self._reject(error)
 
-    def _ignore_upgrade(self, rest: bytes) -> None:
-        """Stay on HTTP/1.1. The parser stops at an Upgrade header, so a second parser reads the body if there is one."""
+    def _stop_at_upgrade(self, rest: bytes) -> None:
+        """Keep further input for a handler that upgrades the connection; otherwise it is discarded.
+
+        The parser stops at an Upgrade header, so a second parser reads the body if there is one: such requests stay on HTTP/1.1.
+        """
         if not self._awaits_body():
             self._discarding = True
+            self.upgraded = asyncio.StreamReader(limit=READ_BYTES)
+            self.upgraded.set_transport(self._transport)
+            self.upgraded.feed_data(rest)
             return
         method, version, headers = self._parser.get_method().decode("latin-1"), self._parser.get_http_version(), self._headers
         framing = "".join(f"{name}: {headers[name]}\r\n" for name in ("content-length", "transfer-encoding") if name in headers)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sliceworks.base.http.messages import date_header, encode_head
+from sliceworks.base.http.messages import bad_request, date_header, encode_head
+from sliceworks.base.http.upgrade import UpgradedConnection
 from sliceworks.base.sockets import write_now, write_pair_now
 
 if TYPE_CHECKING:
@@ -116,6 +117,16 @@ class ResponseWriter:
     def write_raw(self, data: bytes | memoryview) -> None:
         """Send bytes that are already framed as chunks where that is needed."""
         write_now(self._transport, self._fileno, data)
+
+    def upgrade(self, head: bytes) -> UpgradedConnection:
+        """Switch protocols: send a head with status 101, encoded with `encode_head`, and return the connection."""
+        received = self.connection.upgraded
+        if received is None:
+            raise bad_request("the request does not ask for an upgrade of the connection")
+        self.started = self.ended = True
+        self.status, self.keep = 101, False
+        write_now(self._transport, self._fileno, head + b"\r\n")
+        return UpgradedConnection(received, self._transport, self)
 
     def end(self) -> None:
         """End a streamed response."""

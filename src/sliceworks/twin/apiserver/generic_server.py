@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.auth.authentication import Authenticator, User
     from sliceworks.twin.apiserver.auth.rbac import Rbac
     from sliceworks.twin.apiserver.auth.service_account_token import TokenIssuer
+    from sliceworks.twin.apiserver.handlers.connect import Kubelet
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi, Registry, Resource
     from sliceworks.twin.apiserver.request_info import RequestInfo
     from sliceworks.twin.store.store import Store
@@ -87,7 +88,7 @@ class StoreView:
 class ApiServer:
     """What the handlers of one cluster's API share."""
 
-    logs: Callable[[Call, Obj, str], Response] | None = None
+    kubelet: Kubelet | None = None
     pod_network: IPv4Network | None = None
     """The loopback network of pods that run as processes: endpoints may have addresses in it, which are invalid otherwise."""
 
@@ -373,7 +374,8 @@ class ApiHandler:
         if target.namespace and not call.resource.namespaced and call.resource.key != "/namespaces":
             raise unknown_path()
         subresource = call.version.subresources.get(target.subresource)
-        if target.subresource and (subresource is None or target.deeper):
+        is_proxied = target.subresource == "proxy"
+        if target.subresource and (subresource is None or (target.deeper and not is_proxied)):
             raise unknown_path()
         verbs = subresource.verbs if subresource is not None else call.version.verbs
         has_scope = target.namespace or not call.resource.namespaced or target.verb in {"list", "watch"}
@@ -383,6 +385,8 @@ class ApiHandler:
             raise method_not_allowed()
         if target.verb == "patch":
             patch_type(call)
+        if is_proxied:
+            return  # the pod or Service decides which media types it accepts
         tables = not (call.resource.strategy.create_only or target.subresource in _POSTED)
         call.form = codec.negotiate_output(call.request.headers, streamed=target.verb in {"list", "watch"}, tables=tables)
         if target.verb == "create":

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from sliceworks.base.http.response_writer import ResponseWriter
+    from sliceworks.base.http.upgrade import ByteStream
     from sliceworks.twin.apiserver.auth.authentication import User
 
     Handler = Callable[[Request, User | None], Awaitable[Response]]
@@ -110,7 +111,9 @@ class HttpApplication(server.Application):
         """Call the handler and send its response."""
         response = await self._handler(_convert(request), cast("User | None", request.peer))
         head = encode_head(response)
-        if response.stream is not None:
+        if response.upgrade is not None:
+            await _upgrade(reply, response.upgrade, head)
+        elif response.stream is not None:
             await _stream(reply, response, head, with_body=request.method != "HEAD")
         elif len(response.body) <= _CHUNK_BYTES or request.method == "HEAD":
             reply.send_encoded(response.status, head, response.body)
@@ -156,6 +159,13 @@ def _convert(request: messages.Request) -> Request:
         except ValueError:
             raise messages.bad_request("the request has too many query parameters") from None
     return Request(request.method, request.path, query, request.headers, bytes(request.body))
+
+
+async def _upgrade(reply: ResponseWriter, serve: Callable[[ByteStream], Awaitable[None]], head: bytes) -> None:
+    """Hand the connection over; a session does not outlive the server."""
+    connection, task = reply.upgrade(head), asyncio.current_task()
+    reply.on_finish = task.cancel if task is not None else None
+    await serve(connection)
 
 
 async def _send_in_chunks(reply: ResponseWriter, response: Response, head: bytes) -> None:

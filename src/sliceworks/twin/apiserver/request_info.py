@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, Forbidden, MethodNotAllowed, NotFound
@@ -197,6 +197,27 @@ def revision_param(call: Call) -> int:
         problem = f'strconv.ParseUint: parsing "{value}": value out of range'
         raise BadRequest(f'invalid resource version: resourceVersion: Invalid value: "{value}": {problem}')
     return int(value)
+
+
+def container_name(call: Call, pod: dict[str, Any]) -> str:
+    """The requested container, the annotated default, or the only one; raises BadRequest."""
+    spec = pod["spec"]
+    fields = ("containers", "initContainers", "ephemeralContainers")
+    all_names = [container["name"] for field in fields for container in spec.get(field) or ()]
+    requested = call.param("container")
+    if not requested:
+        names = [container["name"] for container in spec.get("containers") or ()]
+        if len(all_names) == 1:
+            return str(names[0])
+        default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
+        if default in all_names:
+            return str(default)
+        inits = [container["name"] for container in spec.get("initContainers") or ()]
+        message = f"a container name must be specified for pod {call.name}, choose one of: [{' '.join(names)}]"
+        raise BadRequest(message + (f" or one of the init containers: [{' '.join(inits)}]" if inits else ""))
+    if requested not in all_names:
+        raise BadRequest(f"container {requested} is not valid for pod {call.name}")
+    return requested
 
 
 def unknown_path() -> NotFound:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.apiserver.admission.chain import EXPOSED
+from sliceworks.twin.apiserver import service_endpoints
 from sliceworks.twin.apiserver.admission.match_criteria import WriteAttributes
 from sliceworks.twin.apiserver.admission.validating_policy import BINDINGS, POLICIES, PolicyDispatcher
 from sliceworks.twin.apiserver.admission.webhook_dispatcher import MUTATING, VALIDATING, WebhookDispatcher, parse_configurations
@@ -12,7 +12,7 @@ from sliceworks.twin.apiserver.webhook_client import CallError, WebhookClient
 from sliceworks.twin.store.watch_cache import DELETED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import Call
@@ -74,31 +74,10 @@ class DynamicAdmission:
         return WriteAttributes(self._server, call, operation, None if deleted else obj, old, _options(call, operation))
 
     def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
-        """The address of a Service: the one given with `twin expose`, or that of a ready pod that runs as a process."""
-        view = self._server.view
-        if exposed := view.get(EXPOSED, namespace, name):
-            host, _, exposed_port = exposed["address"].rpartition(":")
-            return host.strip("[]"), int(exposed_port)
-        service = view.get("/services", namespace, name)
-        if service is None:
-            raise CallError(f'service "{name}" not found')
-        served = next((item for item in service["spec"].get("ports") or () if item["port"] == port), None)
-        if served is None:
-            raise CallError(f'no service port {port} found for service "{name}"')
-        if self._server.pod_network is not None:
-            for endpoints in view.list("discovery.k8s.io/endpointslices", namespace):
-                if (endpoints["metadata"].get("labels") or {}).get("kubernetes.io/service-name") == name:
-                    for address in _ready_addresses(endpoints, served.get("name") or ""):
-                        return address
-        raise CallError(f'no endpoints available for service "{name}"')
-
-
-def _ready_addresses(endpoints: Obj, port_name: str) -> Iterator[tuple[str, int]]:
-    for port in endpoints.get("ports") or ():
-        if (port.get("name") or "") == port_name and port.get("port"):
-            for endpoint in endpoints.get("endpoints") or ():
-                if (endpoint.get("conditions") or {}).get("ready") is not False:
-                    yield endpoint["addresses"][0], port["port"]
+        try:
+            return service_endpoints.resolve(self._server, namespace, name, str(port))
+        except service_endpoints.NoEndpoint as error:
+            raise CallError(str(error)) from error
 
 
 def _options(call: Call, operation: str) -> Obj | None:

@@ -7,5 +7,6 @@ Reading order:
 `response`: the form of returned objects.
 `delete`: delete and deletecollection.
 `subresource`, `scale`: subresources.
+`connect`: exec, attach, port-forward and proxy.
 `review`: SubjectAccessReview and other reviews, which are not stored.
 """

@@ -1,4 +1,4 @@
-"""Subresources: binding, eviction, token, finalize, log, attach."""
+"""Subresources: binding, eviction, token, finalize, scale, log; exec and its like go to `connect`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sliceworks.twin.apiserver.auth.service_account_token import token_request
 from sliceworks.twin.apiserver.handlers import scale
 from sliceworks.twin.apiserver.handlers.delete import check_preconditions, options_from
 from sliceworks.twin.apiserver.handlers.response import object_response
-from sliceworks.twin.apiserver.request_info import check_write_options, conflict, not_found
+from sliceworks.twin.apiserver.request_info import check_write_options, conflict, container_name, not_found
 from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
 if TYPE_CHECKING:
@@ -42,9 +42,7 @@ class SubresourceHandler:
             return await self._handle_part(call)
         handler = getattr(self, f"_{name}", None)
         if handler is None:
-            obj = codec.to_served(call.resource, call.version, self._entry(call))
-            await self._server.admit_body(call, "CONNECT", _connect_options(call))
-            raise _unsupported(call, obj)
+            return await self._connect(call)
         response: Response = await handler(call)
         return response
 
@@ -55,11 +53,19 @@ class SubresourceHandler:
             return await self._server.reader.get(call)
         return await (writer.update(call) if call.target.verb == "update" else writer.patch(call))
 
-    def _entry(self, call: Call) -> Entry:
-        entry = self._server.store.get(call.resource.storage_key, call.namespace, call.name)
+    def _entry(self, call: Call, name: str = "") -> Entry:
+        entry = self._server.store.get(call.resource.storage_key, call.namespace, name or call.name)
         if entry is None:
-            raise not_found(call)
+            raise not_found(call, name)
         return entry
+
+    async def _connect(self, call: Call) -> Response:
+        from sliceworks.twin.apiserver.handlers import connect
+
+        name = connect.object_name(call.name) if call.target.subresource == "proxy" else call.name
+        obj = codec.to_served(call.resource, call.version, self._entry(call, name))
+        await self._server.admit_body(call, "CONNECT", connect.connect_options(call))
+        return await connect.handle(self._server, call, obj)
 
     async def _finalize(self, call: Call) -> Response:
         """Change `spec.finalizers` of a namespace, which only this subresource can."""
@@ -183,12 +189,12 @@ class SubresourceHandler:
     async def _log(self, call: Call) -> Response:
         entry = self._entry(call)
         pod = codec.to_served(call.resource, call.version, entry)
-        container = _container(call, pod)
+        container = container_name(call, pod)
         if not pod["spec"].get("nodeName"):
             return Response(204, _TEXT)
-        if self._server.logs is None:
+        if self._server.kubelet is None:
             raise NotFound(f"no log of container {container} in pod {call.name}: the twin simulates its containers", details={})
-        return self._server.logs(call, pod, container)
+        return self._server.kubelet.logs(call, pod, container)
 
 
 def _check_name(call: Call, body: Obj, kind: str) -> None:
@@ -216,26 +222,6 @@ def _check_preconditions(call: Call, binding: Obj, pod: Obj) -> None:
             raise conflict(call, call.name, reason)
 
 
-def _connect_options(call: Call) -> Obj:
-    """The options of exec, attach, port-forward or proxy, as admission sees them."""
-    kind = call.version.subresources[call.target.subresource].kind
-    flags = {"true": True, "1": True, "false": False, "0": False}
-    options: Obj = {
-        name: flags.get(values[0], values[0]) for name, values in call.params.items() if name not in ("command", "ports")
-    }
-    if "command" in call.params:
-        options["command"] = call.params["command"]
-    return {"kind": kind, "apiVersion": "v1", **options}
-
-
-def _unsupported(call: Call, obj: Obj) -> BadRequest:
-    """The error of exec, attach, portforward and proxy; kube-apiserver's words for a pod without a node."""
-    streams = call.resource.key == "/pods" and call.target.subresource in {"exec", "attach", "portforward"}
-    if streams and not obj["spec"].get("nodeName"):
-        return BadRequest(f"pod {call.name} does not have a host assigned")
-    return BadRequest(f"{call.resource.plural}/{call.target.subresource} is not supported by the twin")
-
-
 def _over_budget(message: str, **extra: int) -> TooManyRequests:
     causes = [{"reason": "DisruptionBudget", "message": message}]
     return TooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", details={"causes": causes, **extra})
@@ -244,26 +230,6 @@ def _over_budget(message: str, **extra: int) -> TooManyRequests:
 def _not_bound(call: Call, reason: str) -> Conflict:
     details = {"name": call.name, "kind": "pods/binding"}
     return Conflict(f'Operation cannot be fulfilled on pods/binding "{call.name}": {reason}', details=details)
-
-
-def _container(call: Call, pod: Obj) -> str:
-    spec = pod["spec"]
-    fields = ("containers", "initContainers", "ephemeralContainers")
-    all_names = [container["name"] for field in fields for container in spec.get(field) or ()]
-    requested = call.param("container")
-    if not requested:
-        names = [container["name"] for container in spec.get("containers") or ()]
-        if len(all_names) == 1:
-            return str(names[0])
-        default = (pod["metadata"].get("annotations") or {}).get("kubectl.kubernetes.io/default-container")
-        if default in all_names:
-            return str(default)
-        inits = [container["name"] for container in spec.get("initContainers") or ()]
-        message = f"a container name must be specified for pod {call.name}, choose one of: [{' '.join(names)}]"
-        raise BadRequest(message + (f" or one of the init containers: [{' '.join(inits)}]" if inits else ""))
-    if requested not in all_names:
-        raise BadRequest(f"container {requested} is not valid for pod {call.name}")
-    return requested
 
 
 def _can_ignore_budget(pod: Obj) -> bool:

@@ -1,16 +1,18 @@
 """The process runtime: runs containers as processes of this machine. Opt-in.
 
-process_runtime   runs pods and serves their logs
-pod_worker        runs one pod: containers in order, status, termination
-container_runner  runs one container: start, probes, restart, stop
-process           a process in its own mount and host-name namespaces
-sandbox_init      standalone program that sets up the namespaces
-envvars           command line and environment of a container
-value_sources     values of ConfigMaps, Secrets and the downward API
-pod_volumes       volumes as folders
-probe             liveness, readiness and startup probes
-container_log     log files of containers
-pod_dns           loopback addresses and names of pods and Services
-service_proxy     cluster IPs of Services on loopback
-proxy_socket      the socket of a Service port
+process_runtime    runs pods and serves their logs
+pod_worker         runs one pod: containers in order, status, termination
+container_runner   runs one container: start, probes, restart, stop
+process            a process in its own mount and host-name namespaces
+descriptor         pipes and terminals of processes
+container_session  exec and attach
+sandbox_init       standalone program that sets up the namespaces
+envvars            command line and environment of a container
+value_sources      values of ConfigMaps, Secrets and the downward API
+pod_volumes        volumes as folders
+probe              liveness, readiness and startup probes
+container_log      log files of containers
+pod_dns            loopback addresses and names of pods and Services
+service_proxy      cluster IPs of Services on loopback
+proxy_socket       the socket of a Service port
 """

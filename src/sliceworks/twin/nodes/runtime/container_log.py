@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from sliceworks.base import clock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
 _MAX_LINE = 16 * 1024
@@ -34,10 +34,10 @@ class LogWriter:
         self._size = file.stat().st_size
         self._partial = b""
 
-    async def write_all(self, source: asyncio.StreamReader) -> None:
-        """Write everything until the source ends."""
+    async def write_all(self, read: Callable[[], Awaitable[bytes]]) -> None:
+        """Write everything until `read` returns nothing."""
         try:
-            while chunk := await source.read(1 << 16):
+            while chunk := await read():
                 self._append(chunk)
             if self._partial:
                 self._write([self._partial], b"P")

@@ -8,15 +8,18 @@ from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.base.errors import BadRequest
 from sliceworks.twin.nodes import container_status
 from sliceworks.twin.nodes.container_status import crash_loop_backoff, render_message
 from sliceworks.twin.nodes.runtime import pod_volumes, probe
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log
+from sliceworks.twin.nodes.runtime.container_session import AttachSession, ExecSession
 from sliceworks.twin.nodes.runtime.envvars import build_command
 from sliceworks.twin.nodes.runtime.process import MountView, Process, build_view, pid_file
 from sliceworks.twin.nodes.runtime.value_sources import read_sources
 
 if TYPE_CHECKING:
+    from sliceworks.twin.apiserver.streaming.remote_command import OpenSession, StreamOptions
     from sliceworks.twin.nodes.runtime.envvars import Command
     from sliceworks.twin.nodes.runtime.pod_worker import PodWorker
     from sliceworks.twin.nodes.runtime.value_sources import Sources
@@ -38,6 +41,7 @@ class ContainerRunner:
         self.folder = folder
         self.ended = asyncio.Event()
         self._process: Process | None = None
+        self._command: Command | None = None
 
     @property
     def name(self) -> str:
@@ -76,7 +80,7 @@ class ContainerRunner:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = LogWriter(self.log_file(count))
         try:
-            self._process = await Process.start(command, log, pid_file(self.folder))
+            self._process, self._command = await Process.start(command, log, pid_file(self.folder)), command
         except (OSError, ValueError) as error:
             log.close()
             await self._finish(_START_ERROR, "StartError", f"failed to start the process: {error}")
@@ -258,6 +262,27 @@ class ContainerRunner:
         if status is not None and "running" in status["state"] and status["ready"] is not success:
             self._set_status({**status, "ready": success})
             await self._pod.publish()
+
+    # Sessions.
+
+    def _require_running(self) -> tuple[Process, Command]:
+        if self._process is None or self._command is None or self._process.ended.is_set():
+            raise BadRequest(f'container not found ("{self.name}")')
+        return self._process, self._command
+
+    def exec(self, words: list[str], options: StreamOptions) -> OpenSession:
+        """How to run a command beside the process; raises BadRequest if that does not run."""
+        command = self._require_running()[1].with_arguments(words)
+        return lambda: ExecSession.start(command, options)
+
+    def attach(self) -> OpenSession:
+        """How to attach to the process; raises BadRequest if it does not run."""
+        process, _ = self._require_running()
+
+        async def open_session() -> AttachSession:
+            return AttachSession(process)
+
+        return open_session
 
     # Termination.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,6 +164,14 @@ class Command:
     arguments: tuple[str, ...]
     environment: dict[str, str]
     view: MountView
+    replace_names: Callable[[str], str] = str
+    """Replaces names of pods, and mount paths without mount namespaces, in arguments."""
+    stdin: bool = False
+    tty: bool = False
+
+    def with_arguments(self, words: Iterable[str]) -> Command:
+        """Another command in the same environment."""
+        return replace(self, arguments=tuple(map(self.replace_names, words)), stdin=False, tty=False)
 
 
 def build_command(
@@ -171,17 +179,17 @@ def build_command(
     sources: Sources,
     addresses: tuple[str, str],
     home: Path,
-    replace: Callable[[str], str],
+    replace_names: Callable[[str], str],
     *,
     view: MountView,
     api_variables: dict[str, str] | None = None,
     service_variables: dict[str, str] | None = None,
 ) -> Command:
-    """Build the command of a container. `replace` replaces names of pods, and mount paths without mount namespaces."""
+    """Build the command of a container. `replace_names` also replaces mount paths without mount namespaces."""
     variables = {**(service_variables or {}), **tpu_variables(sources.pod, container, sources.job)}
     _add_variables(variables, container, sources, addresses)
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    arguments = tuple(replace(expand(word, variables)) for word in words)
+    arguments = tuple(replace_names(expand(word, variables)) for word in words)
     environment = {
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), _SYSTEM_PATH)),
         "HOME": str(home),
@@ -192,7 +200,9 @@ def build_command(
         MARKER: f"{sources.pod['metadata'].get('uid', '')}/{container['name']}",
         **(api_variables or {}),
     }
-    return Command(arguments, environment | {name: replace(value) for name, value in variables.items()}, view)
+    environment |= {name: replace_names(value) for name, value in variables.items()}
+    is_interactive = {"stdin": bool(container.get("stdin")), "tty": bool(container.get("tty"))}
+    return Command(arguments, environment, view, replace_names, **is_interactive)
 
 
 def _add_variables(variables: dict[str, str], container: Obj, sources: Sources, addresses: tuple[str, str]) -> None:

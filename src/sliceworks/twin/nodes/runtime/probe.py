@@ -10,7 +10,7 @@ import ssl
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.twin.nodes.runtime.process import spawn
+from sliceworks.twin.nodes.runtime.process import NO_FILES, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,7 +62,7 @@ def _port(port: int | str | None, container: Obj) -> int:
 
 
 async def _run(arguments: tuple[str, ...], command: Command) -> bool:
-    process = await spawn(arguments, command.view, command.environment, output=asyncio.subprocess.DEVNULL)
+    process = await spawn(arguments, command.view, command.environment, NO_FILES)
     try:
         return await process.wait() == 0
     finally:

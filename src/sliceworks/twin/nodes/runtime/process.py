@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
+from sliceworks.twin.nodes.runtime.descriptor import Descriptor, open_input, open_pipe, open_terminal
 from sliceworks.twin.nodes.runtime.envvars import MARKER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from sliceworks.twin.nodes.runtime.container_log import LogWriter
     from sliceworks.twin.nodes.runtime.envvars import Command
-
-    Output = tuple[asyncio.StreamReader, asyncio.ReadTransport]
 Obj = dict[str, Any]
 _ALWAYS_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected")
 _HOSTS = "/etc/hosts"
@@ -74,13 +73,25 @@ def build_view(
     return MountView(folder, (*hides, *mounts, *kept), hostname)
 
 
-async def spawn(command: Iterable[str], view: MountView, environment: dict[str, str], *, output: int) -> asyncio.subprocess.Process:
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The descriptors of a process; without `error`, its errors go to its output."""
+
+    output: int
+    input: int = asyncio.subprocess.DEVNULL
+    error: int = asyncio.subprocess.STDOUT
+
+
+NO_FILES = Files(asyncio.subprocess.DEVNULL)
+
+
+async def spawn(command: Iterable[str], view: MountView, environment: dict[str, str], files: Files) -> asyncio.subprocess.Process:
     """Start a command in a view and a new process group; raises OSError."""
     if not view.mounts:
-        return await _start(command, environment, output, folder=view.folder)
+        return await _start(command, environment, files, folder=view.folder)
     report, written = os.pipe()
     try:
-        inner = await _start(view.wrap(command, written), environment, output, pass_fds=(written,))
+        inner = await _start(view.wrap(command, written), environment, files, pass_fds=(written,))
     except BaseException:
         os.close(report)
         raise
@@ -99,15 +110,15 @@ async def spawn(command: Iterable[str], view: MountView, environment: dict[str, 
 
 
 async def _start(
-    command: Iterable[str], environment: dict[str, str], output: int, *, folder: str | None = None, pass_fds: tuple[int, ...] = ()
+    command: Iterable[str], environment: dict[str, str], files: Files, *, folder: str | None = None, pass_fds: tuple[int, ...] = ()
 ) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *command,
         env=environment,
         cwd=folder,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=output,
-        stderr=asyncio.subprocess.STDOUT,
+        stdin=files.input,
+        stdout=files.output,
+        stderr=files.error,
         pass_fds=pass_fds,
         start_new_session=True,
     )
@@ -115,23 +126,13 @@ async def _start(
 
 async def _read_report(report: int) -> str:
     """The error of the sandbox; empty once the command runs."""
-    reader, pipe = await open_reader(report)
+    reader, parts = Descriptor(report), []
     try:
-        return (await reader.read()).decode(errors="replace")
+        while part := await reader.read():
+            parts.append(part)
     finally:
-        pipe.close()
-
-
-async def open_reader(end: int) -> tuple[asyncio.StreamReader, asyncio.ReadTransport]:
-    """Open the read end of a pipe; closing the transport closes it."""
-    reader = asyncio.StreamReader()
-    file = os.fdopen(end, "rb", 0)
-    try:
-        pipe, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
-    except BaseException:
-        file.close()
-        raise
-    return reader, pipe
+        reader.close()
+    return b"".join(parts).decode(errors="replace")
 
 
 class NamespaceSupport:
@@ -155,7 +156,7 @@ class NamespaceSupport:
         kept = tuple(("keep", str(path), str(path)) for path in (self._folder, *_KEPT_FOLDERS)) if hides else ()
         view = MountView(str(self._folder), (*hides, ("ro", str(self._folder), "/sliceworks/probe"), *kept), "probe")
         try:
-            inner = await spawn((sys.executable, "-I", "-S", "-c", ""), view, {}, output=asyncio.subprocess.DEVNULL)
+            inner = await spawn((sys.executable, "-I", "-S", "-c", ""), view, {}, NO_FILES)
         except OSError as error:
             return str(error)
         await inner.wait()
@@ -172,33 +173,71 @@ _OUTPUT_TIMEOUT = 2.0
 
 
 class Process:
-    """The process of a container."""
+    """The process of a container. Its output goes to a log, and to `listeners` that attach to it."""
 
     def __init__(
-        self, inner: asyncio.subprocess.Process, output: Output, writer: LogWriter, pid_file: Path, *, marker: str = ""
+        self,
+        inner: asyncio.subprocess.Process,
+        output: Descriptor,
+        stdin: Descriptor | None,
+        writer: LogWriter,
+        pid_file: Path,
+        *,
+        marker: str = "",
     ) -> None:
         self._inner = inner
         self._pid_file = pid_file
         self._marker = marker
-        reader, self._pipe = output
-        self._log = asyncio.create_task(writer.write_all(reader))
+        self._output, self._stdin = output, stdin
+        self.listeners: set[Callable[[bytes], None]] = set()
+        self.ended = asyncio.Event()
+        self._log = asyncio.create_task(writer.write_all(self._read_output))
 
     @classmethod
     async def start(cls, command: Command, writer: LogWriter, pid_file: Path) -> Process:
         """Start a process; raises OSError."""
-        # An explicit pipe: some event loops do not report the end of a process while a child holds its output open.
-        end, written = os.pipe()
+        # Explicit descriptors: some event loops do not report the end of a process while a child holds its output open.
+        stdin: Descriptor | None = None
+        source = asyncio.subprocess.DEVNULL
+        if command.tty:
+            output, written = open_terminal()
+            stdin, source = output, written
+        else:
+            output, written = open_pipe()
+            if command.stdin:
+                stdin, source = open_input()
+        arguments = terminal_command(command.arguments) if command.tty else command.arguments
         try:
-            output = await open_reader(end)
-            try:
-                inner = await spawn(command.arguments, command.view, command.environment, output=written)
-            except BaseException:
-                output[1].close()
-                raise
+            inner = await spawn(arguments, command.view, command.environment, Files(written, source))
+        except BaseException:
+            output.close()
+            if stdin is not None:
+                stdin.close()
+            raise
         finally:
-            os.close(written)
+            for end in {written, source} - {asyncio.subprocess.DEVNULL}:
+                os.close(end)
         pid_file.write_text(f"{inner.pid} {_start_time(inner.pid)}")
-        return cls(inner, output, writer, pid_file, marker=command.environment.get(MARKER, ""))
+        return cls(inner, output, stdin, writer, pid_file, marker=command.environment.get(MARKER, ""))
+
+    async def _read_output(self) -> bytes:
+        data = await self._output.read()
+        for listener in tuple(self.listeners):
+            listener(data)
+        return data
+
+    async def write_input(self, data: bytes) -> None:
+        """Write to stdin, if the container has one; no data closes it."""
+        if self._stdin is None:
+            return
+        if data:
+            await self._stdin.write(data)
+        elif self._stdin is not self._output:
+            self._stdin.close()
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Set the size of the terminal, if there is one."""
+        self._output.resize(columns, rows)
 
     async def wait(self) -> int:
         """Wait for the end, kill all other processes of the container, and return the exit code."""
@@ -208,13 +247,16 @@ class Process:
             await asyncio.get_running_loop().run_in_executor(None, kill_marked, self._marker)
         # A child that has left the group may hold the output open.
         await asyncio.wait({self._log}, timeout=clock.scale_real_seconds(_OUTPUT_TIMEOUT))
-        self._pipe.close()
+        self._output.close()
+        if self._stdin is not None:
+            self._stdin.close()
         if not self._log.done():
             self._log.cancel()
         elif not self._log.cancelled() and (error := self._log.exception()) is not None:
             log.warning("cannot write the log of process %d: %s", self._inner.pid, error)
         self._pid_file.unlink(missing_ok=True)
-        return code if code >= 0 else _SIGNAL_EXIT_BASE - code
+        self.ended.set()
+        return exit_code(code)
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process group."""
@@ -229,6 +271,31 @@ class Process:
                 await self._inner.wait()
         except TimeoutError:
             self.send(signal.SIGKILL)
+
+
+def exit_code(code: int) -> int:
+    """The exit code that a shell reports: 128 plus the number of a signal."""
+    return code if code >= 0 else _SIGNAL_EXIT_BASE - code
+
+
+_TAKE_TERMINAL = """
+import fcntl, os, signal, sys, termios
+try:
+    os.setsid()
+except OSError:
+    pass
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+try:
+    os.execvp(sys.argv[1], sys.argv[1:])
+except OSError as error:
+    sys.exit(f"{sys.argv[1]}: {error.strerror}")
+"""
+
+
+def terminal_command(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The command line that makes standard input the controlling terminal and then runs a command."""
+    return (sys.executable, "-I", "-S", "-c", _TAKE_TERMINAL, *arguments)
 
 
 def kill_marked(*owners: str) -> None:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from sliceworks.kube.client import Client
     from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.apiserver.streaming.remote_command import OpenSession, StreamOptions
+    from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
 Obj = dict[str, Any]
 _TOKEN_SECONDS = 86_400
 
@@ -68,6 +70,7 @@ class ApiAccess:
 
 
 ANNOTATION = "sliceworks.dev/runtime"
+_LOOPBACK = "127.0.0.1"
 _PLAIN_TEXT = {"content-type": "text/plain"}
 
 
@@ -161,6 +164,42 @@ class ProcessRuntime:
         await self._services.close()
         self._loopback.close()
         await self._recorder.close(1.0)
+
+    def runs(self, pod: Obj) -> bool:
+        """Whether a pod runs as processes."""
+        return key_of(pod) in self._workers
+
+    def exec(self, pod: Obj, container: str, command: list[str], options: StreamOptions) -> OpenSession:
+        """How to run a command in a container; raises BadRequest if the container does not run."""
+        return self._find_runner(pod, container).exec(command, options)
+
+    def attach(self, pod: Obj, container: str) -> OpenSession:
+        """How to attach to the process of a container; raises BadRequest if the container does not run."""
+        return self._find_runner(pod, container).attach()
+
+    def _find_runner(self, pod: Obj, container: str) -> ContainerRunner:
+        runner = self._workers[key_of(pod)].containers.get(container)
+        if runner is None:  # an ephemeral container, which is not run
+            raise BadRequest(f'container not found ("{container}")')
+        return runner
+
+    async def find_address(self, pod: Obj, port: int) -> tuple[str, int]:
+        """Where a port of a pod accepts connections: at its address or, if the pod declares the port, on 127.0.0.1.
+
+        Raises OSError.
+        """
+        declared = {item["containerPort"] for container in pod["spec"]["containers"] for item in container.get("ports") or ()}
+        addresses = [self._workers[key_of(pod)].addresses[1], *([_LOOPBACK] if port in declared else [])]
+        for address in addresses:
+            try:
+                _, writer = await asyncio.open_connection(address, port)
+            except OSError:
+                if address == addresses[-1]:
+                    raise
+            else:
+                writer.close()
+                break
+        return address, port
 
     def logs(self, call: Call, pod: Obj, container: str) -> Response:
         """The response to a log request."""
