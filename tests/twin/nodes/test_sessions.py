@@ -24,10 +24,10 @@ from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
     from pathlib import Path
 
-    Run = Callable[[Callable[[Any], Awaitable[None]]], None]
+    Run = Callable[[Callable[[Any], Coroutine[Any, Any, None]]], None]
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone")
 
