@@ -52,7 +52,6 @@ def served() -> Iterator[HttpCloud]:
     with served_cloud() as cloud:
         for service in ("cloudresourcemanager", "compute", "container", "iam"):
             call(cloud, "POST", f"/serviceusage/v1/projects/my-project/services/{service}.googleapis.com:enable", {})
-        call(cloud, "POST", "/serviceusage/v1/projects/my-project/services/serviceusage.googleapis.com:enable", {})
         yield cloud
 
 
@@ -67,6 +66,11 @@ def check(served: HttpCloud, old: str = "", new: str = "", token: str = "") -> l
 
 def test_project_with_everything_has_no_findings(served: HttpCloud) -> None:
     assert check(served) == []
+
+
+def test_new_project_lacks_only_what_it_does_not_start_with() -> None:
+    with served_cloud() as cloud:
+        assert [problem for _, problem, _ in check(cloud)] == ["services are not enabled: cloudresourcemanager.googleapis.com"]
 
 
 def test_disabled_service_is_reported_with_the_command_that_enables_it(served: HttpCloud) -> None:

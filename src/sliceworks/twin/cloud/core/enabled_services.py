@@ -13,13 +13,13 @@ from sliceworks.twin.cloud.core.document_store import Document, Table
 from sliceworks.twin.cloud.core.exceptions import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from sliceworks.twin.store.store import Store
 
 _DOMAIN = ".googleapis.com"
-_ALWAYS = frozenset({"serviceusage", "storage", "bigquery", "logging", "monitoring"})
-"""Services that every new project has."""
+_INITIAL = ("bigquery", "logging", "monitoring", "serviceusage", "storage")
+"""Services that every new project has, and that are never refused."""
 _IMPLIED = {"compute": "container", "iam": "container", "iamcredentials": "container"}
 """Services that are enabled together with another one."""
 _ALIASES = {"upload": "storage", "download": "storage"}
@@ -39,6 +39,10 @@ _TITLES = {
 }
 
 
+def _initial(project: str) -> list[Document]:
+    return [Document(f"projects/{project}", f"{name}{_DOMAIN}", {}) for name in _INITIAL]
+
+
 class EnabledServices:
     """The enabled services of all projects."""
 
@@ -47,9 +51,11 @@ class EnabledServices:
         self._managed = Table(store, "serviceusage/projects", "Project")
 
     def manage(self, project: str) -> None:
-        """Declare that a project has only the services that it enables."""
+        """Declare that a project has only the services that it starts with, and those that it enables."""
         if self._managed.get("", project) is None:
             self._managed.put(Document("", project, {}))
+            for document in _initial(project):
+                self._table.put(document)
 
     def enable(self, project: str, name: str) -> None:
         """Enable a service by its full name."""
@@ -64,18 +70,19 @@ class EnabledServices:
         if document is not None:
             self._table.delete(document)
 
-    def all(self, project: str) -> Iterator[Document]:
+    def all(self, project: str) -> Iterable[Document]:
         """The services that a project has enabled."""
-        return self._table.all(f"projects/{project}")
+        is_managed = self._managed.get("", project) is not None
+        return self._table.all(f"projects/{project}") if is_managed else _initial(project)
 
     def has(self, project: str, name: str) -> bool:
         """Whether a project has enabled a service, given by its full name."""
-        return self._table.get(f"projects/{project}", name) is not None
+        return any(document.name == name for document in self.all(project))
 
     def check(self, service: str, project: str) -> None:
         """Raise PERMISSION_DENIED if a project has not enabled a service, given by its short name."""
         service = _ALIASES.get(service, service)
-        if not project or service in _ALWAYS or self._managed.get("", project) is None:
+        if not project or service in _INITIAL or self._managed.get("", project) is None:
             return
         names = [service, *([_IMPLIED[service]] if service in _IMPLIED else [])]
         if any(self.has(project, f"{name}{_DOMAIN}") for name in names):
