@@ -63,3 +63,9 @@ def test_example_of_module_sets_its_required_inputs_and_no_unknown_ones(module: 
     given = set(re.findall(r"(?m)^  (\w+) +=", (module / "example" / "main.tf").read_text())) - {"source"}
     assert required <= given <= set(declared)
     assert (module / "README.md").read_text().startswith(f"# {module.name}\n")
+
+
+def test_conditions_on_granted_roles_have_at_most_ten_roles_in_a_list() -> None:
+    conditions = [line for path in ROOT.rglob("*.tf") for line in path.read_text().splitlines() if "modifiedGrantsByRole" in line]
+    assert len(conditions) == 2
+    assert all(re.search(r"for roles in chunklist\(.*, 10\) :.*hasOnly\(\[\$\{.*, roles\)\)\}\]\)", line) for line in conditions)

@@ -137,6 +137,7 @@ def test_refused_destroy_runs_no_terraform_destroy_and_touches_no_cluster(
     assert removed == []
     document.write_text(SMALL + "  deletionProtection: false\n  forceDestroy: true\n")
     assert main.run(["env", "destroy", "-f", str(document)]) == 2
+    assert "to be confirmed: This deletes everything in small (this ends job training/resnet)." in capsys.readouterr().err
     assert main.run(["env", "destroy", "-y", "-f", str(document)]) == 0
     assert "this ends job training/resnet" in capsys.readouterr().err
     calls = program.with_name("calls").read_text().splitlines()

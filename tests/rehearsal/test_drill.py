@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import small_platforms
+from tests.support.clouds import Cloud, run_on_cloud
 
 from sliceworks.platform import loader
 from sliceworks.platform.document_set import load
 from sliceworks.rehearsal.basic_run import rehearse
+from sliceworks.rehearsal.drill import Drill
 from sliceworks.rehearsal.simulation.runner import Options, simulate
 
 if TYPE_CHECKING:
@@ -116,3 +119,19 @@ def test_run_meets_its_expectations_with_any_crash(tmp_path: Path) -> None:
         assert day.passed, [(check.expected, check.actual) for step in day.steps for check in step.checks if not check.passed]
         assert len(day.outages) > 10
         assert any(death.was_busy for death in day.outages)
+
+
+def test_new_service_accounts_are_late_in_a_drill() -> None:
+    async def main(cloud: Cloud) -> None:
+        async def bind(name: str) -> int:
+            await cloud.call("POST", "/iam/v1/projects/some-project/serviceAccounts", {"accountId": name})
+            member = f"serviceAccount:{name}@some-project.iam.gserviceaccount.com"
+            body = {"policy": {"bindings": [{"role": "roles/viewer", "members": [member]}]}}
+            return (await cloud.send("POST", "/cloudresourcemanager/v1/projects/some-project:setIamPolicy", body))[0]
+
+        assert await bind("before-drill") == 200
+        cluster: Any = SimpleNamespace(cloud=cloud.server)
+        async with Drill(1e6, 0).active(cluster, list):
+            assert await bind("within-drill") == 400
+
+    run_on_cloud(main, workloads=False)

@@ -260,10 +260,11 @@ def _count(changes: list[Change], *actions: str) -> int:
 def _confirm_by_name(name: str, ends: str) -> None:
     import sys
 
+    question = f"This deletes everything in {name}{f' ({ends})' if ends else ''}."
     if not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal; pass --yes to confirm")
+        raise UsageError("stdin is not a terminal; pass --yes to confirm", hint=f"to be confirmed: {question}")
     answer = click.prompt(
-        f"This deletes everything in {name}{f' ({ends})' if ends else ''}. Type its name to confirm",
+        f"{question} Type its name to confirm",
         err=True,
         default="",
         show_default=False,

@@ -18,8 +18,9 @@ resource "google_project_iam_member" "this" {
     for_each = each.value == "roles/resourcemanager.projectIamAdmin" && var.grants != null ? [sort(var.grants)] : []
 
     content {
-      title      = "only-what-graphs-give"
-      expression = "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", formatlist("'%s'", condition.value))}])"
+      title = "only-what-graphs-give"
+      # A list may have ten roles.
+      expression = join(" || ", [for roles in chunklist(condition.value, 10) : "api.getAttribute('iam.googleapis.com/modifiedGrantsByRole', []).hasOnly([${join(", ", formatlist("'%s'", roles))}])"])
     }
   }
 }
