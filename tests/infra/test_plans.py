@@ -6,19 +6,25 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from tests.support import fake_terraform
 from tests.support.environments import SMALL
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
+from sliceworks.base.yaml_documents import load_all
 from sliceworks.cli import main
 from sliceworks.cli.env_site import EnvironmentCluster
+from sliceworks.infra import protection
 from sliceworks.infra.cluster.running_work import find_running_work
 from sliceworks.infra.pools import deployed_costs
 from sliceworks.infra.stack import PlanChanged, _refuse_other_changes, effective_changes
+from sliceworks.infra.stages import compile_stages, keep_deployed_roles
 from sliceworks.infra.target import Target
 from sliceworks.infra.terraform import Change
+from sliceworks.specs import documents
+from sliceworks.specs.environment import Environment
 
 if TYPE_CHECKING:
     from sliceworks.kube.client import Client
@@ -84,6 +90,32 @@ def test_saved_plan_is_applied_and_only_to_the_same_document(file: str, capsys: 
     assert "the document changed since this plan was written" in capsys.readouterr().err
     saved.write_text("no plan")
     assert main.run(["env", "apply", "-f", file, "-q", "--plan", str(saved)]) == 2
+
+
+def test_account_loses_roles_after_the_other_stages_are_applied(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    account = "automation@my-project.iam.gserviceaccount.com"
+
+    def member(role: str, *allowed: str, of: str = account) -> dict[str, Any]:
+        condition = [{"expression": f"api.getAttribute('x', []).hasOnly([{', '.join(map(repr, allowed))}])"}] if allowed else []
+        attributes = {"member": f"serviceAccount:{of}", "role": role, "condition": condition}
+        return {"mode": "managed", "type": "google_project_iam_member", "instances": [{"attributes": attributes}]}
+
+    grants = member("roles/resourcemanager.projectIamAdmin", "roles/logging.logWriter", "projects/p/roles/slices")
+    builds = member("roles/artifactregistry.writer", of="automation-build@my-project.iam.gserviceaccount.com")
+    resources = [member("roles/gkehub.admin"), grants, builds]
+    pulled = Path(file).parent / "bin" / "pulled-0-bootstrap"
+    pulled.write_bytes(orjson.dumps({"resources": resources}))
+    plan(file, "update first")
+    assert main.run(["env", "apply", "-f", file, "-y", "-q"]) == 0, capsys.readouterr().err
+    applied = [call for call in calls(file) if call.endswith(" apply")]
+    assert applied == ["0-bootstrap apply", "1-base apply", "2-cluster apply", "0-bootstrap apply"]
+    [document] = load_all(SMALL, "environment.yaml")
+    bootstrap = compile_stages(documents.read_as(document, Environment))[0]
+    kept = keep_deployed_roles(bootstrap, protection.resources_of({"resources": resources})).variables["automation"]
+    before = bootstrap.variables["automation"]
+    assert set(kept["roles"]) - set(before["roles"]) == {"roles/gkehub.admin"}
+    assert set(kept["grants"]) - set(before["grants"]) == {"roles/logging.logWriter", "projects/p/roles/slices"}
+    assert keep_deployed_roles(bootstrap, []) == bootstrap
 
 
 def test_stage_with_other_changes_than_approved_is_not_applied() -> None:

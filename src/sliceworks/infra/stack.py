@@ -18,7 +18,7 @@ from sliceworks.infra import infrastructure_manager, protection
 from sliceworks.infra.images import TERRAFORM_FILES, select_files
 from sliceworks.infra.pools import DeployedRanges
 from sliceworks.infra.protection import BUCKET, Contents
-from sliceworks.infra.stages import Names, compile_stages
+from sliceworks.infra.stages import Names, compile_stages, keep_deployed_roles
 from sliceworks.infra.terraform import SAVED_PLAN, Change, Journal, StalePlan, StateLocked, Terraform, TerraformFailed
 from sliceworks.infra.terraform_state import (
     BACKEND,
@@ -210,14 +210,19 @@ class Stack:
         """Apply all stages in order, each with the outputs of the earlier ones.
 
         With `approved` plans, the saved plan of a stage is applied. If its inputs or its state changed since, the stage is planned
-        again, and PlanChanged is raised if that plan has other changes.
+        again, and PlanChanged is raised if that plan has other changes. Roles that the automation account loses are removed last.
         """
         self.workspace.copy_modules()
         names, automation = Names(self.environment), self.environment.spec.automation
         if not automation.create or names.state_bucket != automation.bucket:
             self.target.ensure_bucket(names.state_bucket, self.environment.spec.project, self.environment.spec.region)
         known: dict[str, Object] = {}
-        for stage in self.stages():
+        stages = list(self.stages())
+        if stages[0].name == BOOTSTRAP:
+            first = keep_deployed_roles(stages[0], protection.resources_of(self._terraform(stages[0], known).state()))
+            if first != stages[0]:
+                stages = [first, *stages[1:], stages[0]]
+        for stage in stages:
             report = start_step(stage)
             plan = approved[stage.name] if approved is not None else None
             act = partial(self._apply_stage, stage=stage, report=report, plan=plan)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.infra.pools import node_pools, pods_range
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sliceworks.specs.environment import Environment, EnvironmentSpec
     from sliceworks.specs.environment.cluster import Security
 
@@ -194,6 +197,27 @@ def granted_roles(environment: Environment) -> list[str]:
     if spec.addons.slices:
         roles.add(names.slices_role)
     return sorted(roles)
+
+
+_GRANTED = re.compile(r"'((?:roles|projects|organizations)/[^']+)'")
+
+
+def keep_deployed_roles(stage: Stage, resources: Iterable[tuple[str, Object]]) -> Stage:
+    """The bootstrap stage with the roles that its account has in a state besides those of the document.
+
+    The account needs them, and may remove roles that it granted, until the later stages have deleted what the document dropped.
+    """
+    member = f"serviceAccount:{stage.expected['bootstrap']['service_account']}"
+    automation = dict(stage.variables["automation"])
+    roles, grants = set(automation["roles"]), set(automation["grants"])
+    for kind, attributes in resources:
+        if kind == "google_project_iam_member" and attributes["member"] == member:
+            conditions = [str(condition["expression"]) for condition in attributes.get("condition") or ()]
+            grants |= {role for expression in conditions for role in _GRANTED.findall(expression)}
+            roles |= set() if conditions else {attributes["role"]}
+    return replace(
+        stage, variables={**stage.variables, "automation": {**automation, "roles": sorted(roles), "grants": sorted(grants)}}
+    )
 
 
 Object = dict[str, Any]
