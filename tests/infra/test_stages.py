@@ -125,14 +125,17 @@ def test_unknown_type_is_an_error_with_the_closest() -> None:
     ("line", "says"),
     [
         ("  zone: us-central2-b\n", "unknown field spec.zone; did you mean zones?"),
-        ("  zones: [us-west4-a]\n", "zones must be in region us-central2, got us-west4-a"),
+        ("  zones: [us-west4-a]\n", "environment.yaml:8: spec.zones[0]: must be in region us-central2, got us-west4-a"),
         ("  cluster: {mode: autopilot}\n  pools: {cpu: {a: {}}}\n", "an Autopilot cluster manages its own nodes"),
         ("  cluster: {maintenance: {exclusions: {a: {start: '2026-01-01T00:00:00Z', scope: NO_UPGRADES}}}}\n", "requires end"),
         ("  cluster: {security: {bootDiskKey: k}}\n", "must be a key such as projects/P/locations/L/keyRings/R/cryptoKeys/K"),
         ("  network: {subnet: {pods: 10.0.0.0/33}}\n", "must be an IPv4 range"),
         ("  pools: {cpu: {a: {nodes: 1, autoscaling: {max: 2}}}}\n", "nodes and autoscaling are mutually exclusive"),
         ("  pools: {tpu: {a: {type: v4-8, spot: true, reservation: {name: r}}}}\n", "spot and reservation are mutually exclusive"),
-        ("  buckets: {my-bucket: {readers: [missing-sa]}}\n", "not found in identities.workloads: missing-sa"),
+        (
+            "  buckets: {my-bucket: {readers: [missing-sa]}}\n",
+            "spec.buckets.my-bucket.readers[0]: not found in identities.workloads: missing-sa",
+        ),
         ("  pools: {cpu: {same: {}}, gpu: {same: {}}}\n", "duplicate pool name: same"),
         (f"  cluster: {{name: {'c' * 41}}}\n", "must be no more than 40 characters"),
     ],
@@ -142,6 +145,15 @@ def test_invalid_environment_is_an_error(line: str, says: str) -> None:
     [document] = load_all(text + line, "environment.yaml")
     result = [str(problem) for problem in documents.check(document)[1]]
     assert any(says in item for item in result), result
+
+
+def test_every_unknown_identity_is_reported_at_its_field() -> None:
+    more = "  buckets: {my-bucket: {readers: [first]}}\n  teams: {a: {identity: second}}\n"
+    [document] = load_all(BARE + more, "environment.yaml")
+    assert [str(problem) for problem in documents.check(document)[1]] == [
+        "environment.yaml:8: spec.buckets.my-bucket.readers[0]: not found in identities.workloads: first",
+        "environment.yaml:9: spec.teams.a.identity: not found in identities.workloads: second",
+    ]
 
 
 def test_pods_of_all_pools_fit_their_range() -> None:

@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 from sliceworks.base import duration, names, quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 GROUP = "sliceworks.dev"
 VERSION = "v1alpha1"
@@ -26,6 +26,14 @@ class Spec(BaseModel):
 
 
 # Validators of a model: assign the result to a class attribute.
+
+
+class InvalidFields(ValueError):
+    """Problems that a validator finds in fields below its own: the path from there, and a message."""
+
+    def __init__(self, problems: Sequence[tuple[tuple[str | int, ...], str]]) -> None:
+        super().__init__("; ".join(message for _, message in problems))
+        self.problems = problems
 
 
 def exactly_one_of(*fields: str) -> Any:

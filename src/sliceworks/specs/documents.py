@@ -11,9 +11,11 @@ from pydantic import BaseModel, ValidationError
 
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.base.names import suggest_name
-from sliceworks.specs.common import API_VERSION, GROUP
+from sliceworks.specs.common import API_VERSION, GROUP, InvalidFields
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sliceworks.base.yaml_documents import Document
 
 
@@ -87,7 +89,17 @@ def check(document: Document) -> tuple[BaseModel | None, list[InvalidDocument]]:
     except ValidationError as error:
         # A misspelled field is also a missing one: report unknown fields first.
         unknown_first = sorted(error.errors(), key=lambda item: item["type"] != "extra_forbidden")
-        return None, [_problem(document, model, item) for item in unknown_first]
+        return None, [problem for item in unknown_first for problem in _problems(document, model, item)]
+
+
+def _problems(document: Document, model: type[BaseModel], error: Any) -> Iterator[InvalidDocument]:
+    cause = error["ctx"]["error"] if error["type"] == "value_error" else None
+    if not isinstance(cause, InvalidFields):
+        yield _problem(document, model, error)
+        return
+    for below, message in cause.problems:
+        path = (*error["loc"], *below)
+        yield InvalidDocument(f"{_format_path(path)}: {message}", place=document.place(*path))
 
 
 def _problem(document: Document, model: type[BaseModel], error: Any) -> InvalidDocument:

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from sliceworks.specs.common import Metadata, Name, Spec
+from sliceworks.specs.common import InvalidFields, Metadata, Name, Spec
 from sliceworks.specs.environment.cluster import Automation, Cluster, Network, Pools, State
 from sliceworks.specs.environment.field_types import BucketName, Labels, Project, Region, ResourceName, Zone
 from sliceworks.specs.environment.services import Bucket, Identities, LoadMetrics, Registry, SelfService, TensorBoard
@@ -40,27 +40,33 @@ class EnvironmentSpec(Spec):
 
     @model_validator(mode="after")
     def _check_zones(self) -> Self:
-        outside = [zone for zone in self.zones if not zone.startswith(f"{self.region}-")]
+        outside = [(("zones", index), zone) for index, zone in enumerate(self.zones) if not zone.startswith(f"{self.region}-")]
         if outside:
-            raise ValueError(f"zones must be in region {self.region}, got {', '.join(outside)}")
+            raise InvalidFields([(path, f"must be in region {self.region}, got {zone}") for path, zone in outside])
         if self.cluster.zonal and not self.zones:
-            raise ValueError("cluster.zonal requires zones")
+            raise InvalidFields([(("cluster", "zonal"), "requires zones")])
         return self
 
     @model_validator(mode="after")
     def _check_autopilot(self) -> Self:
         if self.cluster.mode == "autopilot" and (self.pools.cpu or self.pools.tpu or self.pools.gpu):
-            raise ValueError("pools must be empty: an Autopilot cluster manages its own nodes")
+            raise InvalidFields([(("pools",), "must be empty: an Autopilot cluster manages its own nodes")])
         return self
 
     @model_validator(mode="after")
     def _check_identities(self) -> Self:
+        used: list[tuple[tuple[str | int, ...], str]] = [
+            (("buckets", name, field, index), identity)
+            for name, bucket in self.buckets.items()
+            for field, identities in (("readers", bucket.readers), ("writers", bucket.writers))
+            for index, identity in enumerate(identities)
+        ]
+        used += [(("teams", name, "identity"), team.identity) for name, team in self.teams.items() if team.identity]
         known = self.identities.workloads
-        used = [name for bucket in self.buckets.values() for name in (*bucket.readers, *bucket.writers)]
-        used += [team.identity for team in self.teams.values() if team.identity]
-        missing = sorted({name for name in used if name not in known})
-        if missing:
-            raise ValueError(f"not found in identities.workloads: {', '.join(missing)}")
+        if unknown := [
+            (path, f"not found in identities.workloads: {identity}") for path, identity in used if identity not in known
+        ]:
+            raise InvalidFields(unknown)
         return self
 
 
