@@ -148,11 +148,11 @@ def test_invalid_environment_is_an_error(line: str, says: str) -> None:
 
 
 def test_every_unknown_identity_is_reported_at_its_field() -> None:
-    more = "  buckets: {my-bucket: {readers: [first]}}\n  teams: {a: {identity: second}}\n"
+    more = "  buckets: {my-bucket: {readers: [first-sa]}}\n  teams: {a: {identity: second-sa}}\n"
     [document] = load_all(BARE + more, "environment.yaml")
     assert [str(problem) for problem in documents.check(document)[1]] == [
-        "environment.yaml:8: spec.buckets.my-bucket.readers[0]: not found in identities.workloads: first",
-        "environment.yaml:9: spec.teams.a.identity: not found in identities.workloads: second",
+        "environment.yaml:9: spec.buckets.my-bucket.readers[0]: not found in identities.workloads: first-sa",
+        "environment.yaml:10: spec.teams.a.identity: not found in identities.workloads: second-sa",
     ]
 
 
