@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -41,3 +42,13 @@ def test_package_docstring_lists_its_modules(package: Path) -> None:
     modules |= {path.parent.name for path in package.glob("*/__init__.py")}
     docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
     assert listed_modules(docstring, modules) == modules
+
+
+def test_layers_of_the_twin_name_all_of_its_parts() -> None:
+    """The contract cannot be exhaustive, because the layers of `controllers` lie between others."""
+    contracts = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract.get("containers") == ["sliceworks.twin"]]
+    parts = {name for layer in layers for name in layer.split(" | ")}
+    for folder, prefix in (("twin", ""), ("twin/controllers", "controllers.")):
+        children = {path.stem for path in (SOURCE / folder).iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+        assert {f"{prefix}{name}" for name in children - {"__init__", "controllers"}} <= parts

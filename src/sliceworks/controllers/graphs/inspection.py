@@ -156,13 +156,11 @@ def _completed_objects(node: Node, outcome: Outcome, instance: Object) -> list[O
 
 async def _find_objects(client: Client, node: Node, objects: Sequence[Object]) -> list[Object]:
     """The live objects with the same names, if these are known."""
-    places = [(obj["metadata"]["name"], obj["metadata"].get("namespace")) for obj in objects]
-    found = [
-        await client.find(node.kind.resource, *place)
-        for place in places
-        if not templates.has_expressions("/".join(filter(None, place)))
+    keys = [(obj["metadata"]["name"], obj["metadata"].get("namespace")) for obj in objects]
+    live = [
+        await client.find(node.kind.resource, *key) for key in keys if not templates.has_expressions("/".join(filter(None, key)))
     ]
-    return [obj for obj in found if obj is not None]
+    return [obj for obj in live if obj is not None]
 
 
 async def _read_objects(client: Client, node: Node, outcome: Outcome, children: dict[str, list[Object]]) -> list[Object]:

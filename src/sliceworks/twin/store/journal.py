@@ -191,8 +191,8 @@ def read_last_time(path: Path) -> datetime | None:
             rows = db.execute("SELECT data FROM log ORDER BY revision DESC LIMIT ?", (_RECENT_ROWS,)).fetchall()
     except sqlite3.Error:
         return None  # opening the journal reports it
-    found = (clock.parse(text.decode()) for (data,) in rows for text in _PAST_TIME.findall(data))
-    return max((time for time in found if time is not None), default=None)
+    times = (clock.parse(text.decode()) for (data,) in rows for text in _PAST_TIME.findall(data))
+    return max((time for time in times if time is not None), default=None)
 
 
 _INSERT = f"INSERT INTO log ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)"

@@ -113,14 +113,14 @@ class RuleIndex:
 
     def candidates(self, verbs: Iterable[str], group: str, resource: str, name: str) -> list[Rule]:
         """All rules that may grant one of these verbs, and some others; empty strings stand for any value."""
-        found: list[list[int]] | None = None
+        shortest: list[list[int]] | None = None
         resources = [resource, "*", f"*/{resource.partition('/')[2]}"] if resource else []
         choices = [("resource", resources), ("name", [name, "*"] if name else []), ("group", [group, "*"] if group else [])]
         for dimension, values in [*choices, *(("verb", [verb, "*"]) for verb in verbs)]:
             lists = [self._by_value.get((dimension, value), []) for value in dict.fromkeys(values)]
-            if lists and (found is None or sum(map(len, lists)) < sum(map(len, found))):
-                found = lists
-        rules = list(self._rules) if found is None else [self._rules[number] for numbers in found for number in numbers]
+            if lists and (shortest is None or sum(map(len, lists)) < sum(map(len, shortest))):
+                shortest = lists
+        rules = list(self._rules) if shortest is None else [self._rules[number] for numbers in shortest for number in numbers]
         self.comparisons += len(rules) + 1
         return rules
 

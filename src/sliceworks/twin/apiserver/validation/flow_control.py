@@ -141,11 +141,11 @@ def _validate_verbs(errors: ErrorList, rule: Json, path: str) -> None:
 
 def _validate_resource_rule(errors: ErrorList, rule: Json, path: str) -> None:
     _validate_verbs(errors, rule, path)
-    for field, one, many in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
+    for field, singular, plural in (("apiGroups", "api group", "api groups"), ("resources", "resource", "resources")):
         values = rule.get(field) or []
         if not values:
-            errors.required(f"{path}.{field}", f"resource rules must supply at least one {one}")
-        errors.check_wildcard(values, f"{path}.{field}", many)
+            errors.required(f"{path}.{field}", f"resource rules must supply at least one {singular}")
+        errors.check_wildcard(values, f"{path}.{field}", plural)
     namespaces = rule.get("namespaces") or []
     if not namespaces and not rule.get("clusterScope"):
         detail = "resource rules that are not cluster scoped must supply at least one namespace"
