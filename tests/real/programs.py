@@ -1,7 +1,7 @@
 """The real programs, as data: the Go module of each and its linker flags.
 
 A new program is one line here and a `tool` line in its module's `go.mod` under `modules/`. SLICEWORKS_VERSIONS selects other
-versions, for example "kube-apiserver=1.31.4 jobset=0.8.2"; `other_versions.py` writes their modules.
+versions, for example "kubernetes=1.31.4 jobset=0.8.2"; `other_versions.py` writes their modules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MODULES = Path(__file__).parent / "modules"
-OTHER_VERSIONS = dict(word.split("=", 1) for word in os.environ.get("SLICEWORKS_VERSIONS", "").split())
+CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+OTHER_VERSIONS = {
+    name: version
+    for word in os.environ.get("SLICEWORKS_VERSIONS", "").split()
+    for program, _, version in (word.partition("="),)
+    for name in (CONTROL_PLANE if program == "kubernetes" else (program,))
+}
 KUBERNETES_VERSION = "1.35.4"
 
 
@@ -54,10 +60,7 @@ PROGRAMS: dict[str, Program] = {
     program.name: program
     for program in (
         Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-        _kubernetes("kube-apiserver"),
-        _kubernetes("kube-controller-manager"),
-        _kubernetes("kube-scheduler"),
-        _kubernetes("kubectl"),
+        *(_kubernetes(name) for name in (*CONTROL_PLANE, "kubectl")),
         Program("jobset", "jobset", "sigs.k8s.io/jobset"),
         Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),

@@ -42,8 +42,8 @@ def test_module_has_the_replacements_of_its_program() -> None:
 def test_pipeline_and_page_name_all_versions() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yaml").read_text())["jobs"]
     assert jobs["versions"]["strategy"]["matrix"]["versions"] == matrix()
-    names = {"jobset": "JobSet", "kueue": "Kueue", "helm": "Helm"}
+    names = {"kubernetes": "Kubernetes", "jobset": "JobSet", "kueue": "Kueue", "helm": "Helm"}
     pairs = [[pair.partition("=") for pair in item.split(",")] for item in matrix()]
-    rows = [", ".join(f"{names.get(name, name)} {version}" for name, _, version in item) for item in pairs]
+    rows = [", ".join(f"{names[name]} {version}" for name, _, version in item) for item in pairs]
     page = (ROOT / "docs" / "reference" / "versions.md").read_text()
     assert re.findall(r"^\| (\S+ \d[^|]+?) \|[^|]*\|$", page, re.MULTILINE) == rows
