@@ -194,6 +194,24 @@ def header_name_errors(value: str) -> list[str]:
     return _HEADER.errors(value)
 
 
+# The grammar of image references, as container runtimes parse them: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
+_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
+_PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_TAG, _DIGEST = r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", r"[a-zA-Z][a-zA-Z0-9]*(?:[-_+.][a-zA-Z][a-zA-Z0-9]*)*:[0-9a-fA-F]{32,}"
+_IMAGE = re.compile(rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*(?::{_TAG})?(?:@{_DIGEST})?\Z")
+LONGEST_IMAGE = 512
+
+
+def image_error(value: str) -> str:
+    """What is wrong with an image reference, in the words of container runtimes; empty if nothing."""
+    host, separator, rest = value.partition("/")
+    has_host = separator and (set(host) & {".", ":"} or host == "localhost" or host != host.lower())
+    repository = (rest if has_host else value if separator else f"library/{value}").partition(":")[0]
+    if repository != repository.lower():
+        return f"invalid reference format: repository name ({repository}) must be lowercase"
+    return "" if len(value) <= LONGEST_IMAGE and _IMAGE.match(value) else "invalid reference format"
+
+
 def mask_trailing_dash(prefix: str) -> str:
     """A generateName with its trailing dash replaced, as kube-apiserver does before it validates the prefix."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix

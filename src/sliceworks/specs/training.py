@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -27,17 +26,9 @@ from sliceworks.specs.common import (
 ExitCode = Annotated[int, Field(ge=1, le=255)]
 
 
-# The grammar of image references, as container runtimes parse them: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
-_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?(?:\.[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?"
-_PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_TAG, _DIGEST = r"[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127}", r"[a-zA-Z][a-zA-Z0-9]*(?:[-_+.][a-zA-Z][a-zA-Z0-9]*)*:[0-9a-fA-F]{32,}"
-_IMAGE = re.compile(rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*(?::{_TAG})?(?:@{_DIGEST})?\Z")
-_LONGEST_IMAGE = 512
-
-
 def _image(value: str) -> str:
-    if len(value) > _LONGEST_IMAGE or not _IMAGE.match(value):
-        shown = repr(value if len(value) <= _LONGEST_IMAGE else f"{value[:60]}…")
+    if names.image_error(value):
+        shown = repr(value if len(value) <= names.LONGEST_IMAGE else f"{value[:60]}…")
         raise ValueError(f"must name an image such as us-docker.pkg.dev/project/training/jax:1, got {shown}")
     return value
 

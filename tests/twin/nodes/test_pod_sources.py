@@ -150,6 +150,25 @@ def test_a_variable_waits_for_its_source(start: Any, container: Object, source: 
     start(main)
 
 
+@pytest.mark.parametrize(
+    ("image", "error"),
+    [
+        ("nope:::", "invalid reference format"),
+        ("Example:1", "invalid reference format: repository name (library/Example) must be lowercase"),
+        ("example.com/App:1", "invalid reference format: repository name (App) must be lowercase"),
+    ],
+)
+def test_a_container_with_an_invalid_image_does_not_start(start: Any, image: str, error: str) -> None:
+    async def main(client: Client) -> None:
+        await client.create(pod({"image": image}))
+        message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {error}'
+        assert (await waiting(client, "InvalidImageName"))["message"] == message
+        assert await event(client, "InspectFailed") == message
+        assert await event(client, "Failed") == "Error: InvalidImageName"
+
+    start(main)
+
+
 def test_a_variable_waits_for_its_key(start: Any) -> None:
     async def main(client: Client) -> None:
         await client.create(config_map({"other": "value"}))

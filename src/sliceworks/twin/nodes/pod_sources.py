@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sliceworks.base import names
 from sliceworks.kube import resources
 from sliceworks.kube.pod_requests import all_containers
 
@@ -66,9 +67,9 @@ class SourceIndex:
 
 
 def missing_sources(pod: Obj, lookup: Lookup) -> Obj | None:
-    """The volumes that cannot be mounted and the containers that cannot be configured, with messages; None if nothing is missing.
+    """The volumes that cannot be mounted, the containers with invalid images, and those that cannot be configured, with messages.
 
-    As in the kubelet, volumes come first, and volumes that no container mounts do not count.
+    None if nothing is missing. As in the kubelet, volumes come first, and volumes that no container mounts do not count.
     """
     spec, namespace = pod["spec"], pod["metadata"]["namespace"]
     mounted = {mount["name"] for container in all_containers(spec) for mount in container.get("volumeMounts") or ()}
@@ -79,12 +80,20 @@ def missing_sources(pod: Obj, lookup: Lookup) -> Obj | None:
     ]
     if volumes:
         return {"volumes": volumes}
+    images = [
+        {
+            "name": container["name"],
+            "message": f"Failed to apply default image tag {quoted}: couldn't parse image name {quoted}: {error}",
+        }
+        for container in all_containers(spec)
+        if (error := container.get("image") and names.image_error(container["image"])) and (quoted := f'"{container["image"]}"')
+    ]
     containers = [
         {"name": container["name"], "message": message}
         for container in all_containers(spec)
         if (message := next(_variable_messages(container, namespace, lookup), ""))
     ]
-    return {"containers": containers} if containers else None
+    return {key: items for key, items in (("images", images), ("containers", containers)) if items} or None
 
 
 def references(pod: Obj) -> Iterator[SourceKey]:

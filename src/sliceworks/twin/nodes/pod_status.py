@@ -10,7 +10,7 @@ from sliceworks.twin.nodes.container_status import should_restart
 
 Obj = dict[str, Any]
 _KUBELET_CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
-_SANDBOX_REASONS = ("ImagePullBackOff", "CreateContainerConfigError")
+_SANDBOX_REASONS = ("ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError")
 
 
 class Addresses(NamedTuple):

@@ -279,10 +279,11 @@ def _change_containers(change: ContainerChange, pod: Obj, node: Obj | None, now:
 
 
 def _configure_containers(change: ContainerChange, pod: Obj, now: str) -> tuple[list[Obj], list[Obj]]:
-    """Start the containers in order, except those with a missing ConfigMap or Secret and those that wait for an init container."""
+    """Start the containers in order, except those that lack an image, ConfigMap or Secret, or wait for an init container."""
     old, uid = pod.get("status") or {}, pod["metadata"].get("uid", "")
     before = {item["name"]: item for item in (*(old.get("initContainerStatuses") or ()), *(old.get("containerStatuses") or ()))}
-    messages = {item["name"]: item["message"] for item in pod["missing"]["containers"]}
+    waiting = {item["name"]: ("CreateContainerConfigError", item["message"]) for item in pod["missing"].get("containers") or ()}
+    waiting |= {item["name"]: ("InvalidImageName", item["message"]) for item in pod["missing"].get("images") or ()}
     is_initialized = True
 
     def start(container: Obj, *, init: bool) -> Obj:
@@ -291,9 +292,9 @@ def _configure_containers(change: ContainerChange, pod: Obj, now: str) -> tuple[
         status = before.get(name)
         if not is_initialized:
             return container_status.waiting_status(container, status, "PodInitializing")
-        if name in messages:
+        if name in waiting:
             is_initialized = not init
-            return container_status.waiting_status(container, status, "CreateContainerConfigError", messages[name])
+            return container_status.waiting_status(container, status, *waiting[name])
         if init and not is_sidecar(container):
             return {**container_status.terminated_status(uid, container, status, now, 0), "ready": True}
         return container_status.running_status(uid, container, status, now, ready=change.ready)

@@ -110,6 +110,7 @@ class ContainerRunner:
             sources = await read_sources(pod.client, pod.pod)
             missing = sources.missing()
             messages = {item["name"]: item["message"] for item in missing.get("containers") or ()}
+            invalid = {item["name"]: item["message"] for item in missing.get("images") or ()}
             if volumes := missing.get("volumes"):
                 await self._set_waiting("PodInitializing" if pod.pod["spec"].get("initContainers") else "ContainerCreating")
                 for volume in volumes:
@@ -117,6 +118,11 @@ class ContainerRunner:
                 await clock.sleep(_SOURCE_RETRY)
             elif (pod.pod["metadata"].get("annotations") or {}).get(_IMAGE_PULL) == "fail":
                 await self._fail_to_pull()
+            elif message := invalid.get(self.name):
+                await self._set_waiting("InvalidImageName", message)
+                pod.record_event("InspectFailed", message, warning=True)
+                pod.record_event("Failed", "Error: InvalidImageName", warning=True)
+                await clock.sleep(_SOURCE_RETRY)
             elif message := messages.get(self.name):
                 await self._set_waiting("CreateContainerConfigError", message)
                 pod.record_event("Failed", f"Error: {message}", warning=True)
