@@ -60,7 +60,7 @@ def sax(*, root: str, host: str, port: int, cell: str, **flags: float) -> None:
 @_ROOT
 @click.pass_context
 def saxutil(context: click.Context, root: str) -> None:
-    """Call a Sax cell: list, publish and unpublish models; generate, score and embed text.
+    """Call a Sax cell: list, publish, update and unpublish models; generate, score and embed text.
 
     The root is a folder, a Cloud Storage URL or the address of an admin server, such as grpc://127.0.0.1:10000.
     """
@@ -108,6 +108,16 @@ def _saxutil_ls(client: CellClient, path: str) -> None:
 def _saxutil_publish(client: CellClient, model: str, model_class: str, checkpoint: str, replicas: int) -> None:
     """Publish MODEL, such as /sax/test/llama, of a class with a checkpoint."""
     client.publish(model, model_class, checkpoint, replicas)
+
+
+@_saxutil_command("update")
+@click.argument("model")
+@click.argument("model_class")
+@click.argument("checkpoint")
+@click.argument("replicas", type=click.IntRange(1))
+def _saxutil_update(client: CellClient, model: str, model_class: str, checkpoint: str, replicas: int) -> None:
+    """Update the class, the checkpoint and the replicas of MODEL."""
+    client.update(model, model_class, checkpoint, replicas)
 
 
 @_saxutil_command("unpublish")

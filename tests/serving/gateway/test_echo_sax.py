@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -97,9 +98,16 @@ def test_saxutil_commands(cell: SaxCell, capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().out == "-2\tb c\n"
     assert run([*saxutil, "lm.embed", MODEL, "abc"]) == 0
     assert len(capsys.readouterr().out.split()) == 8
+    assert run([*saxutil, "update", MODEL, CLASS, "gs://b/other", "2"]) == 0
+    assert run([*saxutil, "ls", MODEL]) == 0
+    assert re.search(r"gs://b/other +2 ", capsys.readouterr().out)
     assert run([*saxutil, "unpublish", MODEL]) == 0
     assert run([*saxutil, "unpublish", MODEL]) == 1
-    assert f"error: model {MODEL} not found" in capsys.readouterr().err
+    assert run([*saxutil, "update", MODEL, CLASS, "gs://b/other", "1"]) == 1
+    assert run([*saxutil, "ls", "/sax/other"]) == 1
+    errors = capsys.readouterr().err
+    assert errors.count(f"error: model {MODEL} not found") == 2
+    assert "/sax/other/location.proto not found" in errors
     assert run(["gateway", "sax", "--root", str(cell.settings.root), "--cell", "test"]) == 2
 
 

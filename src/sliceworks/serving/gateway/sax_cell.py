@@ -218,6 +218,8 @@ class CellClient:
             return self._root.removeprefix(_ADDRESS)
         try:
             location = ADMIN["Location"].FromString(self._read(self._root, cell)).location
+        except FileNotFoundError as error:
+            raise RuntimeError(f"cannot locate the admin server of {cell}: {error.filename} not found") from error
         except Exception as error:
             raise RuntimeError(f"cannot locate the admin server of {cell}: {error}") from error
         if ":" not in location:
