@@ -22,7 +22,8 @@ BUSY = "setTimeout(() => { const end = performance.now() + 2000; while (performa
 def test_overview_is_correct(browser: Browser, big: ConsoleProcess) -> None:
     with big.visit(browser) as visit:
         page = visit.page
-        expect(_stat(page, "Running jobs")).to_have_text("950")
+        expect(_stat(page, "Running jobs")).to_have_text("897")
+        expect(page.locator(".stat").filter(has_text="Running jobs")).to_contain_text("53 starting")
         expect(_stat(page, "Chips in use")).to_have_text("15,200")
         expect(page.get_by_role("region", name="Chips by team").get_by_role("meter")).to_have_count(8)
         expect(page.get_by_role("region", name="Chips by type").get_by_role("meter")).to_have_count(4)

@@ -359,6 +359,20 @@ def test_links_to_tensorboard_and_logs() -> None:
     assert logs_url(jobset, [simulated, {"metadata": {"name": "m"}, "spec": {}}]) == ""
 
 
+def test_first_job_of_every_queue_gets_its_reason_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sliceworks.console.views.queue_reason._TIME_BUDGET", -1.0)  # one reason per page
+
+    async def main(small: SmallCluster) -> None:
+        pending = [queue for queue in await read_queues(small.cache) if queue.first]
+        for _ in pending:
+            await clock.sleep(5)
+            pending = [queue for queue in current_queues(small.cache) if queue.first]
+        assert len(pending) > 1
+        assert not [queue.name for queue in pending if queue.first[0].why.startswith("couldn't assign")]
+
+    run_on_small_cluster(main)
+
+
 def test_deferred_diagnoses_arrive_without_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sliceworks.console.views.queue_reason._TIME_BUDGET", -1.0)  # no time at all
 

@@ -140,8 +140,15 @@ def build_queues(cache: ClusterCache) -> tuple[Queue, ...]:
     """All queues by cohort, those with the most pending workloads first."""
     queue_statuses = list_queue_statuses(cache.table(CLUSTER_QUEUES).all(), cache.table(LOCAL_QUEUES).all(), ())
     pending = _pending(cache, queue_statuses)
-    cache.shared(queue_reason.PendingReasons).start_budget()
-    queues = [_queue(cache, item, pending[item.name]) for item in queue_statuses]
+    heads = {name: _head(cache, keys) for name, keys in pending.items()}
+    reasons = cache.shared(queue_reason.PendingReasons)
+    reasons.start_budget()
+    # The first workload of every queue, then the second of each, until the budget is spent.
+    for place in range(SHOWN):
+        for head in heads.values():
+            if place < len(head):
+                reasons.reason(head[place], place, head)
+    queues = [_queue(cache, item, pending[item.name], heads.get(item.name, [])) for item in queue_statuses]
     return tuple(sorted(queues, key=lambda queue: (queue.cohort, -queue.waiting, queue.name)))
 
 
@@ -159,7 +166,13 @@ def _pending(cache: ClusterCache, queues: list[QueueStatus]) -> dict[str, list[K
     return pending
 
 
-def _queue(cache: ClusterCache, status: QueueStatus, pending: list[Key]) -> Queue:
+def _head(cache: ClusterCache, pending: list[Key]) -> list[Object]:
+    """The first pending workloads of a queue."""
+    table = cache.table(WORKLOADS)
+    return [obj for key in pending[:SHOWN] if (obj := table.get(key.name, key.namespace))]
+
+
+def _queue(cache: ClusterCache, status: QueueStatus, pending: list[Key], head: list[Object]) -> Queue:
     teams = teams_by_namespace(cache)
     quotas = [
         Quota(item.flavor, item.resource, float(item.quota), float(item.used), float(item.borrowed), float(round(item.lent)))
@@ -174,13 +187,12 @@ def _queue(cache: ClusterCache, status: QueueStatus, pending: list[Key]) -> Queu
         chips=tuple(quota for quota in quotas if _CHIPS in quota.resource),
         others=tuple(quota for quota in quotas if _CHIPS not in quota.resource and quota.nominal),
         waiting=len(pending),
-        first=_first(cache, pending),
+        first=_first(cache, pending, head),
     )
 
 
-def _first(cache: ClusterCache, pending: list[Key]) -> tuple[PendingWorkload, ...]:
-    table, rows, teams = cache.table(WORKLOADS), cache.row_cache(WORKLOADS, workload_row).rows(), teams_by_namespace(cache)
-    head = [obj for key in pending[:SHOWN] if (obj := table.get(key.name, key.namespace))]
+def _first(cache: ClusterCache, pending: list[Key], head: list[Object]) -> tuple[PendingWorkload, ...]:
+    rows, teams = cache.row_cache(WORKLOADS, workload_row).rows(), teams_by_namespace(cache)
     result = []
     for place, (key, workload) in enumerate(zip(pending, head, strict=False)):
         row = rows[key]

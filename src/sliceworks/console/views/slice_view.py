@@ -60,8 +60,7 @@ class SliceView:
     @property
     def usd(self) -> float | None:
         """USD per hour, or None if unknown."""
-        price = prices.get_price(self.shape, self.zone, self.capacity) if self.shape and self.zone else None
-        return price.usd if price else None
+        return _hourly_price(self.shape, self.zone, self.capacity) if self.shape and self.zone else None
 
     @property
     def summary(self) -> str:
@@ -74,6 +73,12 @@ class SliceView:
         """The number of hosts in each state: `1 failed, 2 running`."""
         count = Counter(host.state for host in self.hosts)
         return ", ".join(f"{count[state]} {state}" for state in HostState if count[state])
+
+
+@lru_cache(maxsize=1024)
+def _hourly_price(shape: Accelerator, zone: str, capacity: str) -> float | None:
+    price = prices.get_price(shape, zone, capacity)
+    return price.usd if price else None
 
 
 _ORDER = {state: number for number, state in enumerate(HostState)}
