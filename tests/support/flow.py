@@ -24,8 +24,8 @@ def traced_modules(*, awaiting: bool = False) -> Iterator[set[str]]:
 
     def profile(frame: FrameType, event: str, _argument: Any) -> None:
         name, code = frame.f_globals.get("__name__", ""), frame.f_code
-        if event != "call" or not name.startswith("sliceworks.") or code.co_name == "<module>":
-            return
+        if event != "call" or not name.startswith("sliceworks.") or not code.co_flags & inspect.CO_OPTIMIZED:
+            return  # bodies of modules and classes, which run when a module is imported, are not optimized
         if not awaiting or code.co_flags & _AWAITING:
             modules.add(name.removeprefix("sliceworks."))
 
