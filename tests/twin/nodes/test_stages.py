@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sliceworks.base.errors import InvalidDocument, SliceworksError
-from sliceworks.twin.nodes.stage import load_stages, path
+from sliceworks.twin.nodes.stage import builtin_stages, load_stages, path
 from sliceworks.twin.nodes.stage_lifecycle import apply_stage, next_stage
 
 NOW = datetime(2026, 1, 5, 8, 0, tzinfo=UTC)
@@ -127,3 +127,24 @@ def test_stage_changes_finalizers_and_templates() -> None:
     result = apply_stage(stage, POD, NOW)
     assert result.patch == {"metadata": {"finalizers": ["b", "c"]}}
     assert result.status == {"since": "2026-01-05T08:00:00Z", "who": "p"}
+
+
+def test_sidecars_stop_with_their_pod() -> None:
+    """Else a pod that has completed counts a container as ready."""
+    running = {"running": {"startedAt": "2026-01-05T08:00:00Z"}}
+    before = [{"name": name, "state": running, "lastState": {}, "ready": True, "restartCount": 0} for name in ("main", "proxy")]
+    pod = {
+        "metadata": {"name": "p", "uid": "u", "annotations": {"sliceworks.dev/run-seconds": "60"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "a/b"}],
+            "initContainers": [{"name": "proxy", "image": "a/b", "restartPolicy": "Always"}],
+        },
+        "status": {"phase": "Running", "containerStatuses": before[:1], "initContainerStatuses": before[1:]},
+    }
+    complete = next(stage for stage in builtin_stages("Pod") if stage.name == "complete")
+    status = apply_stage(complete, pod, datetime(2026, 1, 5, 8, 1, tzinfo=UTC)).status
+    assert status["phase"] == "Succeeded"
+    [proxy] = status["initContainerStatuses"]
+    assert proxy["state"]["terminated"]["exitCode"] == 0
+    assert not proxy["ready"]

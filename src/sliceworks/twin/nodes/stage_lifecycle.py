@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base.clock import rfc3339
 from sliceworks.base.conditions import set_condition
 from sliceworks.kube.pod_requests import is_sidecar
+from sliceworks.twin.controllers.runtime.pod_index import FINISHED_PHASES
 from sliceworks.twin.nodes import container_status
 from sliceworks.twin.nodes.container_status import render_message, should_restart
 from sliceworks.twin.nodes.pod_status import NO_ADDRESSES, Addresses, are_gates_met, compute_pod_status
@@ -238,6 +239,8 @@ def apply_stage(stage: Stage, obj: Obj, now: datetime, addresses: Addresses = NO
         overlay = {**status, "conditions": [_render(item, obj, timestamp, node) for item in then.conditions]}
         statuses, init = _change_containers(then.containers, obj, node, timestamp)
         status = compute_pod_status(obj, statuses, init, timestamp, addresses, final=then.final, overlay=overlay)
+        if status["phase"] in FINISHED_PHASES and init:
+            status["initContainerStatuses"] = _stop_sidecars(obj, init, timestamp)
     elif then.conditions:
         status["conditions"] = _merge_conditions(obj, [_render(item, obj, timestamp, node) for item in then.conditions], timestamp)
     patch = _render(then.patch, obj, timestamp, node)
@@ -344,6 +347,15 @@ def _change_init_container(change: ContainerChange, pod: Obj, container: Obj, ol
     if change.state == "terminated" and sidecar and "running" in state and change.which == "all":
         return container_status.terminated_status(uid, container, old, now, 0)
     return old if old is not None else container_status.waiting_status(container, old, "PodInitializing")
+
+
+def _stop_sidecars(pod: Obj, init: list[Obj], now: str) -> list[Obj]:
+    """The statuses of the init containers of a pod that has finished: its kubelet has stopped the sidecars."""
+    uid, specs = pod["metadata"].get("uid", ""), {item["name"]: item for item in pod["spec"]["initContainers"]}
+    return [
+        container_status.terminated_status(uid, specs[item["name"]], item, now, 0) if "running" in item["state"] else item
+        for item in init
+    ]
 
 
 def _merge_conditions(obj: Obj, conditions: list[Obj], now: str) -> list[Obj]:
