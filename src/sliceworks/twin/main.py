@@ -30,6 +30,7 @@ from sliceworks.twin.apiserver.http_server import Limits, Server
 from sliceworks.twin.clock_control import ClockControl
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.store.journal import Journal
+from sliceworks.twin.store.recovery import Scrubber
 from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
@@ -144,7 +145,8 @@ async def _serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         budget.install()
-        with memory.reduced_gc(), options.watchdog:
+        scrubber = nullcontext() if options.memory else Scrubber(directory / "store.db")
+        with memory.reduced_gc(), options.watchdog, scrubber:
             async with companion(cluster) if companion else nullcontext():
                 await stop.wait()
                 if isinstance(loop, ScaledLoop):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import queue
 import shutil
 import sqlite3
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,7 @@ from sliceworks.twin.store import recovery
 from sliceworks.twin.store.journal import Journal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -185,3 +188,34 @@ def test_recovery_needs_a_stopped_twin(tmp_path: Path) -> None:
     with pytest.raises(SliceworksError, match="in use by another twin"):
         recovery.recover(tmp_path / "store.db")
     journal.close()
+
+
+def test_damage_is_reported_while_the_journal_is_used(tmp_path: Path) -> None:
+    fill(tmp_path, 300)
+    store, reports = durable(tmp_path), queue.Queue[str]()
+    with recovery.Scrubber(tmp_path / "store.db", interval=0.0, report=reports.put):
+        execute(tmp_path, "UPDATE log SET data = x'7b' WHERE name = '250'")
+        assert "the store is damaged: revision 252 of /pods has a wrong checksum" in reports.get(timeout=30)
+        assert values(store.scan(PODS))["a/250"] == 250
+    store.close()
+
+
+def test_intact_journal_is_verified_without_a_report(tmp_path: Path) -> None:
+    fill(tmp_path, 300)
+    reports, verified = queue.Queue[str](), threading.Event()
+
+    class Scrubber(recovery.Scrubber):
+        def _problems(self) -> Iterator[str]:
+            yield from super()._problems()
+            verified.set()
+
+    with Scrubber(tmp_path / "store.db", report=reports.put):
+        assert verified.wait(30)
+    assert reports.empty()
+
+
+def test_unreadable_journal_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "store.db").write_bytes(b"\xff" * 8192)
+    reports = queue.Queue[str]()
+    with recovery.Scrubber(tmp_path / "store.db", report=reports.put):
+        assert "cannot verify the store" in reports.get(timeout=30)

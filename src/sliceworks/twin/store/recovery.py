@@ -1,21 +1,29 @@
-"""Copies of a journal: a backup while the twin runs, and recovery of a damaged one up to its last good revision."""
+"""Care of a journal: a backup and verification while the twin runs, and recovery of a damaged one up to its last good revision."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
+import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import chain, repeat
+from typing import TYPE_CHECKING, Self
 
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin.store.journal import COLUMNS, Journal, acquire_lock, checksum
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from types import TracebackType
 
     Row = tuple[int, str, str, str, int, bytes, int | None]
 
+log = logging.getLogger("sliceworks.twin.store")
+_SCRUB_INTERVAL, _SCRUB_PAUSE, _SCRUB_ROWS = 86_400.0, 0.01, 200
+_SCRUB_ADVICE = "the twin still serves all objects; stop it and run `sliceworks twin recover`, or restore a backup"
 _SUFFIXES = ("", "-wal", "-shm")
 
 
@@ -46,6 +54,52 @@ def copy_journal(source: Path, target: Path) -> None:
         raise SliceworksError(f"{source}: cannot copy the store: {error}") from error
 
 
+class Scrubber:
+    """Verifies a journal in a thread while it is used: at once, and then every `interval` real seconds.
+
+    A twin serves objects from memory and reads the file only when it starts: without this, damage would be noticed months later.
+    """
+
+    def __init__(self, path: Path, *, interval: float = _SCRUB_INTERVAL, report: Callable[[str], None] = log.error) -> None:
+        self._path, self._interval, self._report = path, interval, report
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="store-scrubber", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        for pause in chain((0.0,), repeat(self._interval)):
+            if self._stopping.wait(pause):
+                return
+            try:
+                for problem in self._problems():
+                    self._report(f"{self._path}: the store is damaged: {problem}; {_SCRUB_ADVICE}")
+            except sqlite3.Error as error:
+                self._report(f"{self._path}: cannot verify the store: {error}; {_SCRUB_ADVICE}")
+
+    def _problems(self) -> Iterator[str]:
+        """Each batch is a read transaction of its own: a long one would keep the log from being checkpointed."""
+        with contextlib.closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as db:
+            revision = -1
+            statement = f"SELECT {COLUMNS} FROM log WHERE revision > ? ORDER BY revision LIMIT {_SCRUB_ROWS}"
+            while rows := db.execute(statement, (revision,)).fetchall():
+                yield from (f"revision {row[0]} of {row[1]} has a wrong checksum" for row in rows if not _is_intact(row))
+                revision = rows[-1][0]
+                if self._stopping.wait(_SCRUB_PAUSE):
+                    return
+
+
+def _is_intact(row: Row) -> bool:
+    """Whether the checksum of a row is right; rows of version 0.1 have none."""
+    return row[6] is None or row[6] == checksum(row[:4], row[4], row[5])
+
+
 def recover(path: Path) -> RecoveryReport:
     """Set each object of a stopped twin's journal to its last good revision, and move the damaged journal aside.
 
@@ -64,7 +118,7 @@ def _recover(path: Path) -> RecoveryReport:
     newest: dict[tuple[str, str, str], Row] = {}
     damaged: dict[tuple[str, str, str], int] = {}
     for row in rows:
-        if row[6] is None or row[6] == checksum(row[:4], row[4], row[5]):
+        if _is_intact(row):
             newest[row[1:4]] = row
         else:
             damaged[row[1:4]] = row[0]
