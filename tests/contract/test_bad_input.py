@@ -60,3 +60,17 @@ def test_patch_with_wrong_type_is_rejected(api: Api, core: str) -> None:
 
 def test_unknown_subresource_is_not_found(api: Api, core: str) -> None:
     assert api.get(f"{core}/pods/p/nothing").status == 404
+
+
+@pytest.mark.parametrize("annotation", ["metrics", "behavior"])
+@pytest.mark.parametrize(
+    "text", ["{", "1", "null", "[1]", '[{"type":"Resource","resource":5}]', '{"scaleUp":5}', '{"scaleUp":{"policies":[1]}}']
+)
+def test_malformed_annotation_of_an_old_version_is_ignored(api: Api, ns: str, annotation: str, text: str) -> None:
+    """Fields of autoscaling/v2 are annotations in v1: one that cannot be decoded is dropped, and the object stays readable."""
+    path = f"/apis/autoscaling/v1/namespaces/{ns}/horizontalpodautoscalers"
+    metadata = {"name": "a", "annotations": {f"autoscaling.alpha.kubernetes.io/{annotation}": text}}
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"}
+    api.post(path, {"metadata": metadata, "spec": {"maxReplicas": 3, "scaleTargetRef": target}}).ok(201)
+    assert api.get(path).ok(200).names == ["a"]
+    assert "annotations" not in api.get(path.replace("v1", "v2") + "/a").ok(200).json["metadata"]

@@ -8,10 +8,12 @@ with one CPU metric).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
+from sliceworks import schemas
+from sliceworks.schemas import builtins
 from sliceworks.twin.apiserver.registry.resources import Conversion
 from sliceworks.twin.store.watch_cache import Entry
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.registry.resources import Resource
 
 Obj = dict[str, Any]
+T = TypeVar("T", list[Any], dict[str, Any])
 
 _EVENT_FIELDS = {
     "regarding": "involvedObject",
@@ -73,11 +76,23 @@ def _rename_fields(api_version: str, fields: dict[str, str]) -> Callable[[Obj], 
 _HPA_METRICS, _HPA_BEHAVIOR = "autoscaling.alpha.kubernetes.io/metrics", "autoscaling.alpha.kubernetes.io/behavior"
 
 
+def _decode_annotation(annotations: dict[str, str], name: str, component: str, kind: type[T]) -> T | None:
+    """Remove an annotation and return its value, an object or a list of objects; like Kubernetes, ignores one of another type."""
+    schema = builtins.builtin_scheme().component(f"io.k8s.api.autoscaling.v2.{component}")
+    try:
+        value = orjson.loads(annotations.pop(name, "null"))
+        for item in value if isinstance(value, list) else [value]:
+            schemas.decode(schema, item, [])
+    except (orjson.JSONDecodeError, schemas.TypeMismatch):
+        return None
+    return value if isinstance(value, kind) else None
+
+
 def _hpa_to_v2(obj: Obj) -> Obj:
     obj["apiVersion"] = "autoscaling/v2"
     spec = obj.get("spec", {})
     annotations = obj["metadata"].get("annotations") or {}
-    metrics = orjson.loads(annotations.pop(_HPA_METRICS, "[]"))
+    metrics = _decode_annotation(annotations, _HPA_METRICS, "MetricSpec", list) or []
     target = spec.pop("targetCPUUtilizationPercentage", None)
     if target is not None:
         metrics.insert(
@@ -85,9 +100,9 @@ def _hpa_to_v2(obj: Obj) -> Obj:
         )
     if metrics:
         spec["metrics"] = metrics
-    behavior = annotations.pop(_HPA_BEHAVIOR, None)
+    behavior = _decode_annotation(annotations, _HPA_BEHAVIOR, "HorizontalPodAutoscalerBehavior", dict)
     if behavior:
-        spec["behavior"] = orjson.loads(behavior)
+        spec["behavior"] = behavior
     if "annotations" in obj["metadata"] and not annotations:
         del obj["metadata"]["annotations"]
     status = obj.get("status") or {}
