@@ -10,7 +10,7 @@ from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 from tests.support.graph_controller import GRAPHS, GraphHarness, controller_on, run_with_controller
 
 from sliceworks.base import clock
-from sliceworks.controllers.graphs import inspection
+from sliceworks.controllers.graphs import inspection, well_known
 from sliceworks.graph import definition_parser
 from sliceworks.graph.builder import build_graph
 from sliceworks.graph.kinds import BuiltinKinds
@@ -501,5 +501,29 @@ def test_obsolete_object_is_deleted_as_diff_says(lifecycle: str, expected: str) 
         assert result["child"].startswith(expected)
         await harness.apply("{apiVersion: kro.run/v1alpha1, kind: Thing, metadata: {name: a}, spec: {wanted: false}}")
         assert await harness.twin.gone(f"{CORE}/configmaps/child") == (expected == "delete")
+
+    run_with_controller(main)
+
+
+MALFORMED = ["{", "[]", "null", '{"metadata":[]}', '{"data":5}', "9" * 5000]
+
+
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_annotations_do_not_block_deletion(text: str) -> None:
+    """Users can edit the annotations in which the controller records previous values, completed objects and their order."""
+
+    async def main(harness: GraphHarness) -> None:
+        await harness.twin.do("POST", f"{CORE}/configmaps", MINE)
+        await make(harness, "{onDelete: restore}")
+        names = (well_known.BEFORE, well_known.APPLY_ORDER)
+        patch = {"metadata": {"annotations": dict.fromkeys(names, text)}}
+        await harness.twin.do("PATCH", f"{CORE}/configmaps/child", patch)
+        await harness.twin.do("PATCH", f"{THINGS}/a", {"metadata": {"annotations": {well_known.COMPLETED: text}}})
+        await harness.settle()
+        await harness.twin.do("PATCH", f"{THINGS}/a", {"spec": {"value": "second"}})
+        await harness.settle()
+        assert (await harness.get(f"{CORE}/configmaps/child"))["data"]["value"] == "second"
+        await delete(harness)
+        assert await harness.twin.gone(f"{THINGS}/a")
 
     run_with_controller(main)

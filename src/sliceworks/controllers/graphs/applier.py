@@ -304,10 +304,10 @@ def _with_previous_values(live: CachedObject | None, desired: Object) -> Object:
     if live is None:
         return desired
     obj = live.object
-    recorded = (obj["metadata"].get("annotations") or {}).get(well_known.BEFORE)
-    if recorded is None and live.fields:
+    recorded = obj["metadata"].get("annotations") or {}
+    if well_known.BEFORE not in recorded and live.fields:
         return desired  # created by this controller: nothing to restore
-    before = _merge(orjson.loads(recorded) if recorded else {}, overwritten_values(live, desired))
+    before = _merge(well_known.read_record(recorded, well_known.BEFORE), overwritten_values(live, desired))
     annotations = {**desired["metadata"]["annotations"], well_known.BEFORE: orjson.dumps(before, option=_SORTED).decode()}
     return {**desired, "metadata": {**desired["metadata"], "annotations": annotations}}
 

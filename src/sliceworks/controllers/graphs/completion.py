@@ -51,8 +51,10 @@ class CompletedObjects:
     """The records of completed objects on one instance."""
 
     def __init__(self, instance: Object) -> None:
-        annotation = (instance["metadata"].get("annotations") or {}).get(well_known.COMPLETED)
-        self._records: dict[str, Object] = orjson.loads(annotation) if annotation else {}
+        records = well_known.read_record(instance["metadata"].get("annotations") or {}, well_known.COMPLETED)
+        self._records = {
+            key: record for key, record in records.items() if {"digest", "object"} <= well_known.as_object(record).keys()
+        }
         self.changed = False
 
     def annotations(self) -> dict[str, str]:

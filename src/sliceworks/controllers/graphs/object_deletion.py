@@ -7,9 +7,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import orjson
-
-from sliceworks.base.errors import Conflict, NotFound
+from sliceworks.base.errors import Conflict, Invalid, NotFound
 from sliceworks.controllers.graphs import applier, applyset, well_known
 from sliceworks.controllers.graphs.completion import remove_completion_finalizer
 
@@ -24,10 +22,13 @@ if TYPE_CHECKING:
     from sliceworks.kube.resources import Object, Resource
 
 
+_MAX_ORDER_DIGITS = 10
+
+
 def apply_order_of(record: CachedObject) -> int:
     """The level in which an object was applied; the highest is deleted first."""
     text = (record.object["metadata"].get("annotations") or {}).get(well_known.APPLY_ORDER, "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() and len(text) < _MAX_ORDER_DIGITS else 0
 
 
 class DeletionResult(Enum):
@@ -47,7 +48,7 @@ async def delete_object(client: Client, cache: ObjectCache, record: CachedObject
         if policy == "retain":
             await _release(client, cache.resource, record)
         elif policy == "restore" and well_known.BEFORE in annotations:
-            await _restore(client, cache.resource, record, orjson.loads(annotations[well_known.BEFORE]))
+            await _restore(client, cache.resource, record, well_known.read_record(annotations, well_known.BEFORE))
         elif record.deleting:
             return DeletionResult.TERMINATING
         else:
@@ -78,8 +79,9 @@ async def _release(client: Client, resource: Resource, record: CachedObject) -> 
 async def _restore(client: Client, resource: Resource, record: CachedObject, before: Object) -> None:
     """Restore the previous values; then apply an empty object, which removes the fields that did not exist before."""
     if before:
-        patch = {**before, "metadata": {**(before.get("metadata") or {}), "uid": record.uid}}
-        await client.patch(resource, record.name, patch, record.namespace)
+        patch = {**before, "metadata": {**well_known.as_object(before.get("metadata")), "uid": record.uid}}
+        with suppress(Invalid):  # the record was edited: these values cannot be restored
+            await client.patch(resource, record.name, patch, record.namespace)
     metadata = {"name": record.name, "uid": record.uid}
     if record.namespace:
         metadata["namespace"] = record.namespace

@@ -4,12 +4,16 @@ them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import orjson
 
 from sliceworks.graph import diff
 from sliceworks.kube.resources import Resource, gvk_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sliceworks.graph.model import Node
     from sliceworks.kube.resources import Object
 
@@ -79,6 +83,19 @@ OWN_LABELS: Final = frozenset(
 """Labels that this controller adds to a child's template."""
 
 OWN_ANNOTATIONS: Final = frozenset({APPLY_ORDER, ON_DELETE, BEFORE})
+
+
+def read_record(annotations: Mapping[str, str], name: str) -> Object:
+    """The JSON object in an annotation; empty if it is missing or malformed, because users can edit annotations."""
+    try:
+        return as_object(orjson.loads(annotations.get(name) or "{}"))
+    except orjson.JSONDecodeError:
+        return {}
+
+
+def as_object(value: Any) -> Object:
+    """A JSON value if it is an object, otherwise an empty one."""
+    return value if isinstance(value, dict) else {}
 
 
 def instance_labels(definition: Object) -> dict[str, str]:
