@@ -1,6 +1,7 @@
 """Structured fuzzers: whatever the input, the result is a value or an error of ours.
 
-`make test` runs the same few examples each time; `make test-heavy` sets SLICEWORKS_FUZZ to a number of random examples.
+`make test` runs the same few examples each time (10 s of CPU time). `make test-heavy` sets SLICEWORKS_FUZZ: that many times as many, at
+random (10 min).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
@@ -27,13 +29,14 @@ from sliceworks.serving.gateway.payload import UsageMeter, find_model, parse_obj
 from sliceworks.serving.gateway.token_limit import limit_tokens
 from sliceworks.twin.controllers.kueue.configuration import parse_configuration
 
-_RANDOM = int(os.environ.get("SLICEWORKS_FUZZ", "0"))
+_FACTOR = int(os.environ.get("SLICEWORKS_FUZZ", "0"))
+pytestmark = pytest.mark.timeout(3600 if _FACTOR else 300)
 
 
 def fuzz(examples: int) -> settings:
     """The number of examples: fixed ones in `make test`, random ones in `make test-heavy`."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    return settings(max_examples=_RANDOM or examples, derandomize=not _RANDOM, suppress_health_check=checks, deadline=None)
+    return settings(max_examples=examples * (_FACTOR or 1), derandomize=not _FACTOR, suppress_health_check=checks, deadline=None)
 
 
 VALUES = st.recursive(
