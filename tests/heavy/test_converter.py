@@ -1,6 +1,7 @@
 """The Job that converts a checkpoint, with the locked packages of the converter image and Google's gcloud, on a twin's bucket.
 
 Sax's converter is not published: a module with the same flags and the same calls to JAX and Paxml takes its place.
+Paxml 1.4.0 wrote the recorded descriptions.
 """
 
 from __future__ import annotations
@@ -52,16 +53,31 @@ checkpoints.save_checkpoint(whole, asked.pax_model_path, checkpoint_type=checkpo
 """
 
 
+SCALE = {"_array_metadata_tag": True, "dtype": "float16", "is_optax_masked_node": False, "unpadded_shape": [4]}
+METADATA = {"version": 1.1, "train_state_metadata": {"mdl_vars": {"params": {"lm": {"final_ln": {"scale": SCALE}}}}}}
+ARRAY = {
+    "chunks": [4],
+    "compressor": {"id": "zstd", "level": 1},
+    "dimension_separator": ".",
+    "dtype": "<f2",
+    "fill_value": None,
+    "filters": None,
+    "order": "C",
+    "shape": [4],
+    "zarr_format": 2,
+}
+
+
 @pytest.fixture(scope="module")
 def python() -> Path:
-    """Python 3.10 with the packages of the image, in the cache."""
+    """The image's version of Python with its packages, in the cache; without torch, which Sax's converter uses."""
     digest = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:16]
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sliceworks" / "heavy" / "converter"
     folder, mark = cache / digest, cache / digest / "whole"
     with locked(cache):
         if not mark.exists():
             shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([_old_python(), "-m", "venv", str(folder)], check=True)
+            subprocess.run([_python(), "-m", "venv", str(folder)], check=True)
             pip = (
                 str(folder / "bin" / "python"),
                 "-m",
@@ -71,17 +87,16 @@ def python() -> Path:
                 "--disable-pip-version-check",
                 "--timeout=180",
             )
-            subprocess.run([*pip, "wheel"], check=True)
-            flags = ("--no-deps", "--no-build-isolation", "--require-hashes", "--requirement", str(LOCK))
+            flags = ("--no-deps", "--only-binary", ":all:", "--require-hashes", "--requirement", str(LOCK))
             subprocess.run([*pip, *flags], check=True)
             mark.touch()
     return folder / "bin" / "python"
 
 
-def _old_python() -> str:
-    kept = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/3.10.*/bin/python3.10"))
-    result = kept[-1] if kept else shutil.which("python3.10")
-    assert result, "Paxml needs Python 3.10: python3.10 not found"
+def _python() -> str:
+    kept = sorted(Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv").glob("versions/3.13.*/bin/python3.13"))
+    result = kept[-1] if kept else shutil.which("python3.13")
+    assert result, "the image has Python 3.13: python3.13 not found"
     return str(result)
 
 
@@ -123,6 +138,9 @@ def test_checkpoint_is_converted_once(python: Path, twin: TwinCluster, tmp_path:
     folders = {name.rpartition("/")[0] for name in created if "/" in name}
     assert "checkpoint_00000000/state/mdl_vars.params.lm.final_ln.scale" in folders
     assert {f"{folder}/commit_success.txt" for folder in folders} <= created
+    checkpoint = next(tmp_path.rglob("checkpoint_00000000"))
+    assert orjson.loads((checkpoint / "metadata" / "metadata").read_bytes()) == METADATA
+    assert orjson.loads((checkpoint / "state" / "mdl_vars.params.lm.final_ln.scale" / ".zarray").read_bytes()) == ARRAY
     again = convert(python, storage, tmp_path)
     assert again.returncode == 0, again.stdout
     assert "already converted" in again.stdout
@@ -147,7 +165,7 @@ def convert(python: Path, storage: Storage, work: Path) -> subprocess.CompletedP
     *shell, script = container["command"]
     return subprocess.run(
         [*shell, script.replace("/checkpoints", f"{work}/checkpoints")],
-        env={**reported, **cloud, "PATH": path, "PYTHONPATH": str(work / "sources")},
+        env={**reported, **cloud, "PATH": path, "PYTHONPATH": f"{ROOT / 'deploy' / 'converter'}:{work / 'sources'}"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,6 +1,6 @@
 """The part of Apache Beam's API that Sax's quantization tool uses, run sequentially in this process.
 
-Beam and Paxml cannot be installed in one image. The tool only maps one DoFn over a list of tasks.
+The tool only maps one DoFn over a list of tasks.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The part of Lingvo's API that Sax's quantization tool uses."""

@@ -1,0 +1,5 @@
+"""The base class of layers, which the quantization tool names only in types."""
+
+
+class BaseLayer:
+    """A layer."""

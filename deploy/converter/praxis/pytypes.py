@@ -1,0 +1,5 @@
+"""Types of arrays."""
+
+import jax
+
+JTensor = PRNGKey = jax.Array
