@@ -1,7 +1,7 @@
 """Structured fuzzers: whatever the input, the result is a value or an error of ours.
 
-`make test` runs the same few examples each time (10 s of CPU time). `make test-heavy` sets SLICEWORKS_FUZZ: that many times as many, at
-random (10 min).
+`make test` runs the same few examples each time (10 s of CPU). `make test-heavy` sets SLICEWORKS_FUZZ: that many times as many,
+at random (10 min).
 """
 
 from __future__ import annotations
