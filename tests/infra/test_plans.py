@@ -118,6 +118,24 @@ def test_account_loses_roles_after_the_other_stages_are_applied(file: str, capsy
     assert keep_deployed_roles(bootstrap, []) == bootstrap
 
 
+def test_stage_that_the_document_dropped_is_destroyed_unless_it_is_protected(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Path(file).parent / "home" / "environments" / "small" / "stages" / "4-load"
+    (stage / ".terraform").mkdir(parents=True)
+    (stage / "state.json").write_text('["first"]')
+    table = {"project": "my-project", "table_id": "requests", "deletion_protection": True}
+    resource = {"mode": "managed", "type": "google_bigquery_table", "instances": [{"attributes": table}]}
+    (Path(file).parent / "bin" / "pulled-4-load").write_bytes(orjson.dumps({"resources": [resource]}))
+    plan(file, "delete first")
+    assert main.run(["env", "apply", "-f", file, "-y", "-q"]) == 1
+    hint = "hint: set spec.deletionProtection to false; then apply again"
+    assert f"table requests: spec.deletionProtection is true\n{hint}" in capsys.readouterr().err
+    assert not [call for call in calls(file) if call.endswith((" apply", " destroy"))]
+    Path(file).write_text(SMALL + "  deletionProtection: false\n")
+    assert main.run(["env", "apply", "-f", file, "-y", "-q"]) == 0, capsys.readouterr().err
+    assert [call for call in calls(file) if call.endswith((" apply", " destroy"))][-2:] == ["2-cluster apply", "4-load destroy"]
+    assert not (stage / ".terraform").exists()
+
+
 def test_stage_with_other_changes_than_approved_is_not_applied() -> None:
     approved = [Change("a", "create"), Change("b", "update")]
     _refuse_other_changes("1-base", approved, [Change("a", "update"), Change("b", "update")])

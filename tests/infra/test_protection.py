@@ -51,7 +51,7 @@ FOREIGN = {(BUCKET, "small-data"): Contents(("a", "b", "c", "d")), (DATASET, "sm
 
 def test_every_protected_resource_is_named_with_its_remedy() -> None:
     with pytest.raises(SliceworksError) as caught:
-        refuse("small", find_protections(spec(), resources_of(EVERYTHING), FOREIGN))
+        refuse("small", find_protections(spec(), resources_of(EVERYTHING), FOREIGN), "destroy")
     assert caught.value.message == (
         "small is protected, nothing was deleted: cluster small-cluster: spec.deletionProtection is true; "
         "table requests: spec.deletionProtection is true; "

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 BUCKET, DATASET = "google_storage_bucket", "google_bigquery_dataset"
-_CLUSTER, _TABLE = "google_container_cluster", "google_bigquery_table"
-_PROTECTED = {_CLUSTER: ("cluster", "name"), _TABLE: ("table", "table_id")}
+_CLUSTER, TABLE = "google_container_cluster", "google_bigquery_table"
+_PROTECTED = {_CLUSTER: ("cluster", "name"), TABLE: ("table", "table_id")}
 """Resource types with `deletion_protection`: their noun, and the attribute with their name."""
 _SHOWN = 3
 
@@ -72,13 +72,13 @@ def container_name(kind: str, attributes: Object) -> str:
     return str(attributes[{BUCKET: "name", DATASET: "dataset_id"}[kind]]) if kind in (BUCKET, DATASET) else ""
 
 
-def refuse(environment: str, protections: Iterable[Protection]) -> None:
-    """Raise if anything is protected."""
+def refuse(environment: str, protections: Iterable[Protection], verb: str) -> None:
+    """Raise if anything is protected; `verb` is the command to repeat."""
     active = list(protections)
     if active:
         reasons = "; ".join(f"{item.resource}: {item.reason}" for item in active)
         remedies = "; ".join(dict.fromkeys(item.remedy for item in active))
-        raise SliceworksError(f"{environment} is protected, nothing was deleted: {reasons}", hint=f"{remedies}; then destroy again")
+        raise SliceworksError(f"{environment} is protected, nothing was deleted: {reasons}", hint=f"{remedies}; then {verb} again")
 
 
 def lift_protections(spec: EnvironmentSpec, state: Object, emptied: Iterable[str]) -> bool:

@@ -18,7 +18,7 @@ from sliceworks.infra import infrastructure_manager, protection
 from sliceworks.infra.images import TERRAFORM_FILES, select_files
 from sliceworks.infra.pools import DeployedRanges
 from sliceworks.infra.protection import BUCKET, Contents
-from sliceworks.infra.stages import Names, compile_stages, keep_deployed_roles
+from sliceworks.infra.stages import OPTIONAL, Names, compile_stages, dropped_stage, keep_deployed_roles
 from sliceworks.infra.terraform import SAVED_PLAN, Change, Journal, StalePlan, StateLocked, Terraform, TerraformFailed
 from sliceworks.infra.terraform_state import (
     BACKEND,
@@ -73,6 +73,8 @@ def find_terraform() -> TerraformBinary:
 
 Object = dict[str, Any]
 VARIABLES = "environment.auto.tfvars.json"
+_INITIALIZED = ".terraform"
+"""Terraform's own folder in a stage, from its first initialization on."""
 
 
 def modules_folder() -> Path:
@@ -178,8 +180,11 @@ class Stack:
     program: TerraformBinary
 
     def stages(self) -> tuple[Stage, ...]:
-        """The stages in apply order."""
-        return compile_stages(self.environment)
+        """The stages in apply order; last those that the document dropped and that were deployed from this folder."""
+        stages = compile_stages(self.environment)
+        known = {stage.name for stage in stages}
+        dropped = [name for name in OPTIONAL if name not in known and (self.workspace.stage(name) / _INITIALIZED).is_dir()]
+        return (*stages, *(dropped_stage(self.environment, name) for name in dropped))
 
     def plan(self, *, described: bool = False) -> Iterator[StagePlan]:
         """Plan each stage; expected values replace outputs of earlier stages that are not applied yet."""
@@ -218,6 +223,7 @@ class Stack:
             self.target.ensure_bucket(names.state_bucket, self.environment.spec.project, self.environment.spec.region)
         known: dict[str, Object] = {}
         stages = list(self.stages())
+        self._refuse_protected([stage for stage in stages if stage.dropped], "apply")
         if stages[0].name == BOOTSTRAP:
             first = keep_deployed_roles(stages[0], protection.resources_of(self._terraform(stages[0], known).state()))
             if first != stages[0]:
@@ -237,6 +243,12 @@ class Stack:
         self, terraform: Terraform, stage: Stage, report: Callable[[str], None], plan: StagePlan | None
     ) -> tuple[list[Change], Object]:
         """Apply the approved plan of a stage, or a new one that has no other changes; without a plan, apply whatever is needed."""
+        if stage.dropped:
+            if plan is not None:
+                _refuse_other_changes(stage.name, plan.effective, effective_changes(terraform.plan(destroy=True)))
+            changes = self._destroy_stage(terraform, report)
+            shutil.rmtree(terraform.folder / _INITIALIZED)
+            return changes, {}
         if plan is None:
             return terraform.apply(report)
         saved = terraform.folder / SAVED_PLAN
@@ -260,13 +272,13 @@ class Stack:
         terraform = self._terraform(stage, known)
         self._require_ranges(terraform)
         try:
-            return terraform, terraform.save_plan()
+            return terraform, terraform.save_plan(destroy=stage.dropped)
         except StateLocked as error:
             with lock_stage(self.workspace.stage(stage.name), stage.name) as lock:
                 if not lock.is_own(error.lock):
                     raise
                 self._force_unlock(stage, known, error.lock.id)
-            return terraform, terraform.save_plan()
+            return terraform, terraform.save_plan(destroy=stage.dropped)
 
     def _require_ranges(self, terraform: Terraform) -> None:
         """Raise if the document needs other ranges than the deployed subnetwork has."""
@@ -324,16 +336,21 @@ class Stack:
     def require_destroyable(self) -> None:
         """Raise if a resource is protected or contains data that this environment did not write. Changes nothing."""
         self.workspace.copy_modules()
-        states = [self._terraform(stage, self._expected_outputs()).state() for stage in self.stages()]
+        self._refuse_protected(self.stages(), "destroy")
+
+    def _refuse_protected(self, stages: Iterable[Stage], verb: str) -> None:
+        """Raise if a resource of one of these stages must not be deleted; `verb` is the command to repeat."""
+        states = [self._terraform(stage, self._expected_outputs()).state() for stage in stages]
         resources = [resource for state in states for resource in protection.resources_of(state)]
         spec = self.environment.spec
         protections = protection.find_protections(spec, resources, self._foreign_contents(resources))
-        protection.refuse(self.environment.metadata.name, protections)
+        protection.refuse(self.environment.metadata.name, protections, verb)
 
     def _foreign_contents(self, resources: list[tuple[str, Object]]) -> dict[tuple[str, str], Contents]:
         """Objects and tables that this environment did not write, by type and name of their bucket or dataset."""
         spec, names = self.environment.spec, Names(self.environment)
         contents: dict[tuple[str, str], Contents] = {}
+        tables = {str(attributes["table_id"]) for kind, attributes in resources if kind == protection.TABLE}
         for kind, attributes in resources:
             name = protection.container_name(kind, attributes)
             if not name or spec.force_destroy:
@@ -342,8 +359,7 @@ class Stack:
                 own = names.own_prefixes if name == spec.automation.bucket else ()
                 listed = [item for item in self.target.list_objects(name) if not item.startswith(own)]
             else:
-                table = spec.load_metrics.table if spec.load_metrics and name == names.dataset else ""
-                listed = [item for item in self.target.list_tables(spec.project, name) if item != table]
+                listed = [item for item in self.target.list_tables(spec.project, name) if item not in tables]
             contents[kind, name] = Contents(tuple(dict.fromkeys(listed)))
         return contents
 

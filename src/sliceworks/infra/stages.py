@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.infra.pools import node_pools, pods_range
+from sliceworks.specs.environment.services import LoadMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -233,6 +234,21 @@ class Stage:
     """Stage by output name."""
     expected: Object = field(default_factory=dict)
     """Expected outputs, to plan later stages before this one is applied."""
+    dropped: bool = False
+    """Whether the document no longer has it: its resources are destroyed."""
+
+
+OPTIONAL: dict[str, Object] = {"3-serving": {"addons": {"mesh": True}}, "4-load": {"load_metrics": LoadMetrics()}}
+"""The fields that an optional stage needs, by its name."""
+
+
+def dropped_stage(environment: Environment, name: str) -> Stage:
+    """An optional stage that the document does not have, for its destruction."""
+    spec, more = environment.spec, dict(OPTIONAL[name])
+    if isinstance(addons := more.get("addons"), dict):
+        more["addons"] = spec.addons.model_copy(update=addons)
+    other = environment.model_copy(update={"spec": spec.model_copy(update=more)})
+    return replace(next(stage for stage in compile_stages(other) if stage.name == name), dropped=True)
 
 
 def compile_stages(environment: Environment) -> tuple[Stage, ...]:

@@ -183,9 +183,9 @@ class Terraform:
         """The planned changes."""
         return self._run_json(["plan", "-json", self._lock, *(["-destroy"] if destroy else [])]).changes
 
-    def save_plan(self) -> list[Change]:
+    def save_plan(self, *, destroy: bool = False) -> list[Change]:
         """The planned changes; the plan is saved in the folder for `apply_saved`."""
-        return self._run_json(["plan", "-json", self._lock, f"-out={SAVED_PLAN}"]).changes
+        return self._run_json(["plan", "-json", self._lock, f"-out={SAVED_PLAN}", *(["-destroy"] if destroy else [])]).changes
 
     def show_saved(self) -> str:
         """Terraform's human-readable form of the saved plan."""

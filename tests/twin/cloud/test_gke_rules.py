@@ -748,6 +748,17 @@ def test_another_machine_type_recreates_the_nodes_of_a_pool() -> None:
     run_on_cloud(main)
 
 
+def test_disk_size_is_a_string_in_an_update_and_a_number_in_a_node_pool() -> None:
+    async def main(cloud: Cloud) -> None:
+        await cloud.done(await cloud.create("pool"))
+        await cloud.call("PUT", f"/container/v1/{POOLS}/pool", {"diskSizeGb": "200", "diskType": "pd-ssd"})
+        await clock.sleep(300)
+        config = (await cloud.pool("pool"))["config"]
+        assert (config["diskSizeGb"], config["diskType"]) == (200, "pd-ssd")
+
+    run_on_cloud(main)
+
+
 def test_slice_that_autoscales_with_all_hosts_per_zone_is_accepted() -> None:
     async def main(cloud: Cloud) -> None:
         scaling = {"enabled": True, "minNodeCount": 0, "maxNodeCount": 4}

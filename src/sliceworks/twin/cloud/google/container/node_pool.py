@@ -236,6 +236,8 @@ _POOL_FIELDS = {
 
 
 def _unwrap(key: str, value: Any) -> Any:
-    """The value of a config field; an update wraps labels, taints and tags in messages."""
+    """The value of a config field; an update wraps labels, taints and tags in messages, and has the disk size as a string."""
+    if key == "diskSizeGb":
+        return int(value)
     inner = {"labels": "labels", "taints": "taints", "tags": "tags", "resourceLabels": "labels"}.get(key)
     return value.get(inner, value) if isinstance(value, dict) and inner else value
