@@ -18,6 +18,7 @@ from sliceworks.infra.stack import Workspace
 from sliceworks.infra.stages import compile_stages
 from sliceworks.serving.compiler import manifests
 from sliceworks.serving.validation import parse_valid
+from sliceworks.training.queues import build_manifests
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,6 +100,28 @@ def test_mesh_and_services_are_deployed_after_terraform_and_checked() -> None:
     kinds = [item["kind"] for item in yaml.safe_load_all(files["manifests/namespaces.yaml"])]
     assert kinds == ["Namespace", "ServiceAccount"]
     assert "kind: VirtualService" in files["manifests/densenet-mesh.yaml"]
+
+
+def test_queues_are_created_after_their_controllers(tmp_path: Path) -> None:
+    files = builds(example("training"), queues=build_manifests(example("training")))
+    result = yaml.safe_load(files["cloudbuild.provision.yaml"])
+    steps = {step["id"]: step for step in result["steps"]}
+    assert [name for name in steps if not name.startswith("apply")] == [
+        *("create namespaces", "install jobset", "install kueue", "create queues", "show resources and outputs")
+    ]
+    assert {key: result["substitutions"][key] for key in ("_JOBSET_VERSION", "_KUEUE_VERSION")} == {
+        "_JOBSET_VERSION": "v0.12.0",
+        "_KUEUE_VERSION": "v0.15.0",
+    }
+    assert "/kueue/releases/download/${_KUEUE_VERSION}/manifests.yaml" in steps["install kueue"]["args"][1]
+    kinds = {item["kind"] for item in yaml.safe_load_all(files["manifests/queues.yaml"])}
+    assert {"ResourceFlavor", "ClusterQueue", "LocalQueue", "RoleBinding"} <= kinds
+    assert "name: tpu-training" in files["manifests/namespaces.yaml"]
+    code, calls = run_step(steps["create queues"], tmp_path, "")
+    assert (code, calls[-1]) == (0, "kubectl apply --server-side -f manifests/queues.yaml")
+    destroy = yaml.safe_load(files["cloudbuild.destroy.yaml"])
+    assert "kubectl delete namespace research tpu-training" in destroy["steps"][0]["args"][1]
+    assert "_KUEUE_VERSION" not in destroy["substitutions"]
 
 
 def test_environment_without_mesh_and_services_only_runs_terraform() -> None:

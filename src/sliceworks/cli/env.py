@@ -96,8 +96,8 @@ def check(file: Path, skipped: tuple[str, ...], twin: bool, live: bool, output: 
 def cloudbuild(file: Path, folder: Path, models: tuple[Path, ...]) -> int:
     """Write Cloud Build files that apply and destroy the environment: Terraform modules, variables, and two builds.
 
-    With addons.mesh, the build also deploys the ingress gateway. Triton services of --model are deployed after it; the build
-    fails unless their servers and models are ready.
+    With teams, the build also installs JobSet and Kueue and creates the queues. With addons.mesh, it also deploys the ingress
+    gateway. Triton services of --model are deployed after it; the build fails unless their servers and models are ready.
 
     A subfolder holds the same for Infrastructure Manager: one deployment per stage, and the commands to create them.
     """
@@ -106,6 +106,7 @@ def cloudbuild(file: Path, folder: Path, models: tuple[Path, ...]) -> int:
     from sliceworks.infra.stack import Workspace, write_deployments
     from sliceworks.infra.stages import compile_stages
     from sliceworks.platform.cluster_contents import add_graph_roles
+    from sliceworks.training.queues import build_manifests
 
     environment = require_valid(file, ())
     environment = add_graph_roles(environment, read_graphs(environment, file))
@@ -113,7 +114,9 @@ def cloudbuild(file: Path, folder: Path, models: tuple[Path, ...]) -> int:
     workspace.copy_modules()
     for stage in compile_stages(environment):
         workspace.write_for_builds(stage)
-    for name, text in builds(environment, [_read_triton_service(model) for model in models]).items():
+    services = [_read_triton_service(model) for model in models]
+    queues = build_manifests(environment) if environment.spec.teams and environment.spec.addons.kueue else []
+    for name, text in builds(environment, services, queues).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     write_deployments(folder / infrastructure_manager.FOLDER, environment)

@@ -1,7 +1,8 @@
 """Cloud Build files that apply and destroy an Environment. Pure.
 
 One build provisions and one destroys. Both run as the automation account, which has only the roles that the environment
-needs. With a mesh, the first also deploys the ingress gateway; Triton services are deployed and then checked.
+needs. With teams, the first also installs JobSet and Kueue and creates the queues; with a mesh, it deploys the ingress gateway;
+Triton services are deployed and then checked.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sliceworks.base import yaml_documents
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.infra import images
-from sliceworks.infra.cluster import composition, mesh
+from sliceworks.infra.cluster import addon, composition, mesh
 from sliceworks.infra.stages import Names, compile_stages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sliceworks.infra.cluster.addon import Release
     from sliceworks.infra.stages import Stage
     from sliceworks.specs.environment import Environment
 
@@ -36,21 +38,34 @@ class TritonService(NamedTuple):
     models: list[str]
 
 
-def builds(environment: Environment, services: Sequence[TritonService] = ()) -> dict[str, str]:
-    """The build files by name. Builds leave out the bootstrap, which creates the account that they run as."""
+def builds(environment: Environment, services: Sequence[TritonService] = (), queues: Sequence[Object] = ()) -> dict[str, str]:
+    """The build files by name; `queues` are the objects of the teams.
+
+    Builds leave out the bootstrap, which creates the account that they run as.
+    """
     stages = [stage for stage in compile_stages(environment) if stage.name != _BOOTSTRAP]
-    manifests = _manifests(environment, services)
-    provision = [*map(_apply, stages), *_deploy(environment, services, manifests), _show(stages)]
+    manifests = _manifests(environment, services, queues)
+    releases = _releases(environment) if "manifests/queues.yaml" in manifests else []
+    provision = [*map(_apply, stages), *_deploy(environment, services, manifests, releases), _show(stages)]
     destroy = [*_clean_up(environment, manifests), *map(_destroy, reversed(stages))]
     return {
         **{file: yaml_documents.dump_all(objects) for file, objects in manifests.items()},
-        "cloudbuild.provision.yaml": yaml_documents.dump(_build(environment, "provision", provision)),
+        "cloudbuild.provision.yaml": yaml_documents.dump(_build(environment, "provision", provision, releases)),
         "cloudbuild.destroy.yaml": yaml_documents.dump(_build(environment, "destroy", destroy)),
         **images.files(environment),
     }
 
 
-def _build(environment: Environment, verb: str, steps: list[Object]) -> Object:
+def _releases(environment: Environment) -> list[Release]:
+    return [release for release in addon.required_releases(environment.spec) if release.name in ("jobset", "kueue")]
+
+
+def _version(release: Release) -> str:
+    """The substitution with the version of a release."""
+    return f"_{release.name.upper()}_VERSION"
+
+
+def _build(environment: Environment, verb: str, steps: list[Object], releases: Sequence[Release] = ()) -> Object:
     names = Names(environment)
     return {
         "steps": steps,
@@ -58,6 +73,7 @@ def _build(environment: Environment, verb: str, steps: list[Object]) -> Object:
             "_STATE_BUCKET": names.state_bucket,
             "_STATE_PREFIX": names.state_prefix,
             "_SERVICE_ACCOUNT": names.automation_account,
+            **{_version(release): release.version for release in releases},
         },
         "serviceAccount": f"projects/{environment.spec.project}/serviceAccounts/${{_SERVICE_ACCOUNT}}",
         "options": images.build_options(environment),
@@ -103,12 +119,12 @@ def _step(title: str, stage: Stage, lines: list[str]) -> Object:
     }
 
 
-def _manifests(environment: Environment, services: Sequence[TritonService]) -> dict[str, list[Object]]:
-    """The objects that the build applies, by file; none without a mesh and services."""
-    if not environment.spec.addons.mesh and not services:
+def _manifests(environment: Environment, services: Sequence[TritonService], queues: Sequence[Object]) -> dict[str, list[Object]]:
+    """The objects that the build applies, by file; none without queues, a mesh and services."""
+    if not environment.spec.addons.mesh and not services and not queues:
         return {}
-    steps = composition.compose_steps(environment, composition.ClusterInputs())
-    applied = {step.name: list(step.objects) for step in steps if step.name in ("namespaces", "ingress")}
+    steps = composition.compose_steps(environment, composition.ClusterInputs(queues=queues))
+    applied = {step.name: list(step.objects) for step in steps if step.name in ("namespaces", "queues", "ingress")}
     applied |= {service.name: service.objects for service in services}
     manifests = {f"manifests/{name}.yaml": objects for name, objects in applied.items() if objects}
     for service in services:
@@ -124,11 +140,19 @@ def _namespaces(manifests: dict[str, list[Object]]) -> list[str]:
     return sorted(str(obj["metadata"]["name"]) for objects in manifests.values() for obj in objects if obj["kind"] == "Namespace")
 
 
-def _deploy(environment: Environment, services: Sequence[TritonService], manifests: dict[str, list[Object]]) -> list[Object]:
+def _deploy(
+    environment: Environment,
+    services: Sequence[TritonService],
+    manifests: dict[str, list[Object]],
+    releases: Sequence[Release],
+) -> list[Object]:
     """Apply the manifests in order, wait for their Deployments, and check the services."""
     if not manifests:
         return []
     steps = [_kubectl_step(environment, "create namespaces", [_apply_file("namespaces")])]
+    steps += [_kubectl_step(environment, f"install {release.name}", _install(release)) for release in releases]
+    if "manifests/queues.yaml" in manifests:
+        steps.append(_kubectl_step(environment, "create queues", [_apply_file("queues")]))
     if environment.spec.addons.mesh:
         # The control plane of the mesh installs its kinds some minutes after Terraform enabled it.
         wait = "timeout 1800 sh -c 'until kubectl get crd virtualservices.networking.istio.io; do sleep 10; done'"
@@ -138,6 +162,19 @@ def _deploy(environment: Environment, services: Sequence[TritonService], manifes
         steps.append(_kubectl_step(environment, f"deploy {service.name}", [_apply_file(service.name)]))
         steps.append(_kubectl_step(environment, f"check {service.name}", _health_check(service)))
     return steps
+
+
+def _install(release: Release) -> list[str]:
+    """Fetch the manifests of the version in the substitution, check them, apply them, and wait for the controller."""
+    file = f"{release.name}.yaml"
+    url = release.url.replace(release.version, f"${{{_version(release)}}}")
+    check = [f'echo "{release.checksum}  {file}" | sha256sum --check'] if release.checksum else []
+    return [
+        f"curl --fail --silent --show-error --location --retry 5 --output {file} {url}",
+        *check,
+        f"kubectl apply --server-side --force-conflicts -f {file}",
+        f"kubectl wait deployment --all -n {release.name}-system --for=condition=Available --timeout=15m",
+    ]
 
 
 def _health_check(service: TritonService) -> list[str]:
