@@ -534,9 +534,9 @@ async def _unadmitted(life: Life, name: str) -> str:
         return ""
     if is_condition_true(own[0], "Admitted"):
         return f"{name} is admitted but suspended"
-    # Kueue says nothing of a Workload before it is the first of its queue.
+    # Kueue says nothing of a Workload before it is the first of its queue, nor while it blocks admission for another one.
     others = [item for item in workloads if item["spec"]["queueName"] == own[0]["spec"]["queueName"] and item is not own[0]]
-    is_explained = find_condition(own[0], "QuotaReserved").get("message") or any(map(is_pending_workload, others))
+    is_explained = life.blocks or find_condition(own[0], "QuotaReserved").get("message") or any(map(is_pending_workload, others))
     return "" if is_explained else f"{name} waits, and its Workload says nothing"
 
 

@@ -461,6 +461,16 @@ def test_jobs_of_another_controller_or_that_cannot_be_created_have_a_cause() -> 
     assert cause.reported == "exceeded quota: no-jobs"
 
 
+def test_second_part_that_is_not_created_although_the_first_is_ready_is_the_cause() -> None:
+    second = {**given.part("second"), "dependsOn": [{"name": "first", "status": "Ready"}]}
+    job = {**_job(), "status": {"ready": 2}}
+    job["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = "first"
+    jobset = given.jobset(given.part("first", pods=2), second, suspend=False)
+    assert first_message(_admitted(jobset=jobset, jobs=(job,), pods=(given.pod(),))) == "JobSet has created 0 of 1 Jobs of second."
+    job["status"]["ready"] = 1
+    assert cause_names(_admitted(jobset=jobset, jobs=(job,), pods=(given.pod(),)))[-1] == "earlier-step"
+
+
 def test_counts_of_jobset_that_a_pending_pod_contradicts_are_not_believed() -> None:
     counted = given.jobset(suspend=False, status={"replicatedJobsStatus": [{"name": "slice", "ready": 1}]})
     assert cause_names(_admitted(jobset=counted, jobs=(_job(),), pods=(_pending_pod(nodeName="n"),))) == ["starting"]

@@ -124,7 +124,7 @@ def blocked_replicated_jobs(evidence: Evidence) -> Iterator[Cause]:
     created = set(map(_replicated_job, evidence.jobs))
     working = {_replicated_job(job) for job in evidence.jobs if (job.get("status") or {}).get("ready")}
     for job in evidence.jobset["spec"]["replicatedJobs"]:
-        for dependency in job.get("dependsOn") or ():
+        for dependency in _unmet_dependencies(evidence, job):
             if job["name"] not in created:
                 condition = "is complete" if dependency.get("status") == "Complete" else "is ready"
                 kind = cause_catalog.EARLIER_STEP if dependency["name"] in working else cause_catalog.BLOCKED
@@ -140,8 +140,27 @@ def blocked_replicated_jobs(evidence: Evidence) -> Iterator[Cause]:
         )
 
 
+def _unmet_dependencies(evidence: Evidence, job: Object) -> list[Object]:
+    """The replicated jobs that another one waits for, by their Jobs: JobSet's counts are old while it cannot create others."""
+    replicas = {part["name"]: int(part.get("replicas", 1)) for part in evidence.jobset["spec"]["replicatedJobs"]}
+
+    def is_met(dependency: Object) -> bool:
+        jobs = [item for item in evidence.jobs if _replicated_job(item) == dependency["name"]]
+        done = sum(is_condition_true(item, "Complete") or _is_ready(item, dependency) for item in jobs)
+        return done >= replicas.get(dependency["name"], 1)
+
+    return [dependency for dependency in job.get("dependsOn") or () if not is_met(dependency)]
+
+
+def _is_ready(job: Object, dependency: Object) -> bool:
+    """Whether a dependency asks only for readiness, and all pods of the Job are ready or have succeeded."""
+    status = job.get("status") or {}
+    ready = int(status.get("ready") or 0) + int(status.get("succeeded") or 0)
+    return dependency.get("status") != "Complete" and ready >= int(job["spec"].get("parallelism") or 1)
+
+
 def missing_jobs(evidence: Evidence) -> Iterator[Cause]:
-    """Replicated jobs that depend on no other and whose Jobs do not exist, or are suspended although the JobSet is not."""
+    """Replicated jobs that wait for no other and whose Jobs do not exist, or are suspended although the JobSet is not."""
     if "Job" in evidence.hidden:
         return
     jobs: dict[str, list[Object]] = {}
@@ -154,7 +173,7 @@ def missing_jobs(evidence: Evidence) -> Iterator[Cause]:
     for part in evidence.jobset["spec"]["replicatedJobs"]:
         created, replicas = jobs.get(part["name"], []), int(part.get("replicas", 1))
         where = field_reference(evidence.jobset, f"spec.replicatedJobs[{part['name']}]")
-        if len(created) < replicas and not part.get("dependsOn") and part["name"] not in with_pods:
+        if len(created) < replicas and not _unmet_dependencies(evidence, part) and part["name"] not in with_pods:
             message = f"{creator} has created {len(created)} of {replicas} Jobs of {part['name']}."
             yield cause_catalog.NO_JOBS.cause(message, where, reported=failed.get("message", ""))
         elif suspended := [job for job in created if job["spec"].get("suspend")]:
