@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.long(30)
 QUEUE = Resource("kueue.x-k8s.io", "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
 TEAMS = "  teams: {research: {}}\n"
+GIVEN = SMALL.replace("{bucket: my-automation}", "{bucket: my-automation, create: false}")
+"""An Environment whose automation account exists: the fake Terraform creates none."""
 
 
 class Shell:
@@ -112,6 +114,7 @@ def test_full_plan_includes_terraform_output(env: Shell) -> None:
 
 
 def test_plan_for_google_cloud_lists_downloads(env: Shell) -> None:
+    env.write(TEAMS, GIVEN)
     assert env("plan", "-q") == 0, env.err
     assert ["cluster/jobset", "+", "Release", "v0.12.0"] in env.rows()
     assert ["cluster/kueue", "+", "Release", "v0.15.0"] in env.rows()
@@ -124,14 +127,15 @@ def test_destroy_needs_no_graphs(env: Shell) -> None:
 
 
 def test_plan_and_show_report_drift(env: Shell) -> None:
+    env.write(TEAMS, GIVEN)
     assert env("apply", "--twin", "-q") == 0, env.err
-    env.write("  teams: {serving: {}}\n")
+    env.write("  teams: {serving: {}}\n", GIVEN)
     assert env("plan", "--twin", "-q", "-o", "json") == 0, env.err
     planned = {(item["action"], item["address"]) for item in orjson.loads(env.out)}
     assert ("create", "Namespace serving") in planned
     assert ("delete", "Namespace research") in planned
     assert not [address for action, address in planned if action == "update"]
-    env.write(TEAMS)
+    env.write(TEAMS, GIVEN)
     assert env("show", "--drift", "--twin", "-o", "name") == 0, env.out
     assert "LocalQueue research/queue" in env.out
     change_queue()
