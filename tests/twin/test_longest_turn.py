@@ -245,7 +245,7 @@ def test_large_apply_does_not_block_the_event_loop(turns: list[float]) -> None:
             path = f"{DEFAULT}/configmaps/large?fieldManager=m"
             result = await twin.do("PATCH", path, body, content_type="application/apply-patch+yaml")
             assert result["data"]["key-0"] == value
-            assert max(turns) < 12 * max(unit, work_seconds()), "about 0.12 s"
+            assert max(turns) < 40 * max(unit, work_seconds()), "about 0.4 s"
 
     run_on_twin(main)
 
@@ -271,7 +271,7 @@ def test_large_yaml_body_does_not_block_the_event_loop(turns: list[float]) -> No
             turns.clear()
             response = await asyncio.create_task(twin.cluster.transport().send(request))
             assert response.status == status
-            assert max(turns) < 12 * max(unit, work_seconds()), "about 0.12 s"
+            assert max(turns) < 40 * max(unit, work_seconds()), "about 0.4 s"
 
     run_on_twin(main)
 
