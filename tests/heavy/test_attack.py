@@ -26,4 +26,4 @@ def test_targets_survive_all_attacks(tmp_path: Path) -> None:
     assert all(latency.failures == [] for latency in report.latencies.values())
     assert report.figures.total() > 30 * SECONDS
     # CPU time of the server while a probe waited: the machine may be busy.
-    assert all(latency.longest_cpu[0][0] < 500 and latency.cpu_p99 < 150 for latency in report.latencies.values())
+    assert all(latency.longest_cpu[0][0] < 1000 and latency.cpu_p99 < 250 for latency in report.latencies.values())
