@@ -12,6 +12,7 @@ from tests.support.environments import EXAMPLES, SMALL
 from sliceworks.base import clock
 from sliceworks.cli import main
 from sliceworks.cli.env_apply import kubeconfig_command
+from sliceworks.infra.target import Target
 from sliceworks.kube import open_client
 from sliceworks.kube.resources import Resource
 from sliceworks.platform import twin_home
@@ -62,6 +63,8 @@ def env(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setenv("SLICEWORKS_HOME", str(home))
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
     (tmp_path / "bin" / "planned").write_text("")
+    # The fake Terraform creates no automation account, on which a role could be missing.
+    monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: "")
     shell = Shell(tmp_path, capsys)
     shell.write(TEAMS)
     capsys.readouterr()
