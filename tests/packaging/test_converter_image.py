@@ -47,4 +47,4 @@ def test_unknown_arguments_are_rejected() -> None:
 def test_image_has_it_on_the_python_path() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     assert "COPY deploy/converter /opt/converter" in text
-    assert "PYTHONPATH=/opt/saxml:/opt/converter" in text
+    assert "PYTHONPATH=/opt/converter:/opt/saxml" in text

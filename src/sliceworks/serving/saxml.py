@@ -249,7 +249,10 @@ def _conversion_job(service: ModelService, model: SaxModel) -> Object:
         mounts=[{"name": "checkpoints", "mountPath": _WORK_DIR}],
     )
     folder = {"name": "checkpoints", "emptyDir": {"sizeLimit": conversion.disk}}
-    pod = pod_spec.build(service.spec, [container], node_pool_scheduling(conversion.pool), volumes=[folder])
+    # It reads a foreign checkpoint: gcloud has its credentials from the metadata server, and the Kubernetes API is not needed.
+    pod = pod_spec.build(
+        service.spec, [container], node_pool_scheduling(conversion.pool), volumes=[folder], automountServiceAccountToken=False
+    )
     access = pod_spec.storage_access([source], [f"{target}/{checkpoint}/commit_success.txt", done])
     template = objects.pod_template(service, "converter", pod, **_SIMULATED_CONVERSION, **access)
     return objects.job(service, "convert", "converter", template, backoff_limit=1)
