@@ -62,7 +62,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def env(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
     monkeypatch.setenv("SLICEWORKS_HOME", str(home))
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
-    monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: "")  # the fake Terraform creates no accounts
     (tmp_path / "bin" / "planned").write_text("")
     # The fake Terraform creates no automation account, on which a role could be missing.
     monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: "")
