@@ -304,7 +304,7 @@ def test_dependency_is_pending(case: Case) -> None:
     case.create("a", first, second)
     case.pod("a")
     assert "The replicated job second starts when first is complete." in [
-        cause.message for cause in case.why("a", "replicated-job-blocked").causes
+        cause.message for cause in case.why("a", "not-scheduled", "replicated-job-blocked").causes
     ]
 
 
