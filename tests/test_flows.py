@@ -5,6 +5,9 @@ Libraries (`base`, `kube`, `schemas`) and the API server of the twin do not coun
 
 from __future__ import annotations
 
+import gc
+import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tests.support import fake_terraform
@@ -14,6 +17,7 @@ from tests.support.gateways import Client as HttpClient
 from tests.support.gateways import chat, document, gateway, upstream
 from tests.support.graph_controller import A_BOX, BOX, BOXES, GraphHarness, run_with_controller
 
+import sliceworks
 from sliceworks.base import clock
 from sliceworks.cli import main as cli
 from sliceworks.cli.env_site import EnvironmentCluster
@@ -28,6 +32,34 @@ if TYPE_CHECKING:
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+
+
+EXAMPLE = """NUMBERS = [number for number in range(3)]
+def steps(kept):
+    try:
+        yield kept
+    finally:
+        kept.clear()
+"""
+
+
+def test_imports_and_generators_of_earlier_tests_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "example.py").write_text(EXAMPLE)
+    monkeypatch.setattr(sliceworks, "__path__", [*sliceworks.__path__, str(tmp_path)])
+    with traced_modules() as modules:
+        example = importlib.import_module("sliceworks.example")
+    assert not modules
+    kept: list[object] = []
+    kept.append(example.steps(kept))
+    assert next(kept[0]) is kept  # type: ignore[call-overload]
+    del kept  # only the garbage collector closes the generator: it refers to itself
+    with traced_modules() as modules:
+        gc.collect()
+    assert not modules
+    with traced_modules() as modules:
+        next(example.steps([]))
+    assert modules == {"example"}
+    del sys.modules["sliceworks.example"]
 
 
 def test_chat_request_crosses_ten_modules_of_the_gateway() -> None:
