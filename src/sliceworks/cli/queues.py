@@ -48,16 +48,25 @@ def queues() -> None:
 @options.output("table", "json", "yaml", "name")
 @options.quiet
 def apply(*, file: Path, dry_run: str, skipped: tuple[str, ...], output: str, **where: Any) -> int:
-    """Apply flavors, queues, priorities and team namespaces of an Environment that passes `env check`."""
+    """Apply flavors, queues, priorities and team namespaces of an Environment that passes `env check`.
+
+    Objects of another environment are not overwritten.
+    """
     from sliceworks.cli import connections
     from sliceworks.cli.env_site import require_valid
+    from sliceworks.infra.cluster.applier import find_object
+    from sliceworks.infra.cluster.inventory import add_owner_label, reference_to, require_owner
     from sliceworks.training.queues import build_manifests
 
-    objects = build_manifests(require_valid(file, skipped))
+    environment = require_valid(file, skipped)
+    name = environment.metadata.name
+    objects = [add_owner_label(obj, name) for obj in build_manifests(environment)]
     if dry_run == "client":
         return _print_manifests(objects, output)
 
     async def apply_all(client: Client) -> None:
+        for reference in map(reference_to, objects):
+            require_owner(reference, await find_object(client, reference), name)
         for item in objects:
             await _apply(client, item, dry_run == "server")
 

@@ -35,6 +35,7 @@ from sliceworks.infra.cluster.inventory import (
     is_owned,
     owner_label,
     reference_to,
+    require_owner,
     strip_server_fields,
 )
 from sliceworks.infra.terraform_messages import RERUN_HINT
@@ -314,7 +315,7 @@ class Applier:
     async def _step(self, step: Step, inventory: Inventory, report: Callable[[str], None]) -> list[ApplyResult]:
         before = {reference: await find_object(self.client, reference) for reference in map(reference_to, step.objects)}
         for reference, existing in before.items():
-            self._check_owner(reference, existing)
+            require_owner(reference, existing, self.environment)
             inventory.note(Entry(step.name, reference, adopted=existing is not None and not is_owned(existing, self.environment)))
         await inventory.save(self.client)
         results = []
@@ -329,14 +330,6 @@ class Applier:
             except TimedOut as error:
                 raise TimedOut(f"{step.name}: {error.message}", hint=error.hint) from error
         return results
-
-    def _check_owner(self, reference: ObjectReference, existing: Object | None) -> None:
-        other = (existing["metadata"].get("labels") or {}).get(OWNER) if existing else None
-        if other and other != owner_label(self.environment):
-            raise SliceworksError(
-                f"{reference} belongs to environment {other}",
-                hint="both environments use this cluster: choose another name, or destroy the other environment",
-            )
 
     async def _apply_object(self, step: Step, obj: Object, report: Callable[[str], None]) -> Object:
         """Apply one object; retry while its kind is not served or a webhook is not up yet."""

@@ -70,6 +70,16 @@ def is_owned(obj: Mapping[str, Any], environment: str) -> bool:
     return (obj["metadata"].get("labels") or {}).get(OWNER) == owner_label(environment)
 
 
+def require_owner(reference: ObjectReference, existing: Mapping[str, Any] | None, environment: str) -> None:
+    """Raise if an existing object belongs to another environment."""
+    other = (existing["metadata"].get("labels") or {}).get(OWNER) if existing else None
+    if other and other != owner_label(environment):
+        raise SliceworksError(
+            f"{reference} belongs to environment {other}",
+            hint="both environments use this cluster: choose another name, or destroy the other environment",
+        )
+
+
 def strip_server_fields(obj: Mapping[str, Any]) -> Object:
     """The object without status and server-managed metadata."""
     metadata = {key: obj["metadata"].get(key) or {} for key in ("labels", "annotations")}
