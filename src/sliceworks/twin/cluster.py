@@ -15,6 +15,7 @@ from sliceworks.twin.apiserver.auth.service_account_token import TokenIssuer
 from sliceworks.twin.apiserver.generic_server import ApiHandler, ApiServer, StoreView
 from sliceworks.twin.apiserver.registry.crd_controller import CrdController
 from sliceworks.twin.apiserver.registry.kinds import builtin_registry
+from sliceworks.twin.cloud.core.workload_access import WorkloadAccess
 from sliceworks.twin.controllers.manager import ControllerManager, run_as_component
 from sliceworks.twin.store.store import Store
 
@@ -67,7 +68,10 @@ class Cluster:
         self.api_server = ApiServer(self.store, registry, rbac, issuer)
         self.api = ApiHandler(self.api_server, Authenticator({self.token: administrator()}, issuer, view.get))
         self._handle = self.api.handle if between is None else _handle_after(between, self.api.handle)
-        self.controllers = ControllerManager(self.store, registry, self._handle_as, authority=ca, workloads=workloads)
+        access = WorkloadAccess(self.store)
+        self.controllers = ControllerManager(
+            self.store, registry, self._handle_as, authority=ca, workloads=workloads, cloud_access=access
+        )
         self.api_server.aggregated_apis |= self.controllers.aggregated_apis
         self.nodes: NodeSimulator | None = None
         self._cloud: CloudServer | None = None

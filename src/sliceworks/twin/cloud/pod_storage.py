@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.catalog.labels import READS, WRITES
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.document_store import Table
+from sliceworks.twin.cloud.core.workload_access import WorkloadAccess
 from sliceworks.twin.cloud.google.storage.blob import Objects
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class PodStorage:
         self._buckets = Table(store, "storage/buckets", "Bucket")
         self._objects = Objects(store)
         self._authorizer = Authorizer(store)
+        self._access = WorkloadAccess(store)
         self._assumed: set[tuple[str, str]] = set()
 
     def find_error(self, pod: Obj, node: Obj) -> str:
@@ -65,11 +67,7 @@ class PodStorage:
         email = ((entry.object()["metadata"].get("annotations") or {}) if entry else {}).get(_GOOGLE_ACCOUNT)
         if not email:
             return principal, ""
-        owner = email.partition("@")[2].partition(".")[0]
-        permission, resource = "iam.serviceAccounts.getAccessToken", f"projects/{owner}/serviceAccounts/{email}"
-        if self._authorizer.is_allowed(principal, permission, owner, ("iam", resource)):
-            return email, ""
-        return email, f"{principal} cannot act as {email}: Permission '{permission}' denied on resource (or it may not exist)."
+        return email, self._access.find_impersonation_error(principal, email)
 
     def _find_error(self, account: str, bucket: str, name: str, permissions: tuple[str, ...]) -> str:
         document = self._buckets.get("buckets", bucket)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi, Registry
     from sliceworks.twin.controllers.runtime.controller import Change, Controller
-    from sliceworks.twin.controllers.runtime.controller_context import Handle, Index
+    from sliceworks.twin.controllers.runtime.controller_context import CloudAccess, Handle, Index
     from sliceworks.twin.store.store import Store
 
     ControllerFactory = Callable[[ControllerContext], tuple[Controller[Any], ...]]
@@ -102,8 +102,17 @@ class ControllerManager:
     that run workloads.
     """
 
-    def __init__(self, store: Store, registry: Registry, handle: Handle, *, authority: str, workloads: bool = True) -> None:
-        context = ControllerContext(store, registry, handle)
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        handle: Handle,
+        *,
+        authority: str,
+        workloads: bool = True,
+        cloud_access: CloudAccess | None = None,
+    ) -> None:
+        context = ControllerContext(store, registry, handle, cloud_access)
         self._store, self._context = store, context
         self.components = tuple(Component(name, context, create) for name, create in _factories(authority, workloads=workloads))
         """In the order in which they observe a change."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import orjson
 from tests.support.embedded_twin import run_on_twin
 
 from sliceworks.base import clock
+from sliceworks.base.transport import Request
 
 if TYPE_CHECKING:
     from tests.support.embedded_twin import EmbeddedTwin
@@ -249,5 +251,64 @@ def test_namespace_deletion_deletes_all_objects() -> None:
         await twin.do("DELETE", "/api/v1/namespaces/team")
         await clock.sleep(60)
         assert await twin.gone("/api/v1/namespaces/team")
+
+    run_on_twin(main, workloads=True, config_connector=True)
+
+
+ACCOUNT = "config-connector@k8sai-me.iam.gserviceaccount.com"
+MANAGER = "k8sai-me.svc.id.goog[cnrm-system/cnrm-controller-manager]"
+
+
+def test_objects_need_the_roles_and_the_workload_identity_of_the_google_service_account() -> None:
+    async def main(twin: EmbeddedTwin) -> None:
+        project, account = "/cloudresourcemanager/v1/projects/k8sai-me", f"/iam/v1/projects/k8sai-me/serviceAccounts/{ACCOUNT}"
+
+        async def call(path: str, body: Object) -> None:
+            headers = {"authorization": f"Bearer {twin.cluster.token}"}
+            response = await twin.cluster.serve_cloud(Request("POST", path, headers=headers, body=orjson.dumps(body)))
+            assert response.status == 200, response.body
+
+        async def grant(resource: str, role: str, member: str) -> None:
+            bindings = [{"role": role, "members": [f"serviceAccount:{member}"]}] if member else []
+            await call(f"{resource}:setIamPolicy", {"policy": {"bindings": bindings}})
+
+        async def ready(path: str) -> tuple[str, str]:
+            condition = (await twin.do("GET", path))["status"]["conditions"][0]
+            return condition["reason"], condition["message"]
+
+        await create_namespace(twin)
+        await call("/iam/v1/projects/k8sai-me/serviceAccounts", {"accountId": "config-connector"})
+        connector = {"mode": "cluster", "googleServiceAccount": ACCOUNT}
+        name = {"metadata": {"name": "configconnector.core.cnrm.cloud.google.com"}}
+        typed = {"apiVersion": "core.cnrm.cloud.google.com/v1beta1", "kind": "ConfigConnector"}
+        await twin.do("POST", "/apis/core.cnrm.cloud.google.com/v1beta1/configconnectors", {**typed, **name, "spec": connector})
+        twin.cluster.cloud.services["container"].configure(
+            {"clusters": [{"project": "k8sai-me", "location": "us-central1", "name": "main"}]}
+        )
+        await grant(project, "roles/storage.admin", ACCOUNT)
+        await post(twin, BUCKETS, manifest("data", {}))
+        await clock.sleep(30)
+        prefix = "Update call failed: error applying desired state: summary: googleapi: Error 403: "
+        why, message = await ready(f"{BUCKETS}/data")
+        assert why == "UpdateFailed"
+        assert message.startswith(f"{prefix}{MANAGER} cannot act as {ACCOUNT}: ")
+        assert "Permission 'iam.serviceAccounts.getAccessToken' denied" in message
+        await grant(account, "roles/iam.workloadIdentityUser", MANAGER)
+        await clock.sleep(30)
+        assert (await ready(f"{BUCKETS}/data"))[0] == "UpToDate"
+
+        await grant(project, "roles/viewer", ACCOUNT)
+        await post(twin, BUCKETS, manifest("more", {}))
+        policy = {"role": "roles/viewer", "member": "user:a@b.c", "resourceRef": {"kind": "StorageBucket", "name": "data"}}
+        await post(twin, MEMBERS, manifest("m", policy))
+        await clock.sleep(30)
+        why, message = await ready(f"{BUCKETS}/more")
+        assert why == "UpdateFailed"
+        assert message.startswith(f"{prefix}{ACCOUNT} does not have storage.buckets.create access to project k8sai-me. ")
+        assert "storage.buckets.setIamPolicy" in (await ready(f"{MEMBERS}/m"))[1]
+        assert (await ready(f"{BUCKETS}/data"))[0] == "UpToDate"
+        await grant(project, "roles/storage.admin", ACCOUNT)
+        await clock.sleep(30)
+        assert {(await ready(path))[0] for path in (f"{BUCKETS}/more", f"{MEMBERS}/m")} == {"UpToDate"}
 
     run_on_twin(main, workloads=True, config_connector=True)

@@ -2,6 +2,7 @@
 
 cloud_server      dispatches requests: authentication, faults, response
 authorization     IAM: permissions that roles grant to a caller
+workload_access   what Kubernetes service accounts may do as Google service accounts
 enabled_services  the enabled services of projects
 routes            path templates, and the calls that they match
 schema            validates bodies against Google's messages

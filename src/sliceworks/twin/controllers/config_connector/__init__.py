@@ -1,6 +1,7 @@
 """Config Connector as version 1.155 behaves: its definitions, webhooks and controller, without a cloud.
 
 `resource_state`        what the cloud would report of an object
+`resource_permission`   the permission that an object needs, and who needs it
 `resource_webhooks`     defaults and validation
 `operator`              the system components of a ConfigConnector object
 `resource_controller`   moves each object through the stages in `stages/`

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.base.conditions import find_condition
 from sliceworks.schemas.config_connector import CORE, INSTALLED, kind_infos
-from sliceworks.twin.controllers.config_connector import operator, resource_state
+from sliceworks.twin.controllers.config_connector import operator, resource_permission, resource_state
 from sliceworks.twin.controllers.config_connector.resource_state import MANAGER, NORMAL_REASONS, USER
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 _FILES = ("installation.yaml", "deletion.yaml", "policies.yaml", "resources.yaml")
 _INSTALLED = tuple(f"{CORE}/{kind.lower()}s" for kind in INSTALLED)
+_POLICIES = frozenset({"cloud.cloudresourcemanager/policies", "cloud.iam/policies"})
+"""The IAM policies of projects and of service accounts in the twin's cloud."""
+
+_RETRY_SECONDS = 10.0
 _CONNECTOR = ObjectKey(f"{CORE}/configconnectors", "", INSTALLED["ConfigConnector"])
 
 
@@ -46,7 +50,7 @@ class ConfigConnector(Controller[ObjectKey]):
     """Reconciles the objects of all kinds. An object is requeued when one that it depends on changes."""
 
     workers = 4
-    watches = frozenset({NAMESPACES, SECRETS, STATEFUL_SETS, *_INSTALLED, *(info.resource for info in kind_infos().values())})
+    watches = _POLICIES | {NAMESPACES, SECRETS, STATEFUL_SETS, *_INSTALLED, *(info.resource for info in kind_infos().values())}
 
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
@@ -57,7 +61,14 @@ class ConfigConnector(Controller[ObjectKey]):
         self._dependents: dict[ObjectKey, set[ObjectKey]] = {}
         """The objects that depend on an object, whether it exists or not."""
 
+        self._denied: set[ObjectKey] = set()
+        """The objects that Config Connector lacks permissions for; retried after IAM policies change."""
+
     def observe(self, change: Change) -> None:
+        if change.resource in _POLICIES:
+            for denied in self._denied:
+                self.queue.add_after(denied, _RETRY_SECONDS)
+            return
         if change.resource == NAMESPACES:
             for key in [key for key in self._scheduled if key.namespace == change.name]:
                 self.queue.add(key)
@@ -78,6 +89,7 @@ class ConfigConnector(Controller[ObjectKey]):
             await operator.reconcile(self.context, obj)
         if obj is None:
             self._scheduled.pop(key, None)
+            self._denied.discard(key)
             return
         cloud = self._cloud_state(key, obj)
         scheduled = next_stage(obj, stages_of(obj["kind"]), clock.now(), lambda: Random(f"{key}"), cloud)
@@ -98,7 +110,21 @@ class ConfigConnector(Controller[ObjectKey]):
                 self._dependents.setdefault(ObjectKey(resource, namespace, name), set()).add(key)
             return self.context.get(resource, namespace, name)
 
-        return resource_state.cloud_state(obj, get)
+        cloud = resource_state.cloud_state(obj, get)
+        self._denied.discard(key)
+        if obj["kind"] in kind_infos() and (error := self._find_denial(obj, cloud, get)):
+            self._denied.add(key)
+            return {"failure": f"error applying desired state: summary: googleapi: Error 403: {error}, forbidden", **cloud}
+        return cloud
+
+    def _find_denial(self, obj: Obj, cloud: Obj, get: resource_state.Get) -> str:
+        """Why Config Connector may not apply an object that is not up to date; empty if it may."""
+        is_settled = resource_state.is_ready(obj) and not cloud["changed"]
+        identity = None if is_settled else resource_permission.find_identity(obj["metadata"]["namespace"], get)
+        if identity is None or self.context.cloud_access is None:
+            return ""
+        project = resource_permission.project_for(obj, cloud["project"], get)
+        return self.context.cloud_access.find_error(*identity, resource_permission.permission_for(obj), project)
 
     def _stage_time(self, key: ObjectKey, scheduled: ScheduledStage) -> datetime:
         """The time of a stage: its delay starts when the stage first matches."""

@@ -26,6 +26,9 @@ PROJECT = f"{PREFIX}project-id"
 FOLDER = f"{PREFIX}folder-id"
 ORGANIZATION = f"{PREFIX}organization-id"
 CONFLICT_POLICY = f"{PREFIX}management-conflict-prevention-policy"
+FAILS = "sliceworks.dev/cloud-fails"
+"""The annotation of an object that cannot be applied: why."""
+
 STATE_INTO_SPEC = f"{PREFIX}state-into-spec"
 NORMAL_REASONS = frozenset({"UpToDate", "Updating", "Deleting", "Deleted"})
 """The reasons whose events have the type Normal; all others are warnings."""
@@ -65,6 +68,8 @@ def cloud_state(obj: Obj, get: Get) -> Obj:
         "namespace": namespace or {},
         "metadata": {},
     }
+    if failure := annotation(obj, FAILS):
+        state["failure"] = failure
     if missing := _missing_reference(obj, info, get):
         state["reference"] = missing
     kind_state = _KIND_STATES.get(info.kind)

@@ -62,6 +62,14 @@ def object_key(resource: str, obj: Mapping[str, Any]) -> ObjectKey:
     return ObjectKey(resource, metadata.get("namespace", ""), metadata["name"])
 
 
+class CloudAccess(Protocol):
+    """The permissions of the cluster's service accounts in the twin's cloud."""
+
+    def find_error(self, service_account: str, email: str, permission: str, project: str) -> str:
+        """Why `namespace/name` lacks a permission as a Google service account; empty if it does not."""
+        ...
+
+
 class ServedResource(NamedTuple):
     """A resource that the API serves, in its storage version, and the key that its objects are stored under."""
 
@@ -72,7 +80,8 @@ class ServedResource(NamedTuple):
 class ControllerContext:
     """A controller's access to its cluster: reads come from the store, writes go through the API."""
 
-    def __init__(self, store: Store, registry: Registry, handle: Handle) -> None:
+    def __init__(self, store: Store, registry: Registry, handle: Handle, cloud_access: CloudAccess | None = None) -> None:
+        self.cloud_access = cloud_access
         self._store = store
         self._registry = registry
         self._handle = handle
