@@ -232,3 +232,29 @@ def test_topic_update_takes_its_mask_from_query_or_body(query: str, body: dict[s
         assert changed["labels"] == {"team": "ml"}
 
     run_on_cloud(main)
+
+
+def test_projects_with_resources_are_listed_for_callers_that_may_get_them() -> None:
+    async def main(cloud: Cloud) -> None:
+        async def names(query: str = "", account: str = "") -> set[str]:
+            token = f"{cloud.twin.token}{IMPERSONATION}{account}" if account else None
+            listed = await cloud.call("GET", f"/cloudresourcemanager/v1/projects{query}", token=token)
+            return {project["projectId"] for project in listed.get("projects", ())}
+
+        before = await names()
+        for project in ("train-project", "serve-project"):
+            await succeed(cloud, "POST", f"/iam/v1/projects/{project}/serviceAccounts", {"accountId": "runner"})
+        assert await names() - before == {"train-project", "serve-project"}
+        assert await names("?filter=lifecycleState:ACTIVE%20id:train*") == {"train-project"}
+        assert await names("?filter=lifecycleState:DELETE_REQUESTED") == set()
+        assert len(await names("?pageSize=1")) == 1
+        runner = "runner@train-project.iam.gserviceaccount.com"
+        creator = {"role": "roles/iam.serviceAccountTokenCreator", "members": [f"user:{ADMINISTRATOR}"]}
+        account = f"/iam/v1/projects/train-project/serviceAccounts/{runner}"
+        await succeed(cloud, "POST", f"{account}:setIamPolicy", {"policy": {"bindings": [creator]}})
+        viewer = {"role": "roles/viewer", "members": [f"serviceAccount:{runner}"]}
+        policy = {"policy": {"bindings": [viewer]}}
+        await succeed(cloud, "POST", "/cloudresourcemanager/v1/projects/serve-project:setIamPolicy", policy)
+        assert await names(account=runner) == {"serve-project"}
+
+    run_on_cloud(main)

@@ -38,7 +38,8 @@ class WorkloadAccess:
         owner = _project_of(email)
         if not self._is_set_up(owner):
             return ""
-        pool = next((parent.split("/")[1] for parent, _ in self._clusters.keys()), owner)  # noqa: SIM118 - a table, no mapping
+        parent, _ = next(iter(self._clusters.keys()), (f"projects/{owner}", ""))
+        pool = parent.split("/")[1]
         if error := self.find_impersonation_error(f"{pool}.svc.id.goog[{service_account}]", email):
             return error
         if not self._is_set_up(project) or self._authorizer.is_allowed(email, permission, project):
