@@ -148,6 +148,7 @@ def test_env_apply_crosses_sixteen_modules(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SLICEWORKS_TERRAFORM", str(fake_terraform.install(tmp_path / "bin")))
     # The fake Terraform creates no cluster that could be changed.
     monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: "")
+    monkeypatch.setattr(Target, "read_json", lambda *_: {})
     monkeypatch.setattr(Target, "ensure_impersonation", lambda *_: None)
     monkeypatch.setattr(EnvironmentCluster, "apply", lambda *_: [])
     monkeypatch.setattr(EnvironmentCluster, "requeue", lambda *_: None)

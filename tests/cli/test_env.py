@@ -65,6 +65,7 @@ def env(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     (tmp_path / "bin" / "planned").write_text("")
     # The fake Terraform creates no automation account, on which a role could be missing.
     monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: "")
+    monkeypatch.setattr(Target, "read_json", lambda *_: {})
     shell = Shell(tmp_path, capsys)
     shell.write(TEAMS)
     capsys.readouterr()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import orjson
 import pytest
 from tests.support import fake_terraform
+from tests.support.cloud_http import served_cloud
 from tests.support.environments import SMALL
+from tests.support.terraform_twin import Twin
 
 from sliceworks.base import clock
-from sliceworks.base.errors import SliceworksError
+from sliceworks.base.errors import PermissionDenied, SliceworksError
 from sliceworks.base.yaml_documents import load_all
 from sliceworks.cli import main
 from sliceworks.cli.env_site import EnvironmentCluster
@@ -21,7 +23,7 @@ from sliceworks.infra.cluster.running_work import find_running_work
 from sliceworks.infra.pools import deployed_costs
 from sliceworks.infra.stack import PlanChanged, _refuse_other_changes, effective_changes
 from sliceworks.infra.stages import compile_stages, keep_deployed_roles
-from sliceworks.infra.target import Target
+from sliceworks.infra.target import Target, TwinTarget
 from sliceworks.infra.terraform import Change
 from sliceworks.specs import documents
 from sliceworks.specs.environment import Environment
@@ -44,6 +46,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(EnvironmentCluster, "requeue", lambda *_: None)
     monkeypatch.setattr(EnvironmentCluster, "running_work", lambda *_: ["job training/resnet", "model chat/gemma"])
     monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: GRANT if creates else "")
+    monkeypatch.setattr(Target, "read_json", lambda *_: {})
     monkeypatch.setattr(Target, "ensure_impersonation", lambda _self, *grant: granted.append(grant[-1]))
     granted.clear()
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
@@ -118,22 +121,65 @@ def test_account_loses_roles_after_the_other_stages_are_applied(file: str, capsy
     assert keep_deployed_roles(bootstrap, []) == bootstrap
 
 
-def test_stage_that_the_document_dropped_is_destroyed_unless_it_is_protected(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("initialized", [True, False], ids=["applied-here", "applied-on-another-machine"])
+def test_stage_that_the_document_dropped_is_destroyed_unless_it_is_protected(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, initialized: bool
+) -> None:
     stage = Path(file).parent / "home" / "environments" / "small" / "stages" / "4-load"
-    (stage / ".terraform").mkdir(parents=True)
+    (stage / ".terraform" if initialized else stage).mkdir(parents=True)
     (stage / "state.json").write_text('["first"]')
     table = {"project": "my-project", "table_id": "requests", "deletion_protection": True}
     resource = {"mode": "managed", "type": "google_bigquery_table", "instances": [{"attributes": table}]}
-    (Path(file).parent / "bin" / "pulled-4-load").write_bytes(orjson.dumps({"resources": [resource]}))
+    state = {"resources": [resource]}
+    (Path(file).parent / "bin" / "pulled-4-load").write_bytes(orjson.dumps(state))
+    reads: list[str] = []
+
+    def read_json(_target: Target, bucket: str, name: str) -> dict[str, Any]:
+        reads.append(name)
+        deployed = (stage / "state.json").exists() and not initialized
+        return state if deployed and (bucket, name) == ("my-automation", "small/terraform/4-load/default.tfstate") else {}
+
+    monkeypatch.setattr(Target, "read_json", read_json)
     plan(file, "delete first")
     assert main.run(["env", "apply", "-f", file, "-y", "-q"]) == 1
     hint = "hint: set spec.deletionProtection to false; then apply again"
     assert f"table requests: spec.deletionProtection is true\n{hint}" in capsys.readouterr().err
     assert not [call for call in calls(file) if call.endswith((" apply", " destroy"))]
+    assert len(reads) == len(set(reads))
     Path(file).write_text(SMALL + "  deletionProtection: false\n")
     assert main.run(["env", "apply", "-f", file, "-y", "-q"]) == 0, capsys.readouterr().err
     assert [call for call in calls(file) if call.endswith((" apply", " destroy"))][-2:] == ["2-cluster apply", "4-load destroy"]
     assert not (stage / ".terraform").exists()
+    capsys.readouterr()
+    assert main.run(["env", "plan", "-f", file, "-q", "-o", "json"]) == 0
+    assert "4-load" not in capsys.readouterr().out
+
+
+def test_plan_says_when_dropped_stages_cannot_be_known(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_json(_target: Target, bucket: str, name: str) -> dict[str, Any]:
+        raise PermissionDenied(f"no storage.objects.get access to {bucket}")
+
+    monkeypatch.setattr(Target, "read_json", read_json)
+    plan(file, "create first")
+    assert main.run(["env", "plan", "-f", file]) == 0
+    message = (
+        "cannot find stages that the document dropped and another machine applied: no storage.objects.get access to my-automation"
+    )
+    assert capsys.readouterr().err.count(message) == 1
+
+
+def test_state_in_bucket_is_read(tmp_path: Path) -> None:
+    with served_cloud() as cloud:
+        twin = Twin(tmp_path, cloud.url, cloud.token)
+        target = TwinTarget(address=cloud.url, token=cloud.token)
+        name = "small/terraform/4-load/default.tfstate"
+        assert target.read_json("my-automation", name) == {}
+        twin.ask("POST", "/storage/v1/b", {"name": "my-automation", "location": "us-central2"}, {"project": "my-project"})
+        assert target.read_json("my-automation", name) == {}
+        twin.upload("my-automation", name, b'{"resources": [1]}')
+        assert target.read_json("my-automation", name) == {"resources": [1]}
 
 
 def test_stage_with_other_changes_than_approved_is_not_applied() -> None:

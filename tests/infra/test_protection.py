@@ -120,6 +120,7 @@ def test_refused_destroy_runs_no_terraform_destroy_and_touches_no_cluster(
     monkeypatch.setattr(Target, "list_objects", lambda _target, bucket: {"small-data": ["checkpoints/1"]}.get(bucket, []))
     monkeypatch.setattr(Target, "list_tables", lambda *_: [])
     monkeypatch.setattr(Target, "missing_grant", lambda *_, creates: "")
+    monkeypatch.setattr(Target, "read_json", lambda *_: {})
     monkeypatch.setattr(Target, "ensure_impersonation", lambda *_: None)
     monkeypatch.setenv("SLICEWORKS_HOME", str(tmp_path / "home"))
     program = fake_terraform.install(tmp_path / "bin")

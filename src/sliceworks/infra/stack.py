@@ -7,12 +7,12 @@ import importlib.util
 import os
 import shutil
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from sliceworks.base import imports
+from sliceworks.base import imports, progress
 from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.infra import infrastructure_manager, protection
 from sliceworks.infra.images import TERRAFORM_FILES, select_files
@@ -178,13 +178,29 @@ class Stack:
     target: Target
     workspace: Workspace
     program: TerraformBinary
+    states: dict[str, bool] = field(default_factory=dict, compare=False, repr=False)
+    """Whether the state of an optional stage in the bucket has resources; each is read once."""
 
     def stages(self) -> tuple[Stage, ...]:
-        """The stages in apply order; last those that the document dropped and that were deployed from this folder."""
+        """The stages in apply order; last those that the document dropped and that are deployed, from this folder or another."""
         stages = compile_stages(self.environment)
         known = {stage.name for stage in stages}
-        dropped = [name for name in OPTIONAL if name not in known and (self.workspace.stage(name) / _INITIALIZED).is_dir()]
+        dropped = [name for name in OPTIONAL if name not in known and self._is_deployed(name)]
         return (*stages, *(dropped_stage(self.environment, name) for name in dropped))
+
+    def _is_deployed(self, name: str) -> bool:
+        """Whether an optional stage was initialized in this folder, or its state in the bucket has resources."""
+        if (self.workspace.stage(name) / _INITIALIZED).is_dir():
+            return True
+        if name not in self.states:
+            names = Names(self.environment)
+            try:
+                state = self.target.read_json(names.state_bucket, f"{names.state_prefix}/{name}/default.tfstate")
+                self.states[name] = bool(state.get("resources"))
+            except SliceworksError as error:
+                progress.say(f"cannot find stages that the document dropped and another machine applied: {error}")
+                self.states.update(dict.fromkeys(OPTIONAL, False))
+        return self.states[name]
 
     def plan(self, *, described: bool = False) -> Iterator[StagePlan]:
         """Plan each stage; expected values replace outputs of earlier stages that are not applied yet."""
@@ -247,7 +263,8 @@ class Stack:
             if plan is not None:
                 _refuse_other_changes(stage.name, plan.effective, effective_changes(terraform.plan(destroy=True)))
             changes = self._destroy_stage(terraform, report)
-            shutil.rmtree(terraform.folder / _INITIALIZED)
+            shutil.rmtree(terraform.folder / _INITIALIZED, ignore_errors=True)  # not there with TF_DATA_DIR
+            self.states[stage.name] = False
             return changes, {}
         if plan is None:
             return terraform.apply(report)

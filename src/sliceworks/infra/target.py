@@ -229,6 +229,18 @@ class Target:
 
         asyncio.run(remove())
 
+    def read_json(self, bucket: str, name: str) -> Object:
+        """The content of an object in a bucket; empty if it does not exist."""
+
+        async def read() -> Object:
+            async with self.root("storage") as session:
+                return await session.call("GET", f"/storage/v1/b/{bucket}/o/{quote(name, safe='')}", query={"alt": "media"})
+
+        try:
+            return asyncio.run(read())
+        except CloudNotFound:
+            return {}
+
     def list_names(self, service: str, path: str, items: str, query: Mapping[str, str]) -> list[str]:
         """Ids of all items of a collection; empty if the collection does not exist."""
 
