@@ -344,6 +344,25 @@ def test_document_of_another_kind_is_an_error(capsys: pytest.CaptureFixture[str]
     assert "expected a TrainingJob, found Environment" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("{queue: q, image: ':::', slices: {type: v4-16, count: 0}, colour: red}", ["colour", "slices.count", "image"]),
+        ("{queue: q, image: i, slices: {type: v4-16}, deadline: 0.5s, cpu: '900'}", ["deadline", "cpu"]),
+    ],
+    ids=["of the schema", "of the hosts"],
+)
+def test_all_problems_of_a_document_are_printed(
+    fields: str, expected: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(f"apiVersion: sliceworks.dev/v1alpha1\nkind: TrainingJob\nmetadata: {{name: a}}\nspec: {fields}\n")
+    assert main.run(["train", "submit", "-f", str(file), "--dry-run=client"]) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == len(expected)
+    assert all(f"spec.{field}" in line for field, line in zip(expected, errors, strict=True)), errors
+
+
 def test_missing_cluster_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     assert main.run(["train", "submit", "-q", "-f", str(JOB)]) == 1

@@ -46,7 +46,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 class SliceworksError(Exception):
@@ -72,11 +72,22 @@ class UsageError(SliceworksError):
 
 
 class InvalidDocument(SliceworksError):
-    """An invalid document: `place` is `file:line` or the name of an object, `problem` the message without it."""
+    """An invalid document: `place` is `file:line` or the name of an object, `problem` the message without it.
+
+    `others` are the document's further problems.
+    """
 
     def __init__(self, message: str, *, place: str = "", hint: str = "") -> None:
         super().__init__(f"{place}: {message}" if place else message, hint=hint)
         self.place, self.problem = place, message
+        self.others: tuple[InvalidDocument, ...] = ()
+
+    @classmethod
+    def first_of(cls, problems: Iterable[InvalidDocument]) -> InvalidDocument:
+        """The first problem, which holds the others."""
+        first, *rest = problems
+        first.others = tuple(rest)
+        return first
 
 
 class UnknownAccelerator(SliceworksError):

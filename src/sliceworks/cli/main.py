@@ -17,7 +17,7 @@ import click
 
 import sliceworks
 from sliceworks.base import progress
-from sliceworks.base.errors import SliceworksError, UsageError, root_error
+from sliceworks.base.errors import InvalidDocument, SliceworksError, UsageError, root_error
 from sliceworks.cli.groups import Entry, LazyGroup
 
 PROGRAM = "sliceworks"
@@ -89,6 +89,8 @@ def run(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         print("interrupted", file=sys.stderr)
         return _INTERRUPTED
+    except InvalidDocument as error:
+        return max(_fail(problem.message, problem.hint, problem.exit_code) for problem in (error, *error.others))
     except SliceworksError as error:
         return _fail(error.message, error.hint, error.exit_code)
     except BrokenPipeError:

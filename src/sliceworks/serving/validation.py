@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from sliceworks.base import names, quantity
-from sliceworks.base.errors import SliceworksError, UnknownAccelerator
+from sliceworks.base.errors import InvalidDocument, SliceworksError, UnknownAccelerator
 from sliceworks.serving import saxml, vllm
 from sliceworks.serving.hardware import SAX_CLASSES, ReplicaHardware, find_sax_class, resolve_hardware, weights_gib
 from sliceworks.specs.documents import DocumentProblem
@@ -27,13 +27,13 @@ Path = tuple[str | int, ...]
 
 
 def parse_valid(document: Document) -> ModelService:
-    """The service of a document; raises its first problem."""
+    """The service of a document; raises its first problem, which holds the others."""
     from sliceworks.specs import documents
     from sliceworks.specs.model_service import ModelService
 
     service = documents.read_as(document, ModelService)
-    for problem in validate(service):
-        raise problem.to_error(document)
+    if problems := validate(service):
+        raise InvalidDocument.first_of(problem.to_error(document) for problem in problems)
     return service
 
 

@@ -56,10 +56,10 @@ def is_sliceworks_document(document: Document) -> bool:
 
 
 def read(document: Document) -> BaseModel:
-    """The typed document; raises the InvalidDocument of its first problem."""
+    """The typed document; raises the InvalidDocument of its first problem, which holds the others."""
     model, problems = check(document)
     if problems:
-        raise problems[0]
+        raise InvalidDocument.first_of(problems)
     assert model is not None
     return model
 

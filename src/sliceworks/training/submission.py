@@ -138,7 +138,7 @@ class Submission:
 
 
 def load(file: Path) -> Submission:
-    """Load the TrainingJob of a file; raises its first problem."""
+    """Load the TrainingJob of a file; raises its first problem, which holds the others."""
     from sliceworks.base import yaml_documents
 
     return from_document(yaml_documents.load_one(file, "TrainingJob"), yaml_documents.base_directory(file))
@@ -152,8 +152,8 @@ def from_document(document: Document, folder: Path = Path()) -> Submission:
 
     job = documents.read_as(document, TrainingJob)
     script = _script(job, document, folder)
-    for finding in validate(job, script):
-        raise finding.to_error(document)
+    if problems := validate(job, script):
+        raise InvalidDocument.first_of(problem.to_error(document) for problem in problems)
     return Submission(job, resolve_request(job.spec.slices), script, document)
 
 
