@@ -37,7 +37,19 @@ def findings(more: str, text: str = SMALL) -> list[str]:
         ),
         ("  addons: {versions: {kueue: v0.4.2}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v0.4.2 has no"),
         ("  addons: {versions: {jobset: latest}}\n", SMALL, "versions: spec.addons.versions.jobset: 'latest' is not a release"),
-        ("  addons: {versions: {kueue: v9.9.9}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v9.9.9 is newer than all"),
+        ("  addons: {versions: {kueue: v9.9.9}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v9.9.9 is not a known"),
+        ("  addons: {versions: {kueue: v0.14.8}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v0.14.8 has no"),
+        ("  addons: {versions: {kueue: v0.15.9}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v0.15.9 is not a known"),
+        (
+            "  addons: {versions: {jobset: v0.12.0-devel}}\n",
+            SMALL,
+            "versions: spec.addons.versions.jobset: jobset v0.12.0-devel is",
+        ),
+        (
+            "  addons: {versions: {jobset: v0.99.0}}\n",
+            SMALL,
+            "versions: spec.addons.versions.jobset: jobset v0.99.0 is not a known",
+        ),
         (f"  pools: {{{CPU}, tpu: {{t: {{type: v5p-32}}}}}}\n", BARE, "zones: spec.pools.tpu.t: us-central2-b has no v5p-32"),
         (
             "  network: {subnet: {nodes: 10.0.0.0/29}}\n  pools: {cpu: {cpu: {nodes: 9}}}\n",
@@ -83,6 +95,12 @@ def findings(more: str, text: str = SMALL) -> list[str]:
 def test_what_cannot_work_is_refused_with_its_field(more: str, text: str, problem: str) -> None:
     result = findings(more, text)
     assert any(item.startswith(problem) for item in result), result
+
+
+@pytest.mark.parametrize("version", ["v0.15.8", "v0.19.2", "v0.99.0-rc.1"])
+def test_release_of_the_catalog_or_with_a_checksum_is_accepted(version: str) -> None:
+    checksums = f"checksums: {{kueue: {'a' * 64}}}" if version == "v0.99.0-rc.1" else ""
+    assert findings(f"  addons: {{versions: {{kueue: {version}}}, {checksums}}}\n") == []
 
 
 @pytest.mark.parametrize(

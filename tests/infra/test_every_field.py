@@ -199,7 +199,7 @@ ANOTHER: Object = {
     "addons.meshChannel": ("rapid", {"addons.mesh": True}),
     "addons.ingressNamespace": ("edge", {"addons.mesh": True}),
     "addons.versions.jobset": "v0.11.0",
-    "addons.versions.kueue": "v0.14.0",
+    "addons.versions.kueue": "v0.16.0",
     "addons.versions.configConnector": "1.150.0",
     "addons.checksums.jobset": "a" * 64,
     "addons.checksums.kueue": "a" * 64,

@@ -15,7 +15,7 @@ from sliceworks import catalog
 from sliceworks.base import files, names
 from sliceworks.base.errors import CloudNotFound, SliceworksError, UsageError
 from sliceworks.base.names import suggest_name
-from sliceworks.catalog import availability, gke_rules
+from sliceworks.catalog import availability, data, gke_rules
 from sliceworks.infra.pools import compile_pool, find_accelerator, min_nodes, pods_range, pool_sizes
 from sliceworks.infra.stages import Names
 from sliceworks.specs.documents import DocumentProblem
@@ -153,22 +153,29 @@ def _versions(environment: Environment) -> Iterator[Finding]:
     if violation := gke_rules.check_minor_version(spec.cluster.version):
         offered = sorted({".".join(version.split(".")[:2]) for version in gke_rules.offered_versions()}, reverse=True)
         yield Finding(("spec", "cluster", "version"), violation.message, f"minor versions: {_few(offered)}")
-    for name, (oldest, reason) in _OLDEST_RELEASES.items():
+    for name, releases in data.load("addon_releases").items():
         version = getattr(spec.addons.versions, name)
-        parts = _RELEASE.fullmatch(version)
         path, tested = ("spec", "addons", "versions", name), Versions.model_fields[name].default
+        parts = _RELEASE.fullmatch(version)
+        minors = [tuple(map(int, minor.split("."))) for minor in releases["newest"]]
         if parts is None:
             yield Finding(path, f"{version!r} is not a release of {name}", f"use a version such as {tested}")
-        elif tuple(map(int, parts.groups())) < oldest:
-            first = "v" + ".".join(map(str, oldest))
-            yield Finding(path, f"{name} {version} has no {reason}", f"use {first} or later")
-        elif int(parts[1]) > 0:
-            message = f"{name} {version} is newer than all releases that Sliceworks knows, whose major version is 0"
-            yield Finding(path, message, f"use a version such as {tested}")
+        elif (int(parts[1]), int(parts[2])) < min(minors):
+            first = "v{}.{}.0".format(*min(minors))
+            yield Finding(path, f"{name} {version} has no {releases['needs']}", f"use {first} or later")
+        elif not getattr(spec.addons.checksums, name) and not _is_known(parts, releases["newest"]):
+            newest = max(minors)
+            last = "v{}.{}.{}".format(*newest, releases["newest"]["{}.{}".format(*newest)])
+            hint = f"the newest that Sliceworks knows is {last}; for a later one, set spec.addons.checksums.{name}"
+            yield Finding(path, f"{name} {version} is not a known release", hint)
 
 
-_RELEASE = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-[a-z0-9.]+)?")
-_OLDEST_RELEASES = {"jobset": ((0, 8, 0), "dependsOn of jobset.x-k8s.io/v1alpha2"), "kueue": ((0, 14, 0), "kueue.x-k8s.io/v1beta2")}
+def _is_known(version: re.Match[str], newest: dict[str, int]) -> bool:
+    """Whether a version is a final release of the catalog."""
+    return not version[4] and int(version[3]) <= newest.get(f"{version[1]}.{version[2]}", -1)
+
+
+_RELEASE = re.compile(r"v(\d+)\.(\d+)\.(\d+)(-[a-z0-9.]+)?")
 MAX_NODES = 15_000
 """Nodes of a GKE Standard cluster."""
 
