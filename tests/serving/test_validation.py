@@ -79,6 +79,13 @@ def refused(tmp_path: Path, text: str, name: str = "served") -> str:
             + "        convert: {source: gs://models/meta, image: 'c:1', args: [--model-size=13b]}\n",
             ("model.yaml:13", "convert.args: --model-size=13b does not match LLaMA7BFP16TPUv5e", "use --model-size=7b"),
         ),
+        (sax("v5litepod-4", "Mine"), ("model.yaml:11", "Mine is not a class of Sax", "known: LLaMA7BFP16", "spec.image")),
+        (sax("v5litepod-4", "my.module.LLaMA7BFP16"), ("model.yaml:11", "my.module.LLaMA7BFP16 is not a class of Sax")),
+        (sax("v5litepod-4", "saxml.server.pax.lm.params.gemma.Gemma2BFP16"), ("does not exist in Sax 1.1", "a later release")),
+        (
+            sax("v5litepod-1", "LLaMA7B") + "  image: r/sax-model-server:v1.2.0\n",
+            ("LLaMA7B does not exist in Sax 1.2", "use LLaMA7BFP16, or an earlier release"),
+        ),
         (sax("v5litepod-8", "LLaMA70BInt8TPUv5e8"), ("LLaMA70BInt8TPUv5e8 does not exist in Sax 1.1", "with spec.image")),
         (
             sax("v5litepod-1", "LLaMA13B") + "        convert: {source: gs://models/meta, image: 'c:1', memory: 160G}\n",

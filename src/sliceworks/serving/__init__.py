@@ -1,6 +1,7 @@
 """Model serving: compile a ModelService into Kubernetes objects, roll it out, and run the gateway in front of its servers.
 
 validation        checks a ModelService beyond its schema
+sax_classes       model classes of each Sax release
 hardware          accelerator, resources and price of a replica; memory of a model
 compiler          compiles a ModelService into Kubernetes objects
 objects           labels, and the objects around pods

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sliceworks import catalog
 from sliceworks.base import quantity
 from sliceworks.catalog import prices
 from sliceworks.kube import pod_placement
+from sliceworks.serving.sax_classes import find_sax_class
 
 if TYPE_CHECKING:
     from sliceworks.catalog.prices import Price
@@ -83,51 +84,13 @@ def cpu_resources(cpu: str, memory: str) -> Object:
     return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
 
 
-class SaxClass(NamedTuple):
-    """A model class of Sax: billions of parameters, bytes per parameter, required chips, and its first release."""
-
-    billions: float
-    bytes: float
-    chips: int
-    since: tuple[int, int] = (1, 1)
-
-
-_UNRELEASED = (1, 3)
-"""In Sax's sources after 1.2, and in no release yet."""
-SAX_CLASSES = {
-    "LLaMA7BFP16": SaxClass(6.74, 2, 1),
-    "LLaMA7BFP16TPUv4": SaxClass(6.74, 2, 4),
-    "LLaMA7BFP16TPUv5e": SaxClass(6.74, 2, 4),
-    "LLaMA7B": SaxClass(6.74, 2, 1),
-    "LLaMA7BTPUv5e4": SaxClass(6.74, 2, 4, (1, 2)),
-    "LLaMA7BTPUv5e8": SaxClass(6.74, 2, 8, _UNRELEASED),
-    "LLaMA7BTPUv5e16": SaxClass(6.74, 2, 16, _UNRELEASED),
-    "LLaMA7BContinuousBatchingTPUv5e4": SaxClass(6.74, 2, 4, (1, 2)),
-    "LLaMA7BContinuousBatchingTPUv5e8": SaxClass(6.74, 2, 8, _UNRELEASED),
-    "LLaMA13B": SaxClass(13.02, 1, 1),
-    "LLaMA33B": SaxClass(32.5, 1, 4),
-    "LLaMA65B": SaxClass(65.2, 1, 4),
-    "LLaMA70BFP16TPUv5e": SaxClass(68.98, 2, 16),
-    "LLaMA70BFP16TPUv5e16": SaxClass(68.98, 2, 16, _UNRELEASED),
-    "LLaMA70BFP16TPUv5e32": SaxClass(68.98, 2, 32),
-    "LLaMA70BFP16TPUv5e64": SaxClass(68.98, 2, 64),
-    "LLaMA70BInt8TPUv5e8": SaxClass(68.98, 1, 8, (1, 2)),
-}
-"""The published classes of Sax; each requires exactly its number of chips."""
-
-
-def find_sax_class(name: str) -> SaxClass | None:
-    """The published class with this name, with or without its module."""
-    return SAX_CLASSES.get(name.rpartition(".")[2])
-
-
 def weights_gib(spec: ModelServiceSpec, model: Model) -> float | None:
     """Accelerator memory of a model's weights in GiB; None if unknown."""
     if model.memory is not None:
         return float(quantity.parse(model.memory)) / _GIB
     if spec.saxml:
         sax_class = find_sax_class(getattr(model, "model_class", ""))
-        return sax_class.billions * 1e9 * sax_class.bytes / _GIB if sax_class else None
+        return sax_class.billions * 1e9 * sax_class.bytes / _GIB if sax_class and sax_class.billions else None
     source = getattr(model, "source", None) or getattr(model, "maxtext_name", "") or ""
     name = str(source).rstrip("/").rpartition("/")[2]
     billions = _parse_billions(name)

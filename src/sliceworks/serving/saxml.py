@@ -10,6 +10,7 @@ from sliceworks.catalog.labels import RUN_SECONDS, STORAGE_EXIT_CODE
 from sliceworks.kube.pod_placement import node_pool_scheduling
 from sliceworks.serving import objects, pod_spec, workload
 from sliceworks.serving.hardware import container_resources, cpu_resources
+from sliceworks.serving.sax_classes import DEFAULT_MODULE
 
 if TYPE_CHECKING:
     from sliceworks.serving.hardware import ReplicaHardware
@@ -171,7 +172,6 @@ def _cell_env(settings: Saxml) -> list[Object]:
 
 
 _WORK_DIR = "/checkpoints"
-_MODULE = "saxml.server.pax.lm.params.lm_cloud"
 _SIMULATED_CONVERSION = {RUN_SECONDS: "1200", **pod_spec.SIMULATED}
 _SIMULATED_PUBLICATION = {RUN_SECONDS: "60", **pod_spec.SIMULATED}
 _NOT_LOADED_EXIT_CODE = 3
@@ -213,7 +213,7 @@ _RETRY_SECONDS = 10
 
 def model_class(model: SaxModel) -> str:
     """The model class with its module."""
-    return model.model_class if "." in model.model_class else f"{_MODULE}.{model.model_class}"
+    return model.model_class if "." in model.model_class else f"{DEFAULT_MODULE}.{model.model_class}"
 
 
 def conversion_jobs(service: ModelService, settings: Saxml) -> list[Object]:

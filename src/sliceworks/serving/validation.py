@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from sliceworks.base import names, quantity
 from sliceworks.base.errors import InvalidDocument, SliceworksError, UnknownAccelerator
 from sliceworks.serving import saxml, vllm
-from sliceworks.serving.hardware import SAX_CLASSES, ReplicaHardware, find_sax_class, resolve_hardware, weights_gib
+from sliceworks.serving.hardware import ReplicaHardware, resolve_hardware, weights_gib
+from sliceworks.serving.sax_classes import SAX_CLASSES, find_sax_class
 from sliceworks.specs.documents import DocumentProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sliceworks.base.yaml_documents import Document
-    from sliceworks.serving.hardware import SaxClass
+    from sliceworks.serving.sax_classes import SaxClass
     from sliceworks.specs.model_service import Accelerator, ModelService, ModelServiceSpec, SaxModel
 
 
@@ -194,21 +195,27 @@ def validate_sax_models(spec: ModelServiceSpec) -> Iterator[DocumentProblem]:
         path, sax_class = ("spec", "saxml", "models", number), find_sax_class(model.model_class)
         if model.convert and model.checkpoint == "None":
             yield _problem((*path, "checkpoint"), "must be a folder in Cloud Storage to convert into, got None")
-        if sax_class is None and _LLAMA.match(model.model_class) and _SAX_RELEASE.search(spec.image or saxml.IMAGE):
-            hint = names.suggest_name(model.model_class, SAX_CLASSES) or f"known: {', '.join(SAX_CLASSES)}"
-            yield _problem((*path, "class"), f"{model.model_class} is not a class of Sax", hint)
+        yield from _check_release(spec.image or saxml.IMAGE, model.model_class, path)
         if sax_class is not None:
-            yield from _check_release(spec.image or saxml.IMAGE, model, sax_class, path)
             yield from _check_conversion(model, sax_class, path)
 
 
-def _check_release(image: str, model: SaxModel, sax_class: SaxClass, path: Path) -> Iterator[DocumentProblem]:
-    match = _SAX_RELEASE.search(image)
-    if match is None or (int(match[1]), int(match[2])) >= sax_class.since:
+def _check_release(image: str, name: str, path: Path) -> Iterator[DocumentProblem]:
+    """The class is in the Sax release of the image; other images may contain any class."""
+    match, sax_class = _SAX_RELEASE.search(image), find_sax_class(name)
+    if match is None:
         return
-    same = [name for name, other in SAX_CLASSES.items() if other[:3] == sax_class[:3] and other.since < sax_class.since]
-    hint = f"use {same[0]}, or a later release with spec.image" if same else "use a later release with spec.image"
-    yield _problem((*path, "class"), f"{model.model_class} does not exist in Sax {match[1]}.{match[2]}", hint)
+    release = int(match[1]), int(match[2])
+    known = [other for other, entry in SAX_CLASSES.items() if entry.is_in(release)]
+    if sax_class is None:
+        closest = names.suggest_name(name, known) or f"known: {', '.join(other for other in known if SAX_CLASSES[other].billions)}"
+        hint = f"{closest}; for a class of your own, set spec.image to an image that contains it"
+        yield _problem((*path, "class"), f"{name} is not a class of Sax", hint)
+    elif not sax_class.is_in(release):
+        same = [other for other in known if sax_class.billions and SAX_CLASSES[other][:3] == sax_class[:3]]
+        other_release = f"{'a later' if release < sax_class.since else 'an earlier'} release with spec.image"
+        hint = f"use {same[0]}, or {other_release}" if same else f"use {other_release}"
+        yield _problem((*path, "class"), f"{name} does not exist in Sax {match[1]}.{match[2]}", hint)
 
 
 def _check_conversion(model: SaxModel, sax_class: SaxClass, path: Path) -> Iterator[DocumentProblem]:
