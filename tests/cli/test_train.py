@@ -344,6 +344,13 @@ def test_document_of_another_kind_is_an_error(capsys: pytest.CaptureFixture[str]
     assert "expected a TrainingJob, found Environment" in capsys.readouterr().err
 
 
+def test_job_is_not_checked_against_an_invalid_environment(train: Shell, tmp_path: Path) -> None:
+    (environment := tmp_path / "environment.yaml").write_text(ENVIRONMENT.read_text().replace("  research:\n", "  kube-system:\n"))
+    output = train("submit", "-f", str(JOB), "--environment", str(environment), "--dry-run", "client")
+    assert (output.code, "namespace kube-system is reserved for the system" in output.err) == (1, True), output.err
+    assert "--skip" not in output.err
+
+
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [

@@ -108,7 +108,7 @@ def cloudbuild(file: Path, folder: Path, models: tuple[Path, ...]) -> int:
     from sliceworks.platform.cluster_contents import add_graph_roles
     from sliceworks.training.queues import build_manifests
 
-    environment = require_valid(file, ())
+    environment = require_valid(file)
     environment = add_graph_roles(environment, read_graphs(environment, file))
     workspace = Workspace(folder)
     workspace.copy_modules()

@@ -44,7 +44,7 @@ def init(*, template: str, project: str | None, region: str | None, zone: str | 
     zone = zone or (_prompt("Zone of the slices", fitting[0], "--zone") if fitting else "")
     files = environment_file.Draft(template, name or template, project, region, zone).files()
     text = files.pop(environment_file.FILE)
-    environment = require_valid(file, (), text=text)
+    environment = require_valid(file, text=text)
     for beside in files:
         _refuse_to_overwrite(file.parent / beside)
     for path, content in [(file, text), *((file.parent / beside, content) for beside, content in files.items())]:

@@ -272,12 +272,12 @@ def check_environment(
     return environment, [(item, document.place(*item.path)) for item in preflight.check(environment, skipped)]
 
 
-def require_valid(file: Path, skipped: tuple[str, ...], *, text: str | None = None) -> Environment:
-    """Return a valid Environment; raises the first finding, and counts the others."""
-    environment, findings = check_environment(file, skipped, text=text)
+def require_valid(file: Path, skipped: tuple[str, ...] | None = None, *, text: str | None = None) -> Environment:
+    """The valid Environment; raises the first finding, and counts the others. Without `skipped`, none can be skipped."""
+    environment, findings = check_environment(file, skipped or (), text=text)
     for finding, place in findings:
         others = f"; {len(findings) - 1} more: sliceworks env check" if len(findings) > 1 else ""
-        if environment is None:
+        if environment is None or skipped is None:
             raise InvalidDocument(finding.message, place=place, hint=f"{finding.hint}{others}".removeprefix("; "))
         raise InvalidDocument(finding.message, place=place, hint=f"{finding.hint}; or pass --skip {finding.check}{others}")
     assert environment is not None

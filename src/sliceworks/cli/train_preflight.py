@@ -93,10 +93,10 @@ async def check_cluster(client: Client, submission: Submission, namespace: str) 
 
 
 def check_environment(submission: Submission, file: Path, namespace: str) -> None:
-    """Raise if the pools and queues of an Environment cannot hold the job."""
-    from sliceworks.cli.env_site import read_environment
+    """Raise if an Environment is invalid, or if its pools and queues cannot hold the job."""
+    from sliceworks.cli.env_site import require_valid
 
-    environment = read_environment(file)
+    environment = require_valid(file)
     types = {flavor.type: flavor for flavor in queues.list_flavors(environment.spec)}
     type_name = submission.request.shape.type_name
     if type_name not in types and not any(type_name.startswith(f"{item}-") for item in types):
