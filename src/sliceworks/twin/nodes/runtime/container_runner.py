@@ -94,6 +94,7 @@ class ContainerRunner:
         finally:
             for task in probes:
                 task.cancel()
+            await asyncio.gather(*probes, return_exceptions=True)
         await self._finish(code, message=self._termination_message(self.log_file(count)) if code else "")
         return code
 

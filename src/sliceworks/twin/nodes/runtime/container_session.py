@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from sliceworks.twin.apiserver.streaming.remote_command import STDERR, STDOUT
 from sliceworks.twin.nodes.runtime.descriptor import Descriptor, open_input, open_pipe, open_terminal
-from sliceworks.twin.nodes.runtime.process import Files, exit_code, spawn, terminal_command
+from sliceworks.twin.nodes.runtime.process import Files, exit_code, kill_group, spawn, terminal_command
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.streaming.remote_command import StreamOptions
@@ -80,19 +78,14 @@ class ExecSession:
     async def wait(self) -> int:
         """Wait for the command; its exit code. Its children end with it, so that its output ends too."""
         code = await self._inner.wait()
-        self._kill()
+        await kill_group(self._inner)
         return exit_code(code)
-
-    def _kill(self) -> None:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._inner.pid, signal.SIGKILL)
 
     async def close(self) -> None:
         """Kill the command and close its files."""
-        self._kill()
         for descriptor in {*self._outputs.values(), *([self._stdin] if self._stdin else [])}:
             descriptor.close()
-        await self._inner.wait()
+        await kill_group(self._inner)
 
 
 class AttachSession:

@@ -132,6 +132,7 @@ class PodWorker:
             finally:
                 for task in (work, stop, refresh):
                     task.cancel()
+                await asyncio.gather(work, stop, refresh, return_exceptions=True)
         except NotFound:
             pass  # force-deleted
         except Exception:

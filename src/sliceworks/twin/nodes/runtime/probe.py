@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
 import ssl
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.twin.nodes.runtime.process import NO_FILES, spawn
+from sliceworks.twin.nodes.runtime.process import NO_FILES, kill_group, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,8 +63,7 @@ async def _run(arguments: tuple[str, ...], command: Command) -> bool:
     try:
         return await process.wait() == 0
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        await kill_group(process)
 
 
 async def _open(port: int, address: str, tls: ssl.SSLContext | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

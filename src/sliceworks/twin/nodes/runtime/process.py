@@ -100,13 +100,19 @@ async def spawn(command: Iterable[str], view: MountView, environment: dict[str, 
     try:
         problem = await _read_report(report)
     except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(inner.pid, signal.SIGKILL)
+        await kill_group(inner)
         raise
     if problem:
         await inner.wait()
         raise OSError(problem)
     return inner
+
+
+async def kill_group(inner: asyncio.subprocess.Process) -> None:
+    """Kill a process and all others of its group, and wait for its end."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(inner.pid, signal.SIGKILL)
+    await inner.wait()
 
 
 async def _start(
