@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
@@ -16,6 +17,7 @@ from sliceworks.schemas.field_errors import FieldError, invalid, new_invalid, no
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.handlers.read import render_list
 from sliceworks.twin.apiserver.handlers.response import View, object_response
+from sliceworks.twin.apiserver.handlers.write import decode_stored
 from sliceworks.twin.apiserver.registry import crd_registry
 from sliceworks.twin.apiserver.request_info import conflict, not_found, object_modified
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+_OBJECTS_PER_TURN = 100
+"""How many objects of a collection are deleted before other requests run."""
 _POLICIES = ("Foreground", "Background", "Orphan")
 _NAMESPACE_TERMINATING = (
     "The system is ensuring all content is removed from this namespace.  "
@@ -44,6 +48,14 @@ class DeleteOptions:
     policy: str = ""
     uid: str | None = None
     version: str | None = None
+
+
+class Removal(NamedTuple):
+    """The last or current state of an object that was to be deleted, and whether it is deleted already."""
+
+    entry: Entry
+    is_deleted: bool
+    uid: str
 
 
 def read_options(call: Call) -> DeleteOptions:
@@ -126,16 +138,18 @@ class DeleteHandler:
         current = self._server.store.get(call.resource.storage_key, call.namespace, call.name)
         if current is None:
             raise not_found(call)
-        entry, deleted = await self.remove(call, current, options)
+        removal = await self.remove(call, current, options)
         await self._server.store.wait_durable()
-        if not deleted or call.resource.strategy.return_deleted_object:
-            return object_response(call, 200, await self._server.served_entry(call, entry))
-        return codec.json_response(200, _success(call, entry), call.form, call.warnings)
+        if not removal.is_deleted or call.resource.strategy.return_deleted_object:
+            return object_response(call, 200, await self._server.served_entry(call, removal.entry))
+        return codec.json_response(200, _success(call, removal), call.form, call.warnings)
 
     async def delete_collection(self, call: Call) -> Response:
         options, store = read_options(call), self._server.store
         entries, metadata = await self._server.reader.select(call)
-        for entry in entries:
+        for index, entry in enumerate(entries, 1):
+            if index % _OBJECTS_PER_TURN == 0:
+                await asyncio.sleep(0)
             current = store.get(call.resource.storage_key, entry.namespace, entry.name)
             if current is not None:
                 await self.remove(call, current, options)
@@ -143,27 +157,35 @@ class DeleteHandler:
         entries = await self._server.served_entries(call, entries)
         return await render_list(call, View(call), entries, metadata)
 
-    async def remove(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
-        """Admit the deletion of one object, and delete it; returns its last or current state, and whether it is deleted already."""
-        obj = codec.to_served(call.resource, call.version, await self._server.served_entry(call, current))
+    async def remove(self, call: Call, current: Entry, options: DeleteOptions) -> Removal:
+        """Admit the deletion of one object, and delete it."""
+        server = self._server
+        obj = await decode_stored(server, call, current)
         check_preconditions(call, obj["metadata"], options)
-        await self._server.admit(call, "DELETE", {}, obj)
-        if self._server.dynamic is not None or call.resource.conversion is not None:
-            latest = self._server.store.get(call.resource.storage_key, current.namespace, current.name)
-            if latest is not current:
-                raise not_found(call) if latest is None else object_modified(call)
-        return self.remove_admitted(call, current, options)
+        await server.admit(call, "DELETE", {}, obj)
+        latest = server.store.get(call.resource.storage_key, current.namespace, current.name)
+        if latest is not current:  # while webhooks were called or the object was decoded
+            raise not_found(call) if latest is None else object_modified(call)
+        # Webhooks and policies get the object in the version of the call, and may change it.
+        is_unchanged = server.dynamic is None and call.resource.conversion is None
+        uid = obj["metadata"]["uid"]
+        return Removal(*self.remove_admitted(call, current, options, obj if is_unchanged else None), uid)
 
-    def remove_admitted(self, call: Call, current: Entry, options: DeleteOptions) -> tuple[Entry, bool]:
-        """Delete one object without admission."""
+    def remove_admitted(
+        self, call: Call, current: Entry, options: DeleteOptions, decoded: Obj | None = None
+    ) -> tuple[Entry, bool]:
+        """Delete one object without admission; returns its last or current state, and whether it is deleted already.
+
+        `decoded` is the object, if the caller has it.
+        """
         if call.resource.conversion is not None:
             call = _in_stored_version(call, current)
-        obj = codec.to_served(call.resource, call.version, current)
+        obj = decoded if decoded is not None else codec.to_served(call.resource, call.version, current)
         metadata = obj["metadata"]
         if call.resource.key == "/namespaces":
             return self._remove_namespace(call, current, obj)
         grace = self._grace(call, obj, options)
-        old_metadata = orjson.dumps(metadata)
+        old_metadata = dict(metadata)
         self._set_finalizers(metadata, options, call.resource.strategy)
         if call.resource.key == crd_registry.KEY:
             self._server.crd_registry.mark_terminating(obj)
@@ -178,7 +200,7 @@ class DeleteHandler:
         elif call.resource.strategy.graceful_deletion and grace < (metadata.get("deletionGracePeriodSeconds") or 0):
             metadata["deletionGracePeriodSeconds"] = grace
             metadata["deletionTimestamp"] = clock.rfc3339(clock.now() + timedelta(seconds=grace))
-        if orjson.dumps(metadata) == old_metadata:
+        if metadata == old_metadata:
             return current, False
         stored = codec.to_stored(call.resource, call.version, obj)
         return self._server.put(call.resource, current.namespace, current.name, stored, call.dry_run), False
@@ -251,9 +273,8 @@ def _in_stored_version(call: Call, entry: Entry) -> Call:
     return replace(call, resource=resource, version=replace(call.version, name=version, since=0))
 
 
-def _success(call: Call, entry: Entry) -> bytes:
-    uid = entry.object()["metadata"]["uid"]
-    details = {"name": entry.name, "group": call.resource.group, "kind": call.resource.plural, "uid": uid}
+def _success(call: Call, removal: Removal) -> bytes:
+    details = {"name": removal.entry.name, "group": call.resource.group, "kind": call.resource.plural, "uid": removal.uid}
     return orjson.dumps(
         {
             "kind": "Status",

@@ -190,6 +190,12 @@ async def compute(call: Call, function: Callable[[], T], current: Entry | None =
     return function() if size < _LARGE_BYTES else await budget.run_in_thread(function, _CPU_SECONDS, _MEMORY_BYTES)
 
 
+async def decode_stored(server: ApiServer, call: Call, current: Entry) -> Obj:
+    """A stored object in the version of a call: a large one is decoded in a thread, and may change meanwhile."""
+    served = await server.served_entry(call, current)
+    return await compute(call, partial(codec.to_served, call.resource, call.version, served), current)
+
+
 class WriteHandler:
     """Handles create, update and patch."""
 
@@ -233,7 +239,7 @@ class WriteHandler:
             obj = await compute(call, partial(apply_patch, call, patch, None, clock.timestamp()))
             entry, status = await self.create_object(call, obj, applied=True), 201
         else:
-            old = codec.to_served(call.resource, call.version, await self._server.served_entry(call, current))
+            old = await decode_stored(self._server, call, current)
             obj = await compute(call, partial(apply_patch, call, patch, old, clock.timestamp()), current)
             self._check_patched(call, obj, old)
             # Only status and metadata can differ: no plugin changes what both objects share.
@@ -350,7 +356,7 @@ class WriteHandler:
         """
         resource, strategy = call.resource, call.resource.strategy
         if old is None:
-            old = codec.to_served(resource, call.version, await self._server.served_entry(call, current))
+            old = await decode_stored(self._server, call, current)
         self._check_version(call, obj, old)
         subresource = call.target.subresource
         if not applied:

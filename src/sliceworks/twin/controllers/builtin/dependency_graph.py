@@ -82,23 +82,28 @@ class DependencyGraph:
         return keys
 
     def _replace(self, key: ObjectKey, old: GraphNode | None, new: GraphNode | None) -> None:
-        for owner in old.owners if old else ():
+        if old is not None:
+            self._waiting.pop(old.uid, None)
+        before, after = (node.owners if node else () for node in (old, new))
+        if before != after:
+            self._replace_owners(key, before, after)
+        if new is None or not _is_tracked(new):
+            self.nodes.pop(key, None)
+            return
+        self.nodes[key] = new
+        if new.foreground:
+            self._waiting[new.uid] = key
+
+    def _replace_owners(self, key: ObjectKey, before: Iterable[OwnerReference], after: Iterable[OwnerReference]) -> None:
+        for owner in before:
             dependents = self._dependents.get(owner.uid)
             if dependents is not None:
                 dependents.pop(key, None)
                 if not dependents:
                     del self._dependents[owner.uid]
-        if old is not None:
-            self._waiting.pop(old.uid, None)
-        if new is None or not _is_tracked(new):
-            self.nodes.pop(key, None)
-            return
-        self.nodes[key] = new
-        for owner in new.owners:
+        for owner in after:
             dependents = self._dependents.setdefault(owner.uid, {})
             dependents[key] = owner.blocks or dependents.get(key, False)
-        if new.foreground:
-            self._waiting[new.uid] = key
 
     def _waiting_owners(self, owners: Iterable[OwnerReference]) -> list[ObjectKey]:
         return [self._waiting[owner.uid] for owner in owners if owner.uid in self._waiting]

@@ -106,6 +106,8 @@ class GarbageCollector(Controller[ObjectKey]):
         obj = self.context.get(*key)
         if obj is None or self.context.resource_for(key.resource) is None:
             return
+        if len(obj["metadata"].get("ownerReferences") or ()) > _OWNERS_PER_TURN:
+            await asyncio.sleep(0)
         node = parse_node(obj["metadata"])
         if node.orphan:
             await self._orphan_dependents(key, obj["metadata"], node)
