@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
@@ -294,5 +295,53 @@ def test_attack_does_not_block_the_event_loop(attack: Callable[[EmbeddedTwin], A
         assert sum(turn > 5 * unit for turn in attacked) <= 4, "about 0.05 s"
         health = await twin.cluster.api.handle(Request("GET", "/livez", (), {}, b""))
         assert health.status == 200
+
+    run_on_twin(main, workloads=True)
+
+
+def test_deletion_of_a_collection_lets_other_requests_run() -> None:
+    async def main(twin: EmbeddedTwin) -> None:
+        for number in range(300):
+            await twin.do("POST", f"{DEFAULT}/configmaps", {"metadata": {"name": f"c{number}"}})
+        counts = [twin.cluster.store.count("/configmaps", "default")]
+        deletion = asyncio.create_task(twin.do("DELETE", f"{DEFAULT}/configmaps"))
+        while not deletion.done():
+            await asyncio.sleep(0)
+            counts.append(twin.cluster.store.count("/configmaps", "default"))
+        assert counts[-1] == 0
+        assert max(before - after for before, after in pairwise(counts)) <= 100
+
+    run_on_twin(main)
+
+
+def test_deletion_decodes_a_large_object_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object with 25,000 owners of a kind that is not served, so that only the client deletes it."""
+    owner = {"apiVersion": "x.io/v1", "kind": "X"}
+    references = [{**owner, "name": f"o{number}", "uid": str(UUID(int=number + 1))} for number in range(25_000)]
+    decoded, loads, run_in_executor = list[bool](), orjson.loads, cast("Any", VirtualLoop.run_in_executor)
+    in_thread = False
+
+    def count(data: bytes) -> Any:
+        if len(data) > 1_000_000:
+            decoded.append(in_thread)
+        return loads(data)
+
+    def run_in_thread(*arguments: Any) -> Any:
+        nonlocal in_thread
+        in_thread = True
+        try:
+            return run_in_executor(*arguments)
+        finally:
+            in_thread = False
+
+    async def main(twin: EmbeddedTwin) -> None:
+        await twin.do("POST", f"{DEFAULT}/configmaps", {"metadata": {"name": "many", "ownerReferences": references}})
+        await twin.quiet()
+        monkeypatch.setattr(orjson, "loads", count)
+        monkeypatch.setattr(VirtualLoop, "run_in_executor", run_in_thread)
+        await twin.do("DELETE", f"{DEFAULT}/configmaps/many")
+        await twin.quiet()
+        assert decoded == [True]
+        assert await twin.gone(f"{DEFAULT}/configmaps/many")
 
     run_on_twin(main, workloads=True)

@@ -171,9 +171,7 @@ class DeleteHandler:
         uid = obj["metadata"]["uid"]
         return Removal(*self.remove_admitted(call, current, options, obj if is_unchanged else None), uid)
 
-    def remove_admitted(
-        self, call: Call, current: Entry, options: DeleteOptions, decoded: Obj | None = None
-    ) -> tuple[Entry, bool]:
+    def remove_admitted(self, call: Call, current: Entry, options: DeleteOptions, decoded: Obj | None = None) -> tuple[Entry, bool]:
         """Delete one object without admission; returns its last or current state, and whether it is deleted already.
 
         `decoded` is the object, if the caller has it.
