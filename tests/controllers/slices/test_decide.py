@@ -165,6 +165,17 @@ def test_retry_is_delayed_after_all_candidates() -> None:
     assert "2 failed attempts" in only(waiting, SetCondition)[0].message
 
 
+def test_the_last_message_of_the_cloud_stays_until_the_next_attempt() -> None:
+    broken = pool(status="ERROR", fault=STOCKOUT, attempt=1)
+    recorded = jobset(attempts={"js-slice-0": Attempt(1, 0.0, "Stockout")})
+    attempt = one(decided(leader(), recorded, broken), RecordAttempts).attempts["js-slice-0"]
+    for pools in ((pool(status="STOPPING", attempt=1),), ()):
+        waiting = decided(leader(), jobset(attempts={"js-slice-0": attempt}), *pools)
+        for condition in only(waiting, SetCondition):
+            assert condition.reason == "Stockout"
+            assert f"{STOCKOUT.message.rstrip('.')}; 2 failed attempts; next: " in condition.message
+
+
 def test_retry_delay_grows_to_cap() -> None:
     assert [retry_delay(tries, 1, SETTINGS) for tries in range(1, 8)] == [30, 60, 120, 240, 480, 600, 600]
     assert [retry_delay(tries, 3, SETTINGS) for tries in range(1, 7)] == [0, 0, 30, 0, 0, 60]

@@ -127,6 +127,25 @@ def test_candidates_are_tried_in_order() -> None:
     run_with_rig(main, settings, **FAST)
 
 
+def test_message_of_the_cloud_survives_a_restart_of_the_controller() -> None:
+    async def main(rig: Rig) -> None:
+        async def reported() -> bool:
+            conditions = (await rig.jobset()).get("status", {}).get("conditions", ())
+            [message] = [item["message"] for item in conditions if item["type"] == well_known.JOBSET_CONDITION] or [""]
+            return "does not have enough resources" in message and "failed attempts; next: " in message
+
+        rig.cluster.cloud.faults.add({"fault": "Stockout", "match": {"zone": ZONE}})
+        await rig.client.create(jobset(seconds=3600))
+        await clock.sleep(300)
+        assert await reported()
+        await rig.kill()
+        rig.start()
+        await clock.sleep(2)
+        assert await reported()
+
+    run_with_rig(main, **FAST)
+
+
 async def _attempts_dropped(rig: Rig) -> bool:
     return well_known.ATTEMPTS not in (await rig.jobset())["metadata"]["annotations"]
 

@@ -29,6 +29,7 @@ _MAX_CONCURRENT = 32
 _MIN_INTERVAL = 5.0  # seconds between two writes to one object that are not urgent
 _RETRY_DELAY = 2.0  # seconds until a failed write is retried
 _BUG_DELAY = 10.0
+_MAX_MESSAGES = 100  # of a JobSet's attempts: its annotations may have 256 KiB
 
 
 class ActionWriter:
@@ -132,7 +133,13 @@ class ActionWriter:
 
     async def _record_attempts(self, action: RecordAttempts) -> Object:
         records = {
-            job: [attempt.tries, round(attempt.not_before, 1), attempt.reason] for job, attempt in sorted(action.attempts.items())
+            job: [
+                attempt.tries,
+                round(attempt.not_before, 1),
+                attempt.reason,
+                *([attempt.message] if number < _MAX_MESSAGES else ()),
+            ]
+            for number, (job, attempt) in enumerate(sorted(action.attempts.items()))
         }
         message = orjson.dumps(records).decode() if records else None
         patch = {"metadata": _annotations(action.owner, {well_known.ATTEMPTS: message})}

@@ -84,11 +84,12 @@ class Placement(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """The failed attempts of a slice: their number, the time of the next one, and the last reason."""
+    """The failed attempts of a slice: their number, the time of the next one, and the last reason and message."""
 
     tries: int
     not_before: float = 0.0
     reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)

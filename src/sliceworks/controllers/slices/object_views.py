@@ -185,7 +185,10 @@ def _attempts(text: str | None) -> dict[str, Attempt]:
     """The recorded attempts; empty if the annotation is malformed."""
     try:
         records = orjson.loads(text) if text else {}
-        return {str(job): Attempt(int(tries), float(after), str(reason)) for job, (tries, after, reason) in records.items()}
+        return {
+            str(job): Attempt(int(tries), float(after), str(reason), "".join(map(str, message)))
+            for job, (tries, after, reason, *message) in records.items()
+        }
     except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError):
         return {}
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sliceworks.controllers.slices.slice_requests import SliceRequest
 
 NO_ZONE = Problem("NoZone", "no zones configured (set GCP_ZONE, or the pod's annotation slices.sliceworks.dev/zones)")
+_MAX_MESSAGE = 500  # characters of a cloud's message that are recorded
 DRAINING = Problem("Draining", "slices are being drained: no node pools are created")
 
 
@@ -181,7 +182,9 @@ class Provisioner:
         self, request: SliceRequest, requirements: NodePoolRequirements, pool: NodePool, options: tuple[Candidate, ...]
     ) -> SliceState:
         if pool.status == "STOPPING" or pool.name in self._deleting or self._snapshot.pending_operations.get(pool.name) == "delete":
-            return SliceState("waiting", Problem("Stopping", f"node pool {pool.name} is still being deleted"))
+            attempt = self._attempt(request)
+            problem = Problem("Stopping", f"node pool {pool.name} is still being deleted")
+            return SliceState("waiting", self._backing_off(attempt, options) if attempt.tries else problem)
         if not meets_requirements(pool, requirements):
             return self._replace(
                 request, pool, f"it does not meet the requirements of {request.regarding.kind} {request.regarding.name}"
@@ -241,7 +244,9 @@ class Provisioner:
         not_before = self._snapshot.now + wait if wait else 0.0
         attempt_log = self._attempt_log(request.jobset)
         before = attempt_log.attempts.get(request.job.name)
-        attempt_log.attempts[request.job.name] = Attempt(tries, not_before, problem.reason)
+        attempt_log.attempts[request.job.name] = Attempt(
+            tries, not_before, problem.reason, problem.message[:_MAX_MESSAGE].rstrip(".")
+        )
         attempt_log.changed = True
         later = f" in {wait:g} s" if wait else ""
         failed, following = options[attempt % len(options)], options[tries % len(options)]
@@ -256,7 +261,8 @@ class Provisioner:
 
     def _backing_off(self, attempt: Attempt, options: tuple[Candidate, ...]) -> Problem:
         following = options[attempt.tries % len(options)]
-        return Problem(attempt.reason, f"{pluralize(attempt.tries, 'failed attempt')}; next: {following}")
+        cause = f"{attempt.message}; " if attempt.message else ""
+        return Problem(attempt.reason, f"{cause}{pluralize(attempt.tries, 'failed attempt')}; next: {following}")
 
     def _update_condition(self, request: SliceRequest, slice_state: SliceState) -> None:
         """Update the pod's condition. Only pods with a problem have one, because there may be thousands of pods."""

@@ -72,7 +72,7 @@ def _attempts(evidence: Evidence) -> Iterator[str]:
     annotation = (evidence.jobset["metadata"].get("annotations") or {}).get(labels.ATTEMPTS)
     try:
         attempts = orjson.loads(annotation) if annotation else {}
-        yield from (str(reason) for _, _, reason in attempts.values())
+        yield from (str(reason) for _, _, reason, *_ in attempts.values())
     except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError):
         return
 
