@@ -73,7 +73,8 @@ def test_apply_prints_priced_plan_and_asks(file: str, capsys: pytest.CaptureFixt
     assert "0-bootstrap   2        0        0         1" in output
     assert f"delete 2-cluster {SLICE}" in output
     assert f"\ngrant {GRANT}\n" in output
-    assert "cost per hour: 0.00 USD before, 25.76 USD after; without cpu, whose price is unknown" in output
+    assert "cost per hour: 0.00 USD before, 25.76 USD after; without cpu: " in output
+    assert ": the price lists have no such price of n1-standard-4 in us-central2\n" in output
     assert "stdin is not a terminal; pass --yes to confirm" in output
     assert not [call for call in calls(file) if call.endswith(" apply")]
     assert not list(Path(file).parent.rglob("*.tfplan"))

@@ -101,8 +101,9 @@ def print_cost(inside: EnvironmentCluster) -> None:
 
     spec = inside.site.environment.spec
     before, after = deployed_costs(inside.site.resources(CLUSTER_STAGE), spec.region), estimate_costs(spec)
-    unknown = dict.fromkeys(cost.name for cost in (*before, *after) if cost.hourly is None)
-    rest = f"; without {', '.join(unknown)}, whose price is unknown" if unknown else ""
+    unknown = {cost.name: cost.what for cost in (*before, *after) if cost.hourly is None}
+    machines = ", ".join(sorted(set(unknown.values())))
+    rest = f"; without {', '.join(unknown)}: the price lists have no such price of {machines} in {spec.region}" if unknown else ""
     click.echo(f"cost per hour: {_sum(before)} USD before, {_sum(after)} USD after{rest}", err=True)
 
 
