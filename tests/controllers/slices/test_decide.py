@@ -113,7 +113,7 @@ def test_failure_is_recorded_before_pool_is_deleted() -> None:
     decision = decided(leader(), jobset(), broken)
     assert not only(decision, DeleteNodePool, CreateNodePool)
     record = one(decision, RecordAttempts)
-    assert record.attempts == {"js-slice-0": Attempt(1, 0.0, "Stockout")}
+    assert record.attempts == {"js-slice-0": Attempt(1, 0.0, "Stockout", STOCKOUT.message)}
     [(regarding, problem)] = record.failed
     assert regarding.kind == "Pod"
     assert problem.message == "cannot create node pool (on-demand in z1): there are none left; next: on-demand in z2"
