@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.real.build import build
 from tests.real.programs import PROGRAMS
-from tests.support import hostname
+from tests.support import hostname, process_pods
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,9 +111,12 @@ def pages() -> Iterator[object]:
         plain = [command for command in commands if not command.programs]
         programs = sorted(programs_of(commands))
         name = str(page.relative_to(ROOT))
-        jax = "examples/training-jobs/for-real" in page.read_text()
+        text = page.read_text()
+        marks = [hostname.needed] if "examples/training-jobs/for-real" in text else []
+        if "examples/models-here/llama2.yaml" in text:
+            marks.append(process_pods.mounts_wanted)  # its processes find each other by the names of Services
         if "gcloud" not in programs:
-            yield pytest.param(plain, id=name, marks=[hostname.needed] if jax else [])
+            yield pytest.param(plain, id=name, marks=marks)
         if programs:
             # Sliceworks builds kubectl, but not gcloud: make test says that the page was skipped without it.
             is_missing = "gcloud" in programs and not shutil.which("gcloud")

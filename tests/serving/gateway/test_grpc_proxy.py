@@ -250,7 +250,9 @@ def test_attempts_are_limited(serve: Serve, heard: int, retries: dict[str, int])
 
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await listen()
-            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
+            # gRPC's own client reports a message that it writes while the call fails as an internal error.
+            is_lost_write = caught.value.details() == "Internal error from Core"
+            assert caught.value.code() == grpc.StatusCode.UNAVAILABLE or is_lost_write
             assert len(responses) == heard
             await until(gate.idle)
 
