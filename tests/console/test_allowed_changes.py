@@ -28,8 +28,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="pods have addresses of their own on Linux alone"),
 ]
 Object = dict[str, Any]
-IMAGE = "<b>train</b>:1"  # markup in names is escaped
-PROGRAM = "i=0; while :; do echo step $i; i=$((i+1)); sleep 0.2; done"
+IMAGE = "example.com/train:1"
+PROGRAM = 'i=0; while :; do echo "step $i <b>done</b>"; i=$((i+1)); sleep 0.2; done'
 
 KNOCK = """new Promise((done) => {
   const line = new WebSocket(`ws://${location.host}/_nicegui_ws/socket.io/?EIO=4&transport=websocket`);
@@ -104,7 +104,7 @@ def test_job_is_shown_restarted_and_cancelled(browser: Browser, served: ConsoleP
         expect(page.locator("#main .head .state")).to_have_text("running")
         expect(page.get_by_text(IMAGE)).to_be_visible()
         log = page.get_by_role("log")
-        expect(log).to_contain_text("step 1")
+        expect(log).to_contain_text("step 1 <b>done</b>")  # markup is escaped
         lines = log.inner_text().count("step")
         expect(log).to_contain_text(f"step {lines + 5}")
         page.get_by_role("combobox").select_option("slice-0/1")
