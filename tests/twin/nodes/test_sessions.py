@@ -20,6 +20,7 @@ from yarl import URL
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
 from sliceworks.twin.apiserver.http_server import Server
+from sliceworks.twin.apiserver.streaming import spdy
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
@@ -300,6 +301,43 @@ def test_port_forward_over_spdy(run: Run) -> None:
         assert b"error forwarding port 7999 to pod" in spdy.received[streams["2"][0]]
         assert len(spdy.reset) == 1  # no port 0
         writer.close()
+
+    run(main)
+
+
+def test_port_forward_carries_any_number_of_connections_in_turn(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spdy, "_MAX_STREAMS", 4)
+
+    async def main(api: Api) -> None:
+        _, reader, writer = await api.upgrade(api.url("portforward", "echo"), *FORWARD_HEADERS)
+        client = SpdyClient(reader, writer)
+        for request in map(str, range(6)):
+            error = client.open({"streamtype": "error", "port": "7000", "requestid": request})
+            data = client.open({"streamtype": "data", "port": "7000", "requestid": request})
+            client.send(data, b"hello", fin=True)
+            while not {error, data} <= client.closed:
+                assert await client.receive()
+                assert not client.reset
+            assert client.received[data] == b"hello and bye"
+        writer.close()
+
+    run(main)
+
+
+def test_client_that_leaves_during_exec_over_spdy_leaves_no_task(run: Run) -> None:
+    async def main(api: Api) -> None:
+        url = api.url("exec", command=["sleep", "600"], stdin="true", stdout="true")
+        upgrade = ("connection: Upgrade", "upgrade: SPDY/3.1", "x-stream-protocol-version: v4.channel.k8s.io", "content-length: 0")
+        _, reader, writer = await api.upgrade(url, *upgrade)
+        client = SpdyClient(reader, writer)
+        streams = {client.open({"streamtype": kind}) for kind in ("error", "stdin", "stdout")}
+        while not streams <= client.replied:
+            assert await client.receive()
+        writer.close()
+        deadline = clock.loop_time() + 60
+        while [task for task in asyncio.all_tasks() if "_SpdyClient" in repr(task.get_coro())]:
+            assert clock.loop_time() < deadline
+            await clock.sleep(0.02)
 
     run(main)
 

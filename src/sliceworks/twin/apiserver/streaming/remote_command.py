@@ -115,13 +115,17 @@ class _SpdyClient:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def open(self, channels: set[int]) -> None:
-        """Wait until the client has opened its streams; raises TimeoutError."""
+    async def open(self, channels: set[int]) -> bool:
+        """Wait until the client has opened its streams; False if it does not in time."""
         self._run(self._accept())
-        async with asyncio.timeout(clock.scale_real_seconds(_OPENING_SECONDS)):
-            while not channels <= self._streams.keys():
-                self._changed.clear()
-                await self._changed.wait()
+        try:
+            async with asyncio.timeout(clock.scale_real_seconds(_OPENING_SECONDS)):
+                while not channels <= self._streams.keys():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _run(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -161,6 +165,9 @@ class _SpdyClient:
             if channel not in (STDIN, RESIZE):
                 await stream.close()
         await self._connection.close()
+
+    def stop(self) -> None:
+        """Stop to read the streams."""
         for task in self._tasks:
             task.cancel()
 
@@ -184,11 +191,12 @@ def respond(method: str, headers: Mapping[str, str], options: StreamOptions, ope
     async def serve_spdy(connection: ByteStream) -> None:
         client = _SpdyClient(SpdyConnection(connection))
         try:
-            await client.open(options.channels)
-        except TimeoutError:
-            await client.close()
-            return
-        await _serve(client, open_session, options)
+            if await client.open(options.channels):
+                await _serve(client, open_session, options)
+            else:
+                await client.close()
+        finally:
+            client.stop()
 
     return Response(101, spdy_headers(_STREAM_PROTOCOL), upgrade=serve_spdy)
 

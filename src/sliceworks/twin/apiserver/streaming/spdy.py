@@ -60,10 +60,10 @@ class SpdyStream:
             await self._connection.send_data(self.number, data[start : start + _CHUNK])
 
     async def close(self) -> None:
-        """Close this side; the client may continue to send."""
+        """Close this side; what the client still sends is ignored."""
         if not self._closed:
             self._closed = True
-            await self._connection.send_data(self.number, b"", fin=True)
+            await self._connection.send_end(self.number)
 
     async def reset(self) -> None:
         """End the stream in both directions."""
@@ -188,10 +188,16 @@ class SpdyConnection:
         """A compressed block without headers."""
         return self._deflate.compress(_NUMBER.pack(0)) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
 
-    async def send_data(self, number: int, data: bytes, *, fin: bool = False) -> None:
+    async def send_data(self, number: int, data: bytes) -> None:
         """Send a data frame."""
         async with self._sending:
-            await self._connection.write(_HEAD.pack(number, _FIN if fin else 0, len(data) >> 16, len(data) & 0xFFFF) + data)
+            await self._connection.write(_HEAD.pack(number, 0, len(data) >> 16, len(data) & 0xFFFF) + data)
+
+    async def send_end(self, number: int) -> None:
+        """Send the last frame of a stream, and forget the stream: one connection may carry any number of them in turn."""
+        self._streams.pop(number, None)
+        async with self._sending:
+            await self._connection.write(_HEAD.pack(number, _FIN, 0, 0))
 
     async def send_reset(self, number: int, status: int) -> None:
         """End a stream."""
