@@ -34,6 +34,7 @@ def test_overview_is_correct(browser: Browser, big: ConsoleProcess) -> None:
         visit.screenshot("overview")
         page.get_by_role("link", name="robotics").first.click()
         expect(page.locator("select[data-field=team]")).to_have_value("robotics")
+        expect(page).to_have_url(re.compile(r"/jobs\?team=robotics$"))  # the history has an entry only after the page is shown
         page.go_back()
         page.get_by_role("link", name="v6e-16").click()
         expect(page.locator("select[data-field=type_name]")).to_have_value("v6e-16")
@@ -87,6 +88,7 @@ def test_jobs_are_searched_filtered_sorted_and_paged(browser: Browser, big: Cons
         expect(page.get_by_role("columnheader", name="Job")).to_have_attribute("aria-sort", "ascending")
         rows.first.locator("a").click()
         expect(page.get_by_role("region", name="Why")).to_be_visible()
+        expect(page).to_have_url(re.compile(r"/jobs/[\w-]+/gemma-7b-sft-"))
         page.go_back()
         expect(page.get_by_role("searchbox")).to_have_value("gemma-7b sft")
         expect(rows.first).to_contain_text("gemma-7b-sft-")
