@@ -71,6 +71,23 @@ def test_stopped_twin_restarts_at_the_same_port(capsys: pytest.CaptureFixture[st
     assert after["pid"] != before["pid"]
 
 
+def test_twin_without_controllers_stays_without_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["twin", "start", "--without", "scheduler"]) == 2
+    assert "did you mean kube-scheduler?" in capsys.readouterr().err
+    assert main.run(["twin", "start", "--without", "jobset,kueue"]) == 0
+    assert main.run(["twin", "stop"]) == 0
+    assert main.run(["twin", "start"]) == 0
+    assert status(capsys)["without"] == ["jobset", "kueue"]
+    assert main.run(["twin", "start", "--without", "jobset"]) == 1
+    assert "twin 'default' already runs with --without jobset,kueue" in capsys.readouterr().err
+    assert main.run(["twin", "status"]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert (header.split()[-1], row.split()[-1]) == ("WITHOUT", "jobset,kueue")
+    assert main.run(["twin", "stop"]) == 0
+    assert main.run(["twin", "start", "--without", ""]) == 0
+    assert status(capsys)["without"] == []
+
+
 def test_killed_twin_is_stopped_and_restarts(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(["twin", "start"]) == 0
     pid = status(capsys)["pid"]

@@ -13,6 +13,7 @@ from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import options
 from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, print_report
+from sliceworks.twin.controllers import controller_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +25,8 @@ _NOT_IN_GCLOUD = ("iam_roles", "iamcredentials", "openidconnect")
 """Modules of the twin's cloud that gcloud has no endpoint override for."""
 _GCLOUD_PATHS = {"bigquery": "bigquery/v2/", "compute": "compute/v1/", "storage": "storage/v1/"}
 """Paths of services whose base URL in gcloud has the version."""
-_COLUMNS = ("name", "state", "url", "cloud", "storage", "speed", "pid", "age")
+_COLUMNS = ("name", "state", "url", "cloud", "storage", "speed", "pid", "age", "without")
+"""The last column is shown if a twin runs without some controllers."""
 
 
 def _complete_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -52,7 +54,11 @@ def twin() -> None:
     """Run an embedded Kubernetes cluster on this machine."""
 
 
-@twin.command()
+_WITHOUT = f"""Names for --without: {", ".join(controller_names.PROGRAMS)}; and single controllers of kube-controller-manager:
+{", ".join(controller_names.OF_CONTROLLER_MANAGER)}."""
+
+
+@twin.command(epilog=_WITHOUT)
 @_name()
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, help="Port on loopback.  [default: the previous port, or any free port]"
@@ -79,6 +85,11 @@ def twin() -> None:
     is_flag=True,
     help="With --processes: hide your home directory and all twins from containers, and run each in its own PID namespace (Linux).",
 )
+@click.option(
+    "--without",
+    metavar="NAME[,NAME…]",
+    help="Controllers that do not run, so that you can run your own, by the names below; '' for none.  [default: as last time]",
+)
 @click.option("--config-connector", is_flag=True, help="Install Config Connector's CRDs and run its controllers.")
 @click.option("--cloud-port", type=click.IntRange(0, 65535), default=0, help="Port on loopback for Google's APIs.")
 @options.watchdog_timeout("Restart the twin")
@@ -95,6 +106,7 @@ def start(
     job_duration: float,
     processes: bool,
     isolate: bool,
+    without: str | None,
     config_connector: bool,
     cloud_port: int,
     watchdog_timeout: float,
@@ -107,9 +119,15 @@ def start(
     if isolate and not processes:
         raise UsageError("--isolate: requires --processes")
     home = twin_home.find(name)
+    without_names = home.settings().without if without is None else controller_names.parse(without)
     given = (port, memory, speed or 1.0, workloads, processes, config_connector, cloud_port)
     settings = twin_home.Settings(
-        *given, steered=speed is not None, job_seconds=job_duration, isolate=isolate, watchdog_timeout=watchdog_timeout
+        *given,
+        steered=speed is not None,
+        job_seconds=job_duration,
+        isolate=isolate,
+        watchdog_timeout=watchdog_timeout,
+        without=without_names,
     )
     if foreground:
         twin_process.run_foreground(home, settings)
@@ -152,7 +170,8 @@ def status(name: str | None, output: str) -> None:
         return
     states = [(home.state(), home.clock()) for home in homes]
     rows, data = [_row(*item) for item in states], [_data(*item) for item in states]
-    print_report(Report(_COLUMNS, rows, data, [home.name for home in homes]), output)
+    columns = _COLUMNS if any(row[-1] for row in rows) else _COLUMNS[:-1]
+    print_report(Report(columns, [row[: len(columns)] for row in rows], data, [home.name for home in homes]), output)
 
 
 @twin.command()
@@ -402,7 +421,17 @@ def _speed(state: State, saved: SavedClock | None) -> float:
 def _row(state: State, saved: SavedClock | None) -> tuple[object, ...]:
     storage = "memory" if state.settings.memory else "disk"
     speed = f"{_speed(state, saved):g}x"
-    return (state.name, state.state, state.url, state.cloud, storage, speed, state.pid or None, _age(state.started))
+    return (
+        state.name,
+        state.state,
+        state.url,
+        state.cloud,
+        storage,
+        speed,
+        state.pid or None,
+        _age(state.started),
+        ",".join(state.settings.without),
+    )
 
 
 def _age(started: str) -> str | None:
@@ -428,6 +457,7 @@ def _data(state: State, saved: SavedClock | None) -> dict[str, Any]:
         "speed": _speed(state, saved),
         "kubeconfig": state.kubeconfig,
         "directory": state.directory,
+        "without": list(state.settings.without),
     }
 
 

@@ -18,6 +18,7 @@ from sliceworks.base.errors import NotFound, SliceworksError, root_error
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import CONFIG_MAP
 from sliceworks.schemas import config_connector
+from sliceworks.twin.controllers import controller_names
 from sliceworks.twin.controllers.manager import run_as_component
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ Object = dict[str, Any]
 log = logging.getLogger(__name__)
 DEPLOYMENTS = "apps/deployments"
 _NAME, _COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
-_COMPONENTS = ("graphs", "slices")
+_COMPONENTS = (controller_names.GRAPHS, controller_names.SLICES)
 _READY_POLL = 0.1
 _RESTART_DELAY = 5.0  # seconds before an ended controller restarts, like a pod
 
@@ -207,7 +208,11 @@ class InstalledControllers:
         metadata = obj["metadata"]
         labels, key = metadata.get("labels") or {}, (metadata["namespace"], metadata["name"])
         component = labels.get(_COMPONENT) if labels.get(_NAME) == "sliceworks" else None
-        if component not in _COMPONENTS or not (obj.get("status") or {}).get("availableReplicas"):
+        if (
+            component not in _COMPONENTS
+            or component in self._cluster.without
+            or not (obj.get("status") or {}).get("availableReplicas")
+        ):
             self._cancel(key)
         elif key not in self._running:
             with run_as_component(key[1]):
@@ -237,7 +242,7 @@ class InstalledControllers:
     async def _create(self, component: str, deployment: Object) -> Controller:
         """A controller with the rights of its service account; slices has the settings of the Deployment's ConfigMaps."""
         client = _client(self._cluster, deployment)
-        if component == "graphs":
+        if component == controller_names.GRAPHS:
             return _create_graphs_controller(client)
         from sliceworks.controllers.slices import settings
 

@@ -51,6 +51,7 @@ class Settings:
     job_seconds: float = DEFAULT_RUN_SECONDS
     isolate: bool = False
     watchdog_timeout: float = 0.0
+    without: tuple[str, ...] = ()
 
     @property
     def has_own_clock(self) -> bool:

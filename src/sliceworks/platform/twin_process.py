@@ -44,6 +44,7 @@ def run_foreground(home: Home, settings: Settings) -> None:
         processes=settings.processes,
         isolate=settings.isolate,
         config_connector=settings.config_connector,
+        without=settings.without,
         cloud_port=settings.cloud_port,
         job_seconds=settings.job_seconds,
         watchdog=Watchdog(timeout=settings.watchdog_timeout, restart=lambda: _restart(home, settings)),
@@ -103,6 +104,12 @@ def start(home: Home, settings: Settings, timeout: float) -> State:
     if settings.port and state.port != settings.port:
         raise SliceworksError(
             f"twin {home.name!r} already runs on port {state.port}", hint=f"sliceworks twin stop --name {home.name}"
+        )
+    if state.settings.without != settings.without:
+        running = ",".join(state.settings.without)
+        raise SliceworksError(
+            f"twin {home.name!r} already runs with --without {running or chr(39) * 2}",
+            hint=f"sliceworks twin stop --name {home.name}",
         )
     return state
 
@@ -179,6 +186,7 @@ def _command(home: Home, settings: Settings) -> list[str]:
     command += ["--processes"] if settings.processes else []
     command += ["--isolate"] if settings.isolate else []
     command += ["--config-connector"] if settings.config_connector else []
+    command += ["--without", ",".join(settings.without)]
     command += ["--cloud-port", str(settings.cloud_port)] if settings.cloud_port else []
     command += ["--watchdog-timeout", f"{settings.watchdog_timeout}s"] if settings.watchdog_timeout else []
     return [*command, "--job-duration", str(settings.job_seconds)]

@@ -20,7 +20,7 @@ from sliceworks.twin.controllers.manager import ControllerManager, run_as_compon
 from sliceworks.twin.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Collection
     from pathlib import Path
 
     from sliceworks.base.transport import Request, Response
@@ -39,7 +39,8 @@ NODES = "nodes"
 class Cluster:
     """An embedded cluster. Use it as an async context manager: controllers run inside.
 
-    Without `workloads` it has no nodes, scheduler or workload controllers. With `processes`, the commands of containers run as
+    Without `workloads` it has no nodes, scheduler or workload controllers; the controllers in `without` do not run, and their
+    kinds and webhooks are not installed. With `processes`, the commands of containers run as
     processes of this machine, with their files in that directory. With `config_connector`, the kinds and controllers of Config
     Connector are installed. Pods of Jobs complete after `job_seconds` unless an annotation says otherwise; None: they run until
     they are deleted. In-process requests await `between` first.
@@ -53,6 +54,7 @@ class Cluster:
         key_file: Path | None = None,
         ca: str = "",
         workloads: bool = True,
+        without: Collection[str] = (),
         processes: Path | None = None,
         hidden: tuple[Path, ...] = (),
         config_connector: bool = False,
@@ -70,9 +72,10 @@ class Cluster:
         self._handle = self.api.handle if between is None else _handle_after(between, self.api.handle)
         access = WorkloadAccess(self.store)
         self.controllers = ControllerManager(
-            self.store, registry, self._handle_as, authority=ca, workloads=workloads, cloud_access=access
+            self.store, registry, self._handle_as, authority=ca, workloads=workloads, without=without, cloud_access=access
         )
         self.api_server.aggregated_apis |= self.controllers.aggregated_apis
+        self.without = frozenset(without)
         self.nodes: NodeSimulator | None = None
         self._cloud: CloudServer | None = None
         self._workloads = workloads
@@ -88,7 +91,7 @@ class Cluster:
     def _install(self, config_connector: bool) -> list[dict[str, Any]]:
         from sliceworks.twin.controllers.installation import install
 
-        return install(self.store, self.api_server.webhooks, config_connector_kinds=config_connector)
+        return install(self.store, self.api_server.webhooks, config_connector_kinds=config_connector, without=self.without)
 
     def _observe_roles(self, change: Change) -> None:
         if change.resource in RESOURCES:

@@ -59,6 +59,7 @@ class TwinOptions:
     isolate: bool = False
     config_connector: bool = False
     cloud_port: int = 0
+    without: tuple[str, ...] = ()
     job_seconds: float = DEFAULT_RUN_SECONDS  # 0: pods of Jobs run until they are deleted
     watchdog: Watchdog = field(default_factory=Watchdog)
 
@@ -117,6 +118,7 @@ async def _serve(
         key_file=key_file,
         ca=ca,
         workloads=options.workloads,
+        without=options.without,
         processes=processes,
         hidden=(directory.parent.resolve(), Path.home().resolve()) if options.isolate else (),
         config_connector=options.config_connector,

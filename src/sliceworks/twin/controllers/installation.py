@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.controllers import config_connector, jobset, kueue
+from sliceworks.twin.controllers import controller_names as names
 from sliceworks.twin.controllers.builtin.cronjob_controller import CronJobController
 from sliceworks.twin.controllers.builtin.daemonset_controller import DaemonSetController
 from sliceworks.twin.controllers.builtin.deployment_controller import DeploymentController
@@ -22,7 +23,7 @@ from sliceworks.twin.controllers.kueue.visibility import visibility_api
 from sliceworks.twin.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container, Iterator
 
     from sliceworks.twin.apiserver.admission.chain import Webhooks
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi
@@ -30,51 +31,66 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
     from sliceworks.twin.store.store import Store
 
+    ControllerFactory = Callable[[ControllerContext], tuple[Controller[Any], ...]]
 
-def builtin_controllers(context: ControllerContext) -> tuple[Controller[Any], ...]:
-    """The controllers of kube-controller-manager that run workloads, in the order in which they observe a change."""
-    return (
-        JobController(context),
-        TTLAfterFinishedController(context),
-        CronJobController(context),
-        ReplicaSetController(context),
-        ReplicationManager(context),
-        DeploymentController(context),
-        StatefulSetController(context),
-        DaemonSetController(context),
-        EndpointSliceController(context),
-        DisruptionController(context),
-        HorizontalController(context),
-        NodeLifecycleController(context),
-        TaintEvictionController(context),
-        PodGCController(context),
-    )
+CONTROLLERS: dict[str, Callable[[ControllerContext], Controller[Any]]] = {
+    "job-controller": JobController,
+    "ttl-after-finished-controller": TTLAfterFinishedController,
+    "cronjob-controller": CronJobController,
+    "replicaset-controller": ReplicaSetController,
+    "replicationcontroller-controller": ReplicationManager,
+    "deployment-controller": DeploymentController,
+    "statefulset-controller": StatefulSetController,
+    "daemonset-controller": DaemonSetController,
+    "endpointslice-controller": EndpointSliceController,
+    "disruption-controller": DisruptionController,
+    "horizontal-pod-autoscaler-controller": HorizontalController,
+    "node-lifecycle-controller": NodeLifecycleController,
+    "taint-eviction-controller": TaintEvictionController,
+    "pod-garbage-collector-controller": PodGCController,
+}
+"""The controllers of kube-controller-manager that run workloads, in the order in which they observe a change."""
 
 
 def _scheduler(context: ControllerContext) -> tuple[Controller[Any], ...]:
     return (Scheduler(context),)
 
 
-COMPONENTS: dict[str, Callable[[ControllerContext], tuple[Controller[Any], ...]]] = {
-    "kube-scheduler": _scheduler,
-    "kube-controller-manager": builtin_controllers,
-    "jobset-controller-manager": jobset.controllers,
-    "kueue-controller-manager": kueue.controllers,
-    "cnrm-controller-manager": config_connector.controllers,
+_OTHERS: dict[str, tuple[str, ControllerFactory]] = {
+    names.JOBSET: ("jobset-controller-manager", jobset.controllers),
+    names.KUEUE: ("kueue-controller-manager", kueue.controllers),
+    names.CONFIG_CONNECTOR: ("cnrm-controller-manager", config_connector.controllers),
 }
-"""The controllers by component, in the order in which they observe a change."""
 
 
-def aggregated_apis(context: ControllerContext) -> dict[str, AggregatedApi]:
+def components(without: Container[str]) -> Iterator[tuple[str, ControllerFactory]]:
+    """The components that run workloads, in the order in which they observe a change."""
+    if names.SCHEDULER not in without:
+        yield names.SCHEDULER, _scheduler
+    if names.CONTROLLER_MANAGER not in without:
+        enabled = [create for name, create in CONTROLLERS.items() if name not in without]
+        yield names.CONTROLLER_MANAGER, lambda context: tuple(create(context) for create in enabled)
+    for name, component in _OTHERS.items():
+        if name not in without:
+            yield component
+
+
+def aggregated_apis(context: ControllerContext, without: Container[str]) -> dict[str, AggregatedApi]:
     """The handlers of API groups that are not backed by the store."""
-    return {VISIBILITY: visibility_api(context)}
+    return {} if names.KUEUE in without else {VISIBILITY: visibility_api(context)}
 
 
-def install(store: Store, webhooks: Webhooks, *, config_connector_kinds: bool = False) -> list[dict[str, Any]]:
+def install(
+    store: Store, webhooks: Webhooks, *, config_connector_kinds: bool = False, without: Container[str] = ()
+) -> list[dict[str, Any]]:
     """Register the webhooks of JobSet, Kueue and Config Connector; returns the objects to create, such as their CRDs.
 
     Config Connector's many CRDs are included only with `config_connector_kinds`.
     """
-    config_connector.install(webhooks)
-    definitions = config_connector.definitions() if config_connector_kinds else []
-    return [*jobset.install(store, webhooks), *kueue.install(store, webhooks), *definitions]
+    if names.CONFIG_CONNECTOR not in without:
+        config_connector.install(webhooks)
+    return [
+        *(jobset.install(store, webhooks) if names.JOBSET not in without else ()),
+        *(kueue.install(store, webhooks) if names.KUEUE not in without else ()),
+        *(config_connector.definitions() if config_connector_kinds else ()),
+    ]

@@ -17,10 +17,11 @@ from sliceworks.twin.controllers.builtin.namespace_controller import NamespaceCo
 from sliceworks.twin.controllers.builtin.resource_quota_controller import ResourceQuotaController
 from sliceworks.twin.controllers.builtin.serviceaccount_controller import RootCAPublisher, ServiceAccountController
 from sliceworks.twin.controllers.builtin.storage_protection import StorageProtectionController
+from sliceworks.twin.controllers.controller_names import is_enabled
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, notify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi, Registry
     from sliceworks.twin.controllers.runtime.controller import Change, Controller
@@ -99,7 +100,7 @@ class ControllerManager:
     """Runs all components of a cluster; start it once the store is open.
 
     `handle` responds to a request of a user, `authority` is the cluster's CA certificate, and `workloads` selects the components
-    that run workloads.
+    that run workloads. The controllers in `without` do not run.
     """
 
     def __init__(
@@ -110,13 +111,15 @@ class ControllerManager:
         *,
         authority: str,
         workloads: bool = True,
+        without: Collection[str] = (),
         cloud_access: CloudAccess | None = None,
     ) -> None:
         context = ControllerContext(store, registry, handle, cloud_access)
         self._store, self._context = store, context
-        self.components = tuple(Component(name, context, create) for name, create in _factories(authority, workloads=workloads))
+        factories = _factories(authority, workloads=workloads, without=without)
+        self.components = tuple(Component(name, context, create) for name, create in factories)
         """In the order in which they observe a change."""
-        self.aggregated_apis: dict[str, AggregatedApi] = _aggregated_apis(context) if workloads else {}
+        self.aggregated_apis: dict[str, AggregatedApi] = _aggregated_apis(context, without) if workloads else {}
         self._interested: dict[str, tuple[Controller[Any], ...]] = {}
 
     @property
@@ -160,27 +163,32 @@ class ControllerManager:
             await component.kill()
 
 
-def _factories(authority: str, *, workloads: bool) -> Iterator[tuple[str, ControllerFactory]]:
-    def cluster_controllers(context: ControllerContext) -> tuple[Controller[Any], ...]:
-        return (
-            ServiceAccountController(context),
-            RootCAPublisher(context, authority),
-            ClusterRoleAggregationController(context),
-            ResourceQuotaController(context),
-            StorageProtectionController(context),
-            NamespaceController(context),
-            GarbageCollector(context),
-        )
-
-    yield "cluster-controllers", cluster_controllers
+def _factories(authority: str, *, workloads: bool, without: Collection[str]) -> Iterator[tuple[str, ControllerFactory]]:
+    enabled = [create for name, create in cluster_controllers(authority).items() if is_enabled(name, without)]
+    if enabled:
+        yield "cluster-controllers", lambda context: tuple(create(context) for create in enabled)
     if workloads:
         # Imported here because these modules take as long to load as all others together.
-        from sliceworks.twin.controllers.installation import COMPONENTS
+        from sliceworks.twin.controllers.installation import components
 
-        yield from COMPONENTS.items()
+        yield from components(without)
 
 
-def _aggregated_apis(context: ControllerContext) -> dict[str, AggregatedApi]:
+def cluster_controllers(authority: str) -> dict[str, Callable[[ControllerContext], Controller[Any]]]:
+    """The controllers of kube-controller-manager that every cluster needs, in the order in which they observe a change."""
+    return {
+        "serviceaccount-controller": ServiceAccountController,
+        "root-ca-certificate-publisher-controller": lambda context: RootCAPublisher(context, authority),
+        "clusterrole-aggregation-controller": ClusterRoleAggregationController,
+        "resourcequota-controller": ResourceQuotaController,
+        # Protects volumes and volume attributes classes too.
+        "persistentvolumeclaim-protection-controller": StorageProtectionController,
+        "namespace-controller": NamespaceController,
+        "garbage-collector-controller": GarbageCollector,
+    }
+
+
+def _aggregated_apis(context: ControllerContext, without: Collection[str]) -> dict[str, AggregatedApi]:
     from sliceworks.twin.controllers.installation import aggregated_apis
 
-    return aggregated_apis(context)
+    return aggregated_apis(context, without)
