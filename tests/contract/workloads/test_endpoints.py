@@ -175,3 +175,138 @@ def test_slices_are_deleted_with_their_service(workloads: WorkloadHarness) -> No
     slices(workloads, 0)
     workloads.delete("Service", "web")
     eventually(lambda: not workloads.items("EndpointSlice"), what="slices are deleted")
+
+
+def endpoints(workloads: WorkloadHarness, addresses: int, name: str = "web") -> Object:
+    """Wait until the Endpoints object of the Service has this many addresses."""
+
+    def find() -> Object | None:
+        answer = workloads.api.get(workloads.path("Endpoints", name))
+        if answer.status != 200:
+            return None
+        subsets = answer.json.get("subsets") or ()
+        total = sum(len(subset.get(field) or ()) for subset in subsets for field in ("addresses", "notReadyAddresses"))
+        return answer.json if total == addresses else None
+
+    return eventually(find, what=f"{addresses} addresses")
+
+
+def endpoints_picture(obj: Object) -> Object:
+    annotations = dict(obj["metadata"].get("annotations") or {})
+    annotations.pop("endpoints.kubernetes.io/last-change-trigger-time", None)
+    return {"labels": obj["metadata"].get("labels"), "annotations": annotations, "subsets": obj.get("subsets")}
+
+
+def test_endpoints_object(workloads: WorkloadHarness, node: str) -> None:
+    ports = [
+        {"name": "http", "port": 80, "targetPort": 8080},
+        {"name": "grpc", "port": 90, "targetPort": 9090, "appProtocol": "kubernetes.io/h2c"},
+        {"name": "dns", "port": 53, "protocol": "UDP"},
+    ]
+    service(workloads, ports=ports)
+    workloads.check("endpoints", "object without pods", endpoints_picture(endpoints(workloads, 0)))
+    pod(workloads, "b", node, "10.0.0.2", ready=False)
+    pod(workloads, "a", node, "10.0.0.1")
+    pod(workloads, "c", node, "10.0.0.3", ready=False)
+    pod(workloads, "d", node)
+    workloads.check("endpoints", "object", endpoints_picture(endpoints(workloads, 3)))
+    workloads.phase("b", "Running", ready=True)
+    eventually(lambda: len(endpoints(workloads, 3)["subsets"][0]["addresses"]) == 2, what="two ready addresses")
+    # A pod that was not ready and fails does not enqueue the Service; the next change does.
+    workloads.phase("c", "Failed", 1)
+    workloads.delete("Pod", "a", gracePeriodSeconds=30)
+    workloads.check("endpoints", "object after changes", endpoints_picture(endpoints(workloads, 1)))
+
+
+def test_endpoints_of_headless_service(workloads: WorkloadHarness, node: str) -> None:
+    service(workloads, clusterIP="None", publishNotReadyAddresses=True, ports=[])
+    pod(workloads, "a", node, "10.0.0.1", ready=False, hostname="first", subdomain="web")
+    pod(workloads, "b", node, "10.0.0.2", ready=False, hostname="second", subdomain="other")
+    workloads.check("endpoints", "headless object", endpoints_picture(endpoints(workloads, 2)))
+
+
+def test_endpoints_with_different_ports(workloads: WorkloadHarness, node: str) -> None:
+    """Pods with different port numbers for one port name are in different subsets."""
+    service(workloads, ports=[{"port": 80, "targetPort": "http"}])
+    for number, port in enumerate((8080, 9090)):
+        containers = [{"name": "main", "image": "example.com/app:1", "ports": [{"name": "http", "containerPort": port}]}]
+        pod(workloads, f"p{number}", node, f"10.0.0.{number + 1}", containers=containers)
+    seen = endpoints_picture(endpoints(workloads, 2))
+    seen["subsets"].sort(key=str)
+    workloads.check("endpoints", "object with two subsets", seen)
+
+
+def test_endpoints_follow_their_service(workloads: WorkloadHarness, node: str) -> None:
+    """Labels of the Service are copied; a deleted object is created again; it is deleted with its Service."""
+    service(workloads)
+    pod(workloads, "a", node, "10.0.0.1")
+    created = endpoints(workloads, 1)
+    workloads.patch("Service", "web", {"metadata": {"labels": {"tier": None, "release": "1"}}})
+    eventually(lambda: "release" in endpoints(workloads, 1)["metadata"]["labels"], what="the labels of the Service")
+    assert "tier" not in endpoints(workloads, 1)["metadata"]["labels"]
+    workloads.delete("Endpoints", "web")
+    assert endpoints(workloads, 1)["metadata"]["uid"] != created["metadata"]["uid"]
+    workloads.delete("Service", "web")
+    eventually(lambda: workloads.gone("Endpoints", "web"), what="Endpoints are deleted")
+
+
+def test_endpoints_without_selector_are_kept(workloads: WorkloadHarness, node: str) -> None:
+    service(workloads)
+    pod(workloads, "a", node, "10.0.0.1")
+    endpoints(workloads, 1)
+    workloads.patch("Service", "web", {"spec": {"selector": None}})
+    eventually(lambda: slices(workloads, 2), what="a mirrored slice beside the old one")
+    endpoints(workloads, 1)
+
+
+def write_endpoints(workloads: WorkloadHarness, subsets: list[Object], **metadata: Any) -> Object:
+    body = {"metadata": {"name": "web", **metadata}, "subsets": subsets}
+    result: Object = workloads.api.post(workloads.path("Endpoints"), body).ok(201).json
+    return result
+
+
+def test_mirrored_slices(workloads: WorkloadHarness) -> None:
+    service(workloads, selector=None)
+    subsets: list[Object] = [
+        {
+            "addresses": [{"ip": "192.0.2.1", "hostname": "db"}, {"ip": "2001:db8::1"}],
+            "notReadyAddresses": [{"ip": "192.0.2.2", "nodeName": "n1"}],
+            "ports": [{"name": "http", "port": 80}, {"name": "https", "port": 443}],
+        }
+    ]
+    last_applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "note": "kept"}
+    write_endpoints(workloads, subsets, labels={"tier": "back"}, annotations=last_applied)
+    result = slices(workloads, 3)
+    seen = sorted(picture(result), key=lambda item: item["addressType"])
+    annotations = [item["metadata"].get("annotations") for item in result]
+    workloads.check("endpoints", "mirrored", {"slices": seen, "annotations": annotations})
+    subsets[0]["addresses"].pop()
+    subsets[0]["notReadyAddresses"] = [{"ip": "192.0.2.3"}]
+    workloads.patch("Endpoints", "web", {"metadata": {"labels": {"tier": "front"}}, "subsets": subsets})
+    eventually(lambda: len(slices(workloads, 2)) == 1, what="one mirrored slice")
+    workloads.check("endpoints", "mirrored after a change", picture(slices(workloads, 2)))
+
+
+def test_mirroring_ends(workloads: WorkloadHarness) -> None:
+    """Slices are deleted when a label excludes the Endpoints, when the Service gets a selector, and with the Endpoints."""
+    service(workloads, selector=None)
+    write_endpoints(workloads, [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}])
+    slices(workloads, 1)
+    skip = "endpointslice.kubernetes.io/skip-mirror"
+    mirrored = "endpointslice.kubernetes.io/managed-by=endpointslicemirroring-controller.k8s.io"
+    workloads.patch("Endpoints", "web", {"metadata": {"labels": {skip: "true"}}})
+    eventually(lambda: not workloads.items("EndpointSlice", mirrored), what="no slices with the label")
+    workloads.patch("Endpoints", "web", {"metadata": {"labels": {skip: None}}})
+    slices(workloads, 1)
+    workloads.patch("Service", "web", {"spec": {"selector": LABELS}})
+    eventually(lambda: not workloads.items("EndpointSlice", mirrored), what="no mirrored slices beside a selector")
+    workloads.patch("Service", "web", {"spec": {"selector": None}})
+    workloads.patch("Endpoints", "web", {"subsets": [{"addresses": [{"ip": "192.0.2.9"}]}]})
+    eventually(lambda: workloads.items("EndpointSlice", mirrored), what="a mirrored slice again")
+    workloads.delete("Endpoints", "web")
+    eventually(lambda: not workloads.items("EndpointSlice", mirrored), what="no slices without Endpoints")
+
+
+def test_endpoints_are_deprecated(workloads: WorkloadHarness) -> None:
+    (warning,) = workloads.api.get(workloads.path("Endpoints")).ok(200).warnings
+    assert warning == '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from sliceworks.kube.selectors import from_labels, parse_labels
-from sliceworks.twin.controllers.builtin import deployment_rollout, endpointslice_reconciler, node_lifecycle, statefulset_identity
+from sliceworks.twin.controllers.builtin import (
+    deployment_rollout,
+    endpoints_reconciler,
+    endpointslice_reconciler,
+    node_lifecycle,
+    statefulset_identity,
+)
+from sliceworks.twin.controllers.builtin.endpointslicemirroring_controller import plan_mirrored_slices
 from sliceworks.twin.controllers.builtin.pod_control import is_available, seconds_to_available
 from sliceworks.twin.controllers.builtin.replicaset_controller import pods_to_delete
 from sliceworks.twin.controllers.builtin.taint_eviction import min_toleration_seconds
@@ -187,6 +194,53 @@ def test_endpoint_slices_change_minimally() -> None:
     assert [(item["metadata"]["name"], len(item["endpoints"])) for item in fewer.update] == [("s0", 99)]
     none = endpointslice_reconciler.plan_slices(service(), "IPv4", [], existing[:1])
     assert [(item["metadata"]["name"], item["endpoints"]) for item in none.update] == [("s0", [])]
+
+
+def addresses(first: int, last: int) -> list[dict[str, Any]]:
+    return [{"ip": f"10.0.{number // 200}.{number % 200 + 1}"} for number in range(first, last)]
+
+
+def test_endpoints_hold_1000_addresses() -> None:
+    """Ready addresses come first, each subset keeps its share, and the annotation follows."""
+    subsets = [{"addresses": addresses(0, 900), "ports": [{"port": 1}]}, {"notReadyAddresses": addresses(900, 1200)}]
+    endpoints = endpoints_reconciler.update_endpoints(service(), subsets, None)
+    assert endpoints is not None
+    assert endpoints["metadata"]["annotations"] == {"endpoints.kubernetes.io/over-capacity": "truncated"}
+    assert [len(subset.get("addresses") or subset["notReadyAddresses"]) for subset in endpoints["subsets"]] == [900, 100]
+    assert endpoints_reconciler.update_endpoints(service(), subsets, endpoints) is None
+    fewer = endpoints_reconciler.update_endpoints(service(), subsets[:1], endpoints)
+    assert fewer is not None
+    assert "annotations" not in fewer["metadata"]
+    ready = [{"addresses": addresses(0, 1500), "notReadyAddresses": addresses(1500, 1510)}, {"addresses": addresses(1600, 2100)}]
+    assert [{field: len(items) for field, items in subset.items()} for subset in endpoints_reconciler.truncate_subsets(ready)] == [
+        {"addresses": 750},
+        {"addresses": 250},
+    ]
+
+
+def test_an_address_that_is_also_not_ready_is_not_ready() -> None:
+    subsets = [
+        {"addresses": addresses(0, 2), "ports": [{"port": 1}]},
+        {"notReadyAddresses": addresses(1, 2), "ports": [{"port": 1}]},
+    ]
+    (subset,) = endpoints_reconciler.repack_subsets(subsets)
+    assert subset == {"addresses": addresses(0, 1), "notReadyAddresses": addresses(1, 2), "ports": [{"port": 1}]}
+
+
+def test_mirrored_slices_change_minimally() -> None:
+    endpoints: dict[str, Any] = {
+        "metadata": {"name": "web", "namespace": "ns", "uid": "u"},
+        "subsets": [{"addresses": addresses(0, 2)}],
+    }
+    (created,) = plan_mirrored_slices(endpoints, []).create
+    live = named(created, "s0")
+    assert plan_mirrored_slices(endpoints, [live]) == endpointslice_reconciler.SliceChanges()
+    other_ports = {**endpoints, "subsets": [{"addresses": addresses(0, 1), "ports": [{"port": 1, "protocol": "TCP"}]}]}
+    changes = plan_mirrored_slices(other_ports, [live])
+    assert ([item["metadata"]["name"] for item in changes.update], changes.create, changes.delete) == (["s0"], [], [])
+    assert plan_mirrored_slices({**endpoints, "subsets": []}, [live]).delete == [live]
+    recreated = {**endpoints, "metadata": {**endpoints["metadata"], "uid": "new"}}
+    assert len(plan_mirrored_slices(recreated, [live]).update) == 1
 
 
 def test_stateful_set_ordinals() -> None:

@@ -10,7 +10,9 @@ from sliceworks.twin.controllers.builtin.cronjob_controller import CronJobContro
 from sliceworks.twin.controllers.builtin.daemonset_controller import DaemonSetController
 from sliceworks.twin.controllers.builtin.deployment_controller import DeploymentController
 from sliceworks.twin.controllers.builtin.disruption_controller import DisruptionController
+from sliceworks.twin.controllers.builtin.endpoints_controller import EndpointsController
 from sliceworks.twin.controllers.builtin.endpointslice_controller import EndpointSliceController
+from sliceworks.twin.controllers.builtin.endpointslicemirroring_controller import EndpointSliceMirroringController
 from sliceworks.twin.controllers.builtin.job_controller import JobController, TTLAfterFinishedController
 from sliceworks.twin.controllers.builtin.node_lifecycle import NodeLifecycleController
 from sliceworks.twin.controllers.builtin.pod_gc import PodGCController
@@ -42,7 +44,9 @@ CONTROLLERS: dict[str, Callable[[ControllerContext], Controller[Any]]] = {
     "deployment-controller": DeploymentController,
     "statefulset-controller": StatefulSetController,
     "daemonset-controller": DaemonSetController,
+    "endpoints-controller": EndpointsController,
     "endpointslice-controller": EndpointSliceController,
+    "endpointslice-mirroring-controller": EndpointSliceMirroringController,
     "disruption-controller": DisruptionController,
     "horizontal-pod-autoscaler-controller": HorizontalController,
     "node-lifecycle-controller": NodeLifecycleController,

@@ -25,7 +25,7 @@ from sliceworks.twin.apiserver.request_info import (
     object_modified,
     uid_differs,
 )
-from sliceworks.twin.apiserver.validation.endpoints import validate_endpoint_slice
+from sliceworks.twin.apiserver.validation.endpoints import validate_endpoint_slice, validate_endpoints
 from sliceworks.twin.apiserver.validation.error_list import ErrorList
 from sliceworks.twin.apiserver.validation.object_meta import validate_object_meta, validate_object_meta_update
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 T = TypeVar("T")
-_ENDPOINT_SLICES = "discovery.k8s.io/endpointslices"
+_ENDPOINTS = {"/endpoints": validate_endpoints, "discovery.k8s.io/endpointslices": validate_endpoint_slice}
+"""Kinds that may contain loopback addresses of pods that run as processes."""
 _LARGE_BYTES = 128 * 1024
 _CPU_SECONDS, _MEMORY_BYTES = 3.0, 1 << 30
 """Of each computation in a thread."""
@@ -149,8 +150,8 @@ def _validate_builtin(errors: ErrorList, server: ApiServer, call: Call, obj: Obj
             strategy.validate_status(errors, obj, old)
         return
     validate = strategy.validate
-    if call.resource.key == _ENDPOINT_SLICES and server.pod_network is not None:
-        validate = partial(validate_endpoint_slice, pods=server.pod_network)
+    if call.resource.key in _ENDPOINTS and server.pod_network is not None:
+        validate = partial(_ENDPOINTS[call.resource.key], pods=server.pod_network)
     if validate is not None and (old is None or _needs_validation(obj, old)):
         validate(errors, obj)
     if old is not None and strategy.validate_update is not None:

@@ -92,7 +92,12 @@ STRATEGIES: dict[str, Strategy] = {
         validate_update=core_group.validate_config_map_update,
         printer=core_kinds.CONFIG_MAP,
     ),
-    "/endpoints": Strategy(allow_create_on_update=True, validate=endpoints.validate_endpoints, printer=network_kinds.ENDPOINTS),
+    "/endpoints": Strategy(
+        allow_create_on_update=True,
+        deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        validate=endpoints.validate_endpoints,
+        printer=network_kinds.ENDPOINTS,
+    ),
     "/events": replace(
         _EVENT,
         name_errors=names.path_segment_errors,
@@ -537,6 +542,7 @@ def builtin_registry() -> Registry:
             cache(partial(scheme.schema, item.group, item.version, item.kind)),
             {sub.name: Subresource(sub.name, sub.kind, sub.verbs, sub.group, sub.version) for sub in item.subresources},
             item.verbs,
+            STRATEGIES[key].deprecation,
         )
         if key in resources:
             resources[key].versions[item.version] = version

@@ -72,6 +72,8 @@ class Strategy:
     """Whether deletion waits for the object's grace period."""
     orphans_by_default: bool = False
     """Whether a deletion without a propagation policy orphans the dependents."""
+    deprecation: str = ""
+    """The warning about every request for this resource."""
     delete_warning: str = ""
     """The warning about a deletion without a propagation policy."""
     create_only: bool = False

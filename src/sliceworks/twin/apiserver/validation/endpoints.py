@@ -21,13 +21,14 @@ _MAX_TOPOLOGY_LABELS = 16
 _MAX_HINTS = 8
 
 
-def validate_endpoints(errors: ErrorList, obj: Json) -> None:
+def validate_endpoints(errors: ErrorList, obj: Json, *, pods: IPv4Network | None = None) -> None:
+    """Validate an Endpoints object. `pods` is the pod CIDR if it is a loopback network, whose addresses are otherwise invalid."""
     for subset, path in list_items(obj, "", "subsets"):
         if not subset.get("addresses") and not subset.get("notReadyAddresses"):
             errors.required(path, "must specify `addresses` or `notReadyAddresses`")
         for field in ("addresses", "notReadyAddresses"):
             for address, address_path in list_items(subset, path, field):
-                _validate_address(errors, address, address_path)
+                _validate_address(errors, address, address_path, pods)
         for port, port_path in list_items(subset, path, "ports"):
             if not port.get("name") and len(subset["ports"]) > 1:
                 errors.required(f"{port_path}.name")
@@ -49,13 +50,14 @@ def validate_endpoint_slice(errors: ErrorList, obj: Json, *, pods: IPv4Network |
         _validate_endpoint(errors, endpoint, obj.get("addressType") or "", path, pods)
 
 
-def _validate_address(errors: ErrorList, address: Json, path: str) -> None:
+def _validate_address(errors: ErrorList, address: Json, path: str, pods: IPv4Network | None) -> None:
     ip = address.get("ip") or ""
     errors.check_ip(ip, f"{path}.ip")
     errors.check_optional_names(address, path, error_list.dns1123_label_errors, "hostname")
     if address.get("nodeName") is not None:
         errors.check_dns_subdomain(address["nodeName"], f"{path}.nodeName")
-    errors.check_endpoint_ip(ip, f"{path}.ip")
+    if pods is None or parse_ip(ip) not in pods:
+        errors.check_endpoint_ip(ip, f"{path}.ip")
 
 
 def _validate_port(errors: ErrorList, port: Json, path: str) -> None:

@@ -9,7 +9,9 @@ job_controller, job_state, job_status, job_policy, indexed_job                  
 cronjob_controller                                                                CronJobs
 podautoscaler_controller, replica_calculator, metric_source, autoscaler_behavior  HorizontalPodAutoscalers
 disruption_controller                                                             PodDisruptionBudgets
+service_controller, endpoints_controller, endpoints_reconciler                    Endpoints of Services
 endpointslice_controller, endpointslice_reconciler                                EndpointSlices of Services
+endpointslicemirroring_controller                                                 EndpointSlices of other Endpoints
 garbage_collector, dependency_graph                                               owners and dependents
 namespace_controller, resource_quota_controller                                   namespaces and their quotas
 serviceaccount_controller, clusterrole_aggregation                                accounts and roles

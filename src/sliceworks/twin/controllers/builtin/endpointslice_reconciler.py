@@ -10,6 +10,7 @@ import orjson
 from sliceworks.kube.pod_requests import sidecars
 from sliceworks.kube.resources import owner_reference
 from sliceworks.twin.controllers.builtin.pod_control import generate_name
+from sliceworks.twin.controllers.runtime.revisions import fnv128a
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,12 +104,12 @@ def plan_slices(
     endpoints_by_ports: dict[bytes, dict[Any, Object]] = {}
     ports_by_key: dict[bytes, list[Object]] = {}
     for ports, endpoint in desired:
-        key = _port_key(ports)
+        key = port_key(ports)
         ports_by_key[key] = ports
         endpoints_by_ports.setdefault(key, {})[_endpoint_key(endpoint)] = endpoint
     existing_by_ports: dict[bytes, list[Object]] = {}
     for endpoint_slice in existing:
-        existing_by_ports.setdefault(_port_key(endpoint_slice.get("ports") or []), []).append(endpoint_slice)
+        existing_by_ports.setdefault(port_key(endpoint_slice.get("ports") or []), []).append(endpoint_slice)
     for key, endpoints in endpoints_by_ports.items():
         _plan_port_group(changes, service, (family, ports_by_key[key]), endpoints, existing_by_ports.pop(key, []))
     changes.delete += [endpoint_slice for slices in existing_by_ports.values() for endpoint_slice in slices]
@@ -199,7 +200,7 @@ def _new_slice(service: Object, family: str, ports: list[Object], endpoints: lis
             "ownerReferences": [owner],
         },
         "addressType": family,
-        "ports": ports,
+        "ports": ordered_ports(ports),
         "endpoints": endpoints,
     }
 
@@ -212,5 +213,17 @@ def _endpoint_key(endpoint: Object) -> Any:
     return (*endpoint["addresses"], endpoint.get("hostname", ""), (endpoint.get("targetRef") or {}).get("uid", ""))
 
 
-def _port_key(ports: list[Object]) -> bytes:
+def ordered_ports(ports: list[Object]) -> list[Object]:
+    """The ports in the order in which Kubernetes writes them: that of the hashes of their printed fields."""
+    return sorted(ports, key=lambda port: fnv128a(_describe_port(port).encode())) if len(ports) > 1 else ports
+
+
+def _describe_port(port: Object) -> str:
+    name_and_protocol = f"Name:(*string){port['name']} Protocol:(*v1.Protocol){port['protocol']}"
+    application = port.get("appProtocol") or "<nil>"
+    return f"(v1.EndpointPort){{{name_and_protocol} Port:(*int32){port['port']} AppProtocol:(*string){application}}}"
+
+
+def port_key(ports: list[Object]) -> bytes:
+    """A key of a list of ports, whatever their order."""
     return orjson.dumps(sorted(orjson.dumps(port, option=orjson.OPT_SORT_KEYS).decode() for port in ports))

@@ -49,7 +49,7 @@ class PodControl:
         try:
             created = (await self.writer.create(PODS, metadata["namespace"], pod)).object()
         except ApiError as error:
-            if _is_namespace_terminating(error):
+            if is_namespace_terminating(error):
                 return False
             await self.recorder.warning(owner, "FailedCreate", f"Error creating: {error.message}")
             raise
@@ -143,7 +143,8 @@ def generate_name(name: str) -> str:
     return name if names.dns1123_subdomain_errors(f"{prefix}a") else prefix
 
 
-def _is_namespace_terminating(error: ApiError) -> bool:
+def is_namespace_terminating(error: ApiError) -> bool:
+    """Whether a create failed because its namespace is being deleted."""
     causes = ((error.status().get("details") or {}).get("causes")) or ()
     return isinstance(error, Forbidden) and any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 

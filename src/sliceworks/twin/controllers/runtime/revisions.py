@@ -50,6 +50,14 @@ def fnv32a(data: bytes) -> int:
     return value
 
 
+def fnv128a(data: bytes) -> int:
+    """The 128-bit FNV-1a hash."""
+    value = 0x6C62272E07BB014262B821756295C58D
+    for byte in data:
+        value = ((value ^ byte) * 0x0000000001000000000000000000013B) & (1 << 128) - 1
+    return value
+
+
 def revision_data(owner: Mapping[str, Any]) -> Object:
     """The `data` of a ControllerRevision: a patch that restores the owner's template."""
     return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
