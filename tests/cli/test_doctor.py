@@ -74,6 +74,25 @@ def test_empty_cluster_names_the_command_that_installs() -> None:
     assert checks["controllers/slices"].repair.startswith("helm upgrade --install sliceworks")
 
 
+@pytest.mark.parametrize(("kubernetes", "jobset"), [("v1.31.4", "v0.10.1"), ("v1.35.4", "v0.12.0")])
+def test_missing_programs_are_installed_in_versions_that_kubernetes_accepts(
+    kubernetes: str, jobset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result: list[Check] = []
+
+    async def read_versions(_client: Client) -> dict[str, str]:
+        return {"Kubernetes": kubernetes}
+
+    async def main(twin: EmbeddedTwin) -> None:
+        result.extend(await installation.examine(Client(twin.cluster.transport())))
+
+    monkeypatch.setattr(installation, "read_versions", read_versions)
+    run_on_twin(main)
+    source = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/{}/releases/download/{}/manifests.yaml"
+    repairs = {check.name: check.repair for check in result if check.area == "versions" and check.state == "warning"}
+    assert repairs == {"JobSet": source.format("jobset", jobset), "Kueue": source.format("kueue", "v0.15.0")}
+
+
 def test_pods_that_do_not_run_are_an_error() -> None:
     check = examined(nothing, nodes=False)["controllers/slices"]
     assert (check.state, check.message) == ("error", f"0 of 2 replicas available, version {__version__}")

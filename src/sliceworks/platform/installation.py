@@ -19,6 +19,7 @@ from sliceworks.base.names import join_first
 from sliceworks.base.transport import Request
 from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
+from sliceworks.infra.cluster.addon import release_url
 from sliceworks.infra.cluster.composition import component_manifests
 from sliceworks.kube.resources import (
     CLUSTER_ROLE,
@@ -114,12 +115,12 @@ async def _check_versions(client: Client) -> AsyncIterator[Check]:
     yield Check("versions", "Kubernetes", state, f"{versions['Kubernetes']} (supported: {between})", repair)
     served = {group.name: group.versions for group in await client.discovery.groups()}
     for name, (group, version, program) in _APIS.items():
+        repair = f"kubectl apply --server-side -f {release_url(program, '{}.{}'.format(*minor))}"
         if group not in served:
-            repair = f"kubectl apply --server-side -f the manifests of https://{program}.sigs.k8s.io/docs/installation"
             yield Check("versions", name, "warning", f"{name} is not installed", repair)
         elif version not in served[group]:
             message = f"{group} serves {', '.join(served[group])}, but not {version}"
-            yield Check("versions", name, "error", message, f"upgrade {name}: https://{program}.sigs.k8s.io/docs/installation")
+            yield Check("versions", name, "error", message, repair)
         else:
             yield Check("versions", name, "ok", f"{versions[name]} ({group}/{version})")
 

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sliceworks.base import yaml_documents
 from sliceworks.base.errors import SliceworksError
+from sliceworks.catalog import data
 from sliceworks.infra.cluster.inventory import SYSTEM, KindsServed, Step, WebhookReady, availability_waits, build_namespace
 from sliceworks.schemas import config_connector
+from sliceworks.specs.environment.teams import Versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -86,6 +88,13 @@ def required_releases(spec: EnvironmentSpec) -> tuple[Release, ...]:
             )
         )
     return tuple(releases)
+
+
+def release_url(name: str, kubernetes: str) -> str:
+    """The file of the tested release of JobSet or Kueue, or of the last one that a minor version of Kubernetes accepts."""
+    last = data.load("addon_releases")[name].get("lastOnKubernetes", {}).get(kubernetes)
+    version = f"v{last}" if last else Versions.model_fields[name].default
+    return _GITHUB.format(name=name, version=version)
 
 
 def sha256(content: bytes) -> str:
