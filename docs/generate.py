@@ -18,6 +18,7 @@ from contract_page import contract
 from environment_fields import environment
 from error_page import errors
 from gateway_fields import gateway
+from image_map_fields import image_map
 from load_fields import load_test
 from metrics_page import metrics
 from module_readmes import MODULES, names, readme
@@ -172,6 +173,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "gke-rules.md": rules,
     REFERENCE / "why.md": causes,
     REFERENCE / "gateway.md": gateway,
+    REFERENCE / "image-map.md": image_map,
     REFERENCE / "load-test.md": load_test,
     REFERENCE / "metrics.md": metrics,
     REFERENCE / "model-service.md": serving,

@@ -66,6 +66,7 @@ PROGRAMS: dict[str, Program] = {
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
         Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
+        Program("agnhost", "agnhost", "k8s.io/kubernetes/test/images/agnhost"),
         Program("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint"),
     )
 }

@@ -19,6 +19,8 @@ from sliceworks.twin.nodes.runtime.process import NamespaceSupport
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from sliceworks.twin.nodes.runtime.image import ImageMap
+
 Object = dict[str, Any]
 REFUSAL = clock.run(NamespaceSupport(Path(tempfile.gettempdir())).unavailable_reason()) if sys.platform == "linux" else "not Linux"
 mounts_wanted = pytest.mark.skipif(bool(REFUSAL), reason=f"this machine refuses mount namespaces: {REFUSAL}")
@@ -33,11 +35,18 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {**spec, "volumes": volumes or []}}
 
 
-def running(main: Callable[[Client], Awaitable[None]], folder: Path, *, speed: float = 1.0, hidden: tuple[Path, ...] = ()) -> None:
+def running(
+    main: Callable[[Client], Awaitable[None]],
+    folder: Path,
+    *,
+    speed: float = 1.0,
+    hidden: tuple[Path, ...] = (),
+    images: ImageMap | None = None,
+) -> None:
     """Run a test's coroutine on a twin that runs processes."""
 
     async def run_main() -> None:
-        async with Cluster(ca="the authority", processes=folder, hidden=hidden) as cluster:
+        async with Cluster(ca="the authority", processes=folder, hidden=hidden, images=images) as cluster:
             client = Client(cluster.transport())
             await create_nodes(client, NodeShape(pool="pool"), 1)
             await main(client)

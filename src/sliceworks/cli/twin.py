@@ -86,6 +86,11 @@ _WITHOUT = f"""Names for --without: {", ".join(controller_names.PROGRAMS)}; and 
     help="With --processes: hide your home directory and all twins from containers, and run each in its own PID namespace (Linux).",
 )
 @click.option(
+    "--image-map",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True),
+    help="With --processes: an ImageMap document. Pods whose images are all in it run as processes, other pods are simulated.",
+)
+@click.option(
     "--without",
     metavar="NAME[,NAME…]",
     help="Controllers that do not run, so that you can run your own, by the names below; '' for none.  [default: as last time]",
@@ -106,6 +111,7 @@ def start(
     job_duration: float,
     processes: bool,
     isolate: bool,
+    image_map: str | None,
     without: str | None,
     config_connector: bool,
     cloud_port: int,
@@ -114,10 +120,15 @@ def start(
     timeout: float,
 ) -> None:
     """Start a twin and print how to use it. A running twin is left unchanged."""
+    from sliceworks.platform import image_map as images
     from sliceworks.platform import twin_home, twin_process
 
     if isolate and not processes:
         raise UsageError("--isolate: requires --processes")
+    if image_map and not processes:
+        raise UsageError("--image-map: requires --processes")
+    if image_map and not foreground:
+        images.load(Path(image_map))  # reports errors here rather than in the twin's log
     home = twin_home.find(name)
     without_names = home.settings().without if without is None else controller_names.parse(without)
     given = (port, memory, speed or 1.0, workloads, processes, config_connector, cloud_port)
@@ -128,6 +139,7 @@ def start(
         isolate=isolate,
         watchdog_timeout=watchdog_timeout,
         without=without_names,
+        image_map=image_map or "",
     )
     if foreground:
         twin_process.run_foreground(home, settings)

@@ -52,6 +52,7 @@ class Settings:
     isolate: bool = False
     watchdog_timeout: float = 0.0
     without: tuple[str, ...] = ()
+    image_map: str = ""
 
     @property
     def has_own_clock(self) -> bool:

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, progress
@@ -30,6 +31,7 @@ def run_foreground(home: Home, settings: Settings) -> None:
     import logging
 
     from sliceworks.base.watchdog import Watchdog
+    from sliceworks.platform import image_map
     from sliceworks.platform.controller_host import run_installed
     from sliceworks.twin.main import TwinOptions, serve
 
@@ -43,6 +45,7 @@ def run_foreground(home: Home, settings: Settings) -> None:
         workloads=settings.workloads,
         processes=settings.processes,
         isolate=settings.isolate,
+        images=image_map.load(Path(settings.image_map)) if settings.image_map else None,
         config_connector=settings.config_connector,
         without=settings.without,
         cloud_port=settings.cloud_port,
@@ -185,6 +188,7 @@ def _command(home: Home, settings: Settings) -> list[str]:
     command += [] if settings.workloads else ["--no-workloads"]
     command += ["--processes"] if settings.processes else []
     command += ["--isolate"] if settings.isolate else []
+    command += ["--image-map", settings.image_map] if settings.image_map else []
     command += ["--config-connector"] if settings.config_connector else []
     command += ["--without", ",".join(settings.without)]
     command += ["--cloud-port", str(settings.cloud_port)] if settings.cloud_port else []

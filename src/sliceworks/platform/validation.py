@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sliceworks.base.yaml_documents import Document
     from sliceworks.specs.common import Spec
 
-_NO_OBJECTS = ("LoadTest", "Gateway", "Scenario")
+_NO_OBJECTS = ("LoadTest", "Gateway", "Scenario", "ImageMap")
 
 
 def validate_document(document: Document, folder: Path) -> tuple[list[Document], list[InvalidDocument]]:

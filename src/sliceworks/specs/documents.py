@@ -39,6 +39,7 @@ KINDS = {
     "Environment": "sliceworks.specs.environment",
     "Gateway": "sliceworks.specs.gateway",
     "ModelService": "sliceworks.specs.model_service",
+    "ImageMap": "sliceworks.specs.image_map",
     "LoadTest": "sliceworks.specs.load_test",
     "Scenario": "sliceworks.specs.scenario",
     "TrainingJob": "sliceworks.specs.training",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.auth.authentication import User
     from sliceworks.twin.cloud.core.cloud_server import CloudServer
     from sliceworks.twin.cloud.pod_storage import PodStorage
+    from sliceworks.twin.nodes.runtime.image import ImageMap
     from sliceworks.twin.nodes.runtime.process_runtime import ProcessRuntime
     from sliceworks.twin.nodes.simulator import NodeSimulator
     from sliceworks.twin.store.watch_cache import Change
@@ -41,9 +42,10 @@ class Cluster:
 
     Without `workloads` it has no nodes, scheduler or workload controllers; the controllers in `without` do not run, and their
     kinds and webhooks are not installed. With `processes`, the commands of containers run as
-    processes of this machine, with their files in that directory. With `config_connector`, the kinds and controllers of Config
-    Connector are installed. Pods of Jobs complete after `job_seconds` unless an annotation says otherwise; None: they run until
-    they are deleted. In-process requests await `between` first.
+    processes of this machine, with their files in that directory; with `images`, those of containers with these images. With
+    `config_connector`, the kinds and controllers of Config Connector are installed.
+    Pods of Jobs complete after `job_seconds` unless an annotation says otherwise; None: they run until they are
+    deleted. In-process requests await `between` first.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Cluster:
         without: Collection[str] = (),
         processes: Path | None = None,
         hidden: tuple[Path, ...] = (),
+        images: ImageMap | None = None,
         config_connector: bool = False,
         job_seconds: float | None = None,
         between: Callable[[], Awaitable[None]] | None = None,
@@ -81,7 +84,7 @@ class Cluster:
         self._workloads = workloads
         self._authority = ca
         self._endpoint = ""
-        self._processes, self._hidden = processes, hidden
+        self._processes, self._hidden, self._images = processes, hidden, images
         self._job_seconds = job_seconds
         self._runtime: ProcessRuntime | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -129,7 +132,7 @@ class Cluster:
             return
         from sliceworks.twin.nodes.embedded_nodes import process_runtime
 
-        self._runtime = process_runtime(self.as_user, self._processes, self._hidden)
+        self._runtime = process_runtime(self.as_user, self._processes, self._hidden, self._images)
         self.api_server.kubelet = self._runtime
         if (networks := self._runtime.networks) is not None:
             self.api_server.pod_network, self.api_server.view.service_network = networks

@@ -36,6 +36,8 @@ from sliceworks.twin.store.store import Store
 if TYPE_CHECKING:
     import ssl
 
+    from sliceworks.twin.nodes.runtime.image import ImageMap
+
 
 Companion = Callable[[Cluster], AbstractAsyncContextManager[object]]
 _LOOPBACK = "127.0.0.1"
@@ -57,6 +59,7 @@ class TwinOptions:
     workloads: bool = True
     processes: bool = False
     isolate: bool = False
+    images: ImageMap | None = None
     config_connector: bool = False
     cloud_port: int = 0
     without: tuple[str, ...] = ()
@@ -121,6 +124,7 @@ async def _serve(
         without=options.without,
         processes=processes,
         hidden=(directory.parent.resolve(), Path.home().resolve()) if options.isolate else (),
+        images=options.images,
         config_connector=options.config_connector,
         job_seconds=options.job_seconds or None,
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from sliceworks.base.transport import InProcess
     from sliceworks.kube.reflector import Selection
+    from sliceworks.twin.nodes.runtime.image import ImageMap
     from sliceworks.twin.nodes.runtime.process_runtime import ProcessRuntime
     from sliceworks.twin.nodes.simulator import ObjectSink
     from sliceworks.twin.nodes.stage_queue import PodRuntime, PodStorage
@@ -94,8 +95,10 @@ class StoreReader:
         return self._labels.matches(labels) and self._fields.matches(fields)
 
 
-def process_runtime(as_user: Callable[[User], InProcess], folder: Path, hidden: tuple[Path, ...]) -> ProcessRuntime:
+def process_runtime(
+    as_user: Callable[[User], InProcess], folder: Path, hidden: tuple[Path, ...], images: ImageMap | None
+) -> ProcessRuntime:
     """Create the runtime that runs containers as processes of this machine."""
     from sliceworks.twin.nodes.runtime.process_runtime import ProcessRuntime
 
-    return ProcessRuntime(Client(as_user(_KUBELET)), folder, hidden)
+    return ProcessRuntime(Client(as_user(_KUBELET)), folder, hidden, images)

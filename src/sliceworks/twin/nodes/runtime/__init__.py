@@ -1,6 +1,7 @@
 """The process runtime: runs containers as processes of this machine. Opt-in.
 
 process_runtime    runs pods and serves their logs
+image              images as programs of this machine
 pod_worker         runs one pod: containers in order, status, termination
 container_runner   runs one container: start, probes, restart, stop
 process            a process in its own mount and host-name namespaces

@@ -15,12 +15,14 @@ from sliceworks.twin.nodes.runtime import pod_volumes, probe
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log
 from sliceworks.twin.nodes.runtime.container_session import AttachSession, ExecSession
 from sliceworks.twin.nodes.runtime.envvars import build_command
+from sliceworks.twin.nodes.runtime.image import find_image
 from sliceworks.twin.nodes.runtime.process import MountView, Process, build_view, pid_file
 from sliceworks.twin.nodes.runtime.value_sources import read_sources
 
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.streaming.remote_command import OpenSession, StreamOptions
     from sliceworks.twin.nodes.runtime.envvars import Command
+    from sliceworks.twin.nodes.runtime.image import Image
     from sliceworks.twin.nodes.runtime.pod_worker import PodWorker
     from sliceworks.twin.nodes.runtime.value_sources import Sources
 
@@ -30,6 +32,8 @@ _BACKOFF_RESET = 600.0
 _SOURCE_RETRY = 5.0
 _IMAGE_PULL = "sliceworks.dev/image-pull"
 _MESSAGE_LINES, _MESSAGE_BYTES = 80, 2048  # limits of the kubelet
+_MAX_MESSAGE_BYTES = 4096
+_TERMINATION_PATH = "/dev/termination-log"
 
 
 class ContainerRunner:
@@ -95,12 +99,14 @@ class ContainerRunner:
             for task in probes:
                 task.cancel()
             await asyncio.gather(*probes, return_exceptions=True)
-        await self._finish(code, message=self._termination_message(self.log_file(count)) if code else "")
+        await self._finish(code, message=self._termination_message(self.log_file(count), code))
         return code
 
-    def _termination_message(self, log: Path) -> str:
-        """The end of the log, if terminationMessagePolicy requests it."""
-        if self.container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+    def _termination_message(self, log: Path, code: int) -> str:
+        """The content of the termination message file, else the end of the log if terminationMessagePolicy requests it."""
+        if message := _read_start(self._termination_file, _MAX_MESSAGE_BYTES):
+            return message
+        if not code or self.container.get("terminationMessagePolicy") != "FallbackToLogsOnError":
             return ""
         return read_log(log, LogOptions(tail=_MESSAGE_LINES))[-_MESSAGE_BYTES:].decode(errors="replace")
 
@@ -151,21 +157,24 @@ class ContainerRunner:
     async def _build_command(self, sources: Sources) -> Command:
         pod = self._pod
         pod.token = await pod.access.token(pod.client, pod.pod)
+        image = find_image(pod.images, self.container)
         mounts = pod_volumes.mount_folders(self.container, await pod.populate_volumes(sources))
+        files = self._files(image)
         api_variables = pod.access.variables(pod.token, pod.pod["metadata"]["namespace"], pod.folder)
         has_namespaces = not await pod.namespaces.unavailable_reason()
         variables = pod.services.variables(pod.pod, api=has_namespaces)
-        folder, host_folder = self._working_folders(mounts)
+        folder, host_folder = self._working_folders(mounts, str(self.container.get("workingDir") or image.working_dir))
         if has_namespaces:
             volumes = pod.pod["spec"].get("volumes") or ()
             names, hidden = pod.host_files(), pod.namespaces.hidden
-            view = build_view(self.container, volumes, mounts, pod.folder, str(folder), names=names, hidden=hidden)
+            view = build_view(self.container, volumes, mounts, pod.folder, str(folder), names=names, files=files, hidden=hidden)
             replace = pod.replace_names
         else:
             view = MountView(str(host_folder))
 
             def replace(value: str) -> str:
-                return pod.replace_names(pod_volumes.replace_mount_paths(value, mounts))
+                paths = {path: source for _, source, path in files} | mounts
+                return pod.replace_names(pod_volumes.replace_mount_paths(value, paths))
 
         return build_command(
             self.container,
@@ -173,6 +182,7 @@ class ContainerRunner:
             pod.addresses,
             self._home(),
             replace,
+            image=image,
             view=view,
             api_variables=api_variables,
             service_variables=variables,
@@ -183,9 +193,21 @@ class ContainerRunner:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         return home
 
-    def _working_folders(self, mounts: dict[str, str]) -> tuple[Path, Path]:
+    @property
+    def _termination_file(self) -> Path:
+        return self.folder / "termination-log"
+
+    def _files(self, image: Image) -> list[tuple[str, str, str]]:
+        """Mounts of the image's files and of an empty termination message file."""
+        self._termination_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._termination_file.write_bytes(b"")
+        path = str(self.container.get("terminationMessagePath") or _TERMINATION_PATH)
+        files = [("ro", str(source), target) for target, source in image.files.items()]
+        return [*files, ("rw", str(self._termination_file), path)]
+
+    def _working_folders(self, mounts: dict[str, str], working_dir: str) -> tuple[Path, Path]:
         """The working directory in the container and on this machine: in a volume, else in the home folder."""
-        folder = Path(str(self.container.get("workingDir") or ""))
+        folder = Path(working_dir)
         host_folder = Path(pod_volumes.replace_mount_paths(str(folder), mounts))
         if host_folder == folder:
             folder = host_folder = self._home() / str(folder).strip("/")
@@ -308,6 +330,15 @@ class ContainerRunner:
         if self._process is not None:
             self.kill()
             await self._process.wait()
+
+
+def _read_start(file: Path, size: int) -> str:
+    """The first bytes of a file; empty if it does not exist."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(size).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _init_restart_policy(spec: Obj) -> str:

@@ -10,12 +10,14 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.nodes.runtime.image import MACHINE
 from sliceworks.twin.nodes.runtime.pod_dns import hostname
 from sliceworks.twin.nodes.runtime.value_sources import read_field, read_resource_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from sliceworks.twin.nodes.runtime.image import Image
     from sliceworks.twin.nodes.runtime.process import MountView
     from sliceworks.twin.nodes.runtime.value_sources import Sources
 _REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
@@ -181,15 +183,15 @@ def build_command(
     home: Path,
     replace_names: Callable[[str], str],
     *,
+    image: Image = MACHINE,
     view: MountView,
     api_variables: dict[str, str] | None = None,
     service_variables: dict[str, str] | None = None,
 ) -> Command:
     """Build the command of a container. `replace_names` also replaces mount paths without mount namespaces."""
-    variables = {**(service_variables or {}), **tpu_variables(sources.pod, container, sources.job)}
+    variables = {**image.env, **(service_variables or {}), **tpu_variables(sources.pod, container, sources.job)}
     _add_variables(variables, container, sources, addresses)
-    words = [*(container.get("command") or ()), *(container.get("args") or ())]
-    arguments = tuple(replace_names(expand(word, variables)) for word in words)
+    arguments = tuple(replace_names(expand(word, variables)) for word in image.words(container))
     environment = {
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), _SYSTEM_PATH)),
         "HOME": str(home),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sliceworks.kube.client import Client
     from sliceworks.kube.events import EventRecorder
+    from sliceworks.twin.nodes.runtime.image import ImageMap
     from sliceworks.twin.nodes.runtime.pod_dns import PodHosts
     from sliceworks.twin.nodes.runtime.process import NamespaceSupport
     from sliceworks.twin.nodes.runtime.process_runtime import ApiAccess
@@ -62,11 +63,13 @@ class PodWorker:
         access: ApiAccess,
         namespaces: NamespaceSupport,
         services: ServiceProxy,
+        images: ImageMap | None = None,
     ) -> None:
         self.client = client
         self.access = access
         self.namespaces = namespaces
         self.services = services
+        self.images = images
         self.pod = pod
         self.folder = folder
         self.uid: str = pod["metadata"]["uid"]

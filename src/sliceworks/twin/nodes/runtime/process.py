@@ -53,11 +53,13 @@ def build_view(
     folder: str,
     *,
     names: tuple[str, Path | None],
+    files: Iterable[tuple[str, str, str]] = (),
     hidden: tuple[Path, ...] = (),
 ) -> MountView:
     """The view of a container. `sources` maps mount paths to folders; `pod_folder` stays visible.
 
-    `names` are the host name and hosts file of the pod. A container that has `hidden` folders is isolated.
+    `names` are the host name and hosts file of the pod, `files` more mounts, unless a volume has the same path. A container
+    that has `hidden` folders is isolated.
     """
     hostname, file = names
     read_only = {volume["name"] for volume in volumes if any(kind in volume for kind in _ALWAYS_READ_ONLY)}
@@ -66,8 +68,8 @@ def build_view(
         for mount in container.get("volumeMounts") or ()
         if (path := mount["mountPath"].rstrip("/")) in sources
     ]
-    if file is not None and _HOSTS not in sources:
-        mounts.append(("rw", str(file), _HOSTS))
+    more = (*files, *([("rw", str(file), _HOSTS)] if file is not None else []))
+    mounts += [mount for mount in more if mount[2] not in sources]
     hides = [("hide", "-", str(path)) for path in hidden]
     kept = [("keep", str(path), str(path)) for path in (pod_folder, *_KEPT_FOLDERS)] if mounts or hides else []
     return MountView(folder, (*hides, *mounts, *kept), hostname)

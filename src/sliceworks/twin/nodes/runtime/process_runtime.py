@@ -12,10 +12,10 @@ from sliceworks.base.errors import ApiError, BadRequest, SliceworksError
 from sliceworks.base.transport import Response
 from sliceworks.kube import kubeconfig
 from sliceworks.kube.events import EventRecorder
-from sliceworks.kube.pod_requests import all_containers
 from sliceworks.kube.resources import Key, key_of
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
+from sliceworks.twin.nodes.runtime.image import run_as_processes
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
 from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
 from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.request_info import Call
     from sliceworks.twin.apiserver.streaming.remote_command import OpenSession, StreamOptions
     from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
+    from sliceworks.twin.nodes.runtime.image import ImageMap
 Obj = dict[str, Any]
 _TOKEN_SECONDS = 86_400
 
@@ -75,15 +76,16 @@ _PLAIN_TEXT = {"content-type": "text/plain"}
 
 
 class ProcessRuntime:
-    """Runs every pod whose containers all have a command; `folder` holds their files and logs.
+    """Runs every pod whose containers all have a command, or an image in `images`; `folder` holds their files and logs.
 
     With `hidden` folders, containers do not see these, and none of their processes outlives them.
     """
 
-    def __init__(self, client: Client, folder: Path, hidden: tuple[Path, ...] = ()) -> None:
+    def __init__(self, client: Client, folder: Path, hidden: tuple[Path, ...] = (), images: ImageMap | None = None) -> None:
         self._client = client.using(field_manager="kubelet")
         self._recorder = EventRecorder(self._client, "kubelet", core=True)
         self._folder = folder
+        self._images = images
         self._access = ApiAccess()
         self._namespaces = NamespaceSupport(folder, hidden)
         self._loopback = LoopbackRange()
@@ -108,10 +110,10 @@ class ProcessRuntime:
         self._services.notify()
 
     def accepts(self, pod: Obj) -> bool:
-        """Whether a pod is run as processes: all containers have a command, and no annotation requests simulation."""
+        """Whether a pod runs as processes: its containers have commands or mapped images, and no annotation says otherwise."""
         if (pod["metadata"].get("annotations") or {}).get(ANNOTATION) == "simulated":
             return False
-        return all(container.get("command") for container in all_containers(pod["spec"]))
+        return run_as_processes(self._images, pod["spec"])
 
     def on_pod_changed(self, pod: Obj, host: str) -> None:
         """Start a worker for a new pod, or pass the change on to it."""
@@ -135,6 +137,7 @@ class ProcessRuntime:
                 access=self._access,
                 namespaces=self._namespaces,
                 services=self._services,
+                images=self._images,
             )
         worker.on_pod_changed(pod)
 
