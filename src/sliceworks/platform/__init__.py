@@ -12,5 +12,6 @@ controller_host   the Sliceworks controllers inside a twin's process
 twin_home         folder, lock and settings of each twin
 twin_process      start, stop and reset of twins
 twin_clock        the clock of a running twin
+image_map         programs of this machine that a twin runs instead of images
 twin_exposure     addresses of Services outside of a running twin
 """

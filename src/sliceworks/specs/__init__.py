@@ -4,8 +4,7 @@ In reading order:
 
 - `common`: the base model and shared field types
 - `documents`: parses a YAML document into its model, or lists its problems
-- `environment`, `training`, `model_service`, `gateway`, `load_test`, `scenario`,
-  `image_map`: one module or package per kind
+- `environment`, `training`, `model_service`, `gateway`, `load_test`, `scenario`, `image_map`: one module or package per kind
 - `objectives`: service level objectives such as `ttft p99 < 500ms`
 """
 
