@@ -158,6 +158,23 @@ def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> N
     assert found(replace(row, name="other"), race) == ["Job a/j-slice-0: FailedCreate"]
 
 
+def test_missing_metrics_of_a_twin_are_no_incident() -> None:
+    async def main(small: SmallCluster) -> None:
+        about = {"kind": "HorizontalPodAutoscaler", "namespace": "default", "name": "web", "apiVersion": "autoscaling/v2"}
+        for reason in ("FailedGetResourceMetric", "FailedGetScale"):
+            event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": reason.lower(), "namespace": "default"}}
+            at = clock.rfc3339(small.cache.now())
+            await small.cache.client.create(
+                {**event, "involvedObject": about, "reason": reason, "type": "Warning", "message": reason, "lastTimestamp": at}
+            )
+        await clock.sleep(5)
+        assert small.cache.is_twin
+        what = [item.what for item in build_overview(small.cache).incidents]
+        assert what == ["HorizontalPodAutoscaler default/web: FailedGetScale"]
+
+    run_on_small_cluster(main, jobs=0, slices=0)
+
+
 def test_failures_of_autoscalers_are_one_incident() -> None:
     reasons = ("FailedGetResourceMetric", "FailedComputeMetricsReplicas")
     events = [

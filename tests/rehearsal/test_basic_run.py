@@ -99,4 +99,4 @@ def test_object_states() -> None:
     unmeasured = {"type": "ScalingActive", "status": "False", "reason": "FailedGetPodsMetric"}
     unlimited = {"type": "ScalingLimited", "status": "False", "reason": "DesiredWithinRange"}
     autoscaler["status"] = {"currentReplicas": 2, "conditions": [unmeasured, unlimited]}
-    assert summarize_status(autoscaler) == "2 of 2 to 6, FailedGetPodsMetric"
+    assert summarize_status(autoscaler) == "2 of 2 to 6, no metrics on a twin"

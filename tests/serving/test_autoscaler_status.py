@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.model_services import example
 
 from sliceworks.serving.compiler import manifests
-from sliceworks.serving.service_status import AutoscalerStatus, autoscaler_status
+from sliceworks.serving.service_status import METRIC_APIS, UNMEASURED, AutoscalerStatus, autoscaler_status
 
 Object = dict[str, Any]
 
@@ -51,5 +51,7 @@ def test_reason_of_inactive_autoscaler() -> None:
     assert (
         autoscaler_status(autoscaler("densenet", conditions=active("False", "ScalingDisabled"))).state == "disabled: replicas is 0"
     )
+    on_twin = autoscaler_status(autoscaler("gateway", conditions=active("False", "FailedGetResourceMetric", words)), METRIC_APIS)
+    assert (on_twin.state, on_twin.cause) == (UNMEASURED, None)
     unable = [{"type": "AbleToScale", "status": "False", "reason": "FailedGetScale", "message": "no such Deployment"}]
     assert autoscaler_status(autoscaler("densenet", conditions=unable)).cause is not None

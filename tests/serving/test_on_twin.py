@@ -31,6 +31,7 @@ from sliceworks.serving import cluster, ownership, publication, rollout
 from sliceworks.serving import record as records
 from sliceworks.serving.compiler import manifests
 from sliceworks.serving.ingress_route import ROUTE_KINDS, referenced_services
+from sliceworks.serving.service_status import UNMEASURED
 from sliceworks.serving.validation import parse_valid
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
@@ -272,6 +273,19 @@ def test_missing_machines_are_reported() -> None:
         assert "unschedulable: " in caught.value.message
         assert "a node pool of nvidia-l4 is free" in caught.value.hint
         assert (await platform.seen("qwen", "models")).status.state == "degraded"
+
+    run_on_platform(scenario)
+
+
+def test_autoscalers_of_a_twin_lack_metrics_without_a_failure() -> None:
+    async def scenario(platform: Platform) -> None:
+        await platform.deploy(example("densenet-triton"))
+        await clock.sleep(60)
+        seen = await platform.seen("densenet", "triton")
+        assert {(item.name, item.state, item.cause) for item in seen.autoscalers} == {
+            ("densenet", UNMEASURED, None),
+            ("gateway", UNMEASURED, None),
+        }
 
     run_on_platform(scenario)
 

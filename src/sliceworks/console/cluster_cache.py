@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVa
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Forbidden, NotFound, SliceworksError, Unauthorized
 from sliceworks.base.retry import NEVER, Backoff
-from sliceworks.base.transport import Request
 from sliceworks.console import kinds
 from sliceworks.console.kinds import INDEXES, trim
+from sliceworks.kube.discovery import VERSION_REQUEST, is_twin_version
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import Key, key_of
 
@@ -198,7 +198,7 @@ _SHARE = 10  # at most a tenth of the time is spent on computing a view
 
 class ClusterCache:
     """Everything that pages read. `now` is the clock of the cluster, `stale_since` when it became unreachable, `is_unauthorized`
-    whether it rejects the credentials. With `namespace`, only that namespace is read."""
+    whether it rejects the credentials, `is_twin` whether it answers as a twin. With `namespace`, only that namespace is read."""
 
     def __init__(self, client: Client, *, name: str = "", namespace: str = "", now: Callable[[], datetime] = clock.now) -> None:
         self.client = client
@@ -206,6 +206,7 @@ class ClusterCache:
         self.namespace = namespace
         self.now = now
         self.stale_since: datetime | None = None
+        self.is_twin = False
         self.is_unauthorized = False
         self._informers = Informers(client, transform=trim, backoff=_BACKOFF)
         self._tables: dict[Resource, ResourceTable] = {}
@@ -301,7 +302,7 @@ class ClusterCache:
         while True:
             try:
                 async with asyncio.timeout(_PING_TIMEOUT):
-                    await client.exchange(Request("GET", "/version"))
+                    self.is_twin = is_twin_version(await client.send(VERSION_REQUEST))
                 self.stale_since, self.is_unauthorized = None, False
             except ApiError as error:
                 self.stale_since, self.is_unauthorized = None, isinstance(error, Unauthorized)  # an error response is a response

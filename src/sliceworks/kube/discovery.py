@@ -10,11 +10,13 @@ from sliceworks.base.transport import Request
 from sliceworks.kube.resources import GVK, Resource, parse_api_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ACCEPT_AGGREGATED = {"accept": f"{AGGREGATED},application/json"}
 _ACCEPT_LEGACY = {"accept": "application/json"}
+VERSION_REQUEST = Request("GET", "/version")
+_TWIN = "+sliceworks"
 
 
 class RequestSender(Protocol):
@@ -30,6 +32,16 @@ class Group:
     name: str
     versions: tuple[str, ...]
     resources: tuple[Resource, ...]
+
+
+def is_twin_version(version: Mapping[str, Any]) -> bool:
+    """Whether the answer to VERSION_REQUEST is that of a twin."""
+    return str(version.get("gitVersion", "")).endswith(_TWIN)
+
+
+async def is_twin(client: RequestSender) -> bool:
+    """Whether the cluster is a twin."""
+    return is_twin_version(await client.send(VERSION_REQUEST))
 
 
 class Discovery:

@@ -16,11 +16,11 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import Forbidden
 from sliceworks.base.names import join_first
-from sliceworks.base.transport import Request
 from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
 from sliceworks.infra.cluster.addon import release_url
 from sliceworks.infra.cluster.composition import component_manifests
+from sliceworks.kube.discovery import VERSION_REQUEST, is_twin
 from sliceworks.kube.resources import (
     CLUSTER_ROLE,
     CUSTOM_RESOURCE_DEFINITION,
@@ -45,7 +45,6 @@ KUBERNETES = ((1, 31), (1, 35))
 """The oldest and the newest minor version of Kubernetes that is supported."""
 
 _UPGRADE = "helm upgrade --install sliceworks CHART --namespace sliceworks-system --values values.yaml"
-_TWIN = "+sliceworks"
 _LABELS = "app.kubernetes.io/name=sliceworks"
 _COMPONENT, _VERSION = "app.kubernetes.io/component", "app.kubernetes.io/version"
 _LEASES = {"graphs": "controller.kro.run", "slices": "ecaf1259.google.com"}
@@ -73,7 +72,7 @@ class Check:
 
 async def read_versions(client: Client) -> dict[str, str]:
     """The version of each program in the cluster; what is not installed is missing."""
-    versions = {"Kubernetes": str((await client.send(Request("GET", "/version")))["gitVersion"])}
+    versions = {"Kubernetes": str((await client.send(VERSION_REQUEST))["gitVersion"])}
     served = {group.name: group.versions for group in await client.discovery.groups()}
     for name, (group, version, program) in _APIS.items():
         if group in served:
@@ -145,7 +144,7 @@ def _schemas(crd: Object) -> dict[str, Any]:
 
 
 async def _check_controllers(client: Client) -> AsyncIterator[Check]:
-    deployments, is_twin = await _deployments(client), _TWIN in str(await client.send(Request("GET", "/version")))
+    deployments, on_twin = await _deployments(client), await is_twin(client)
     present = {_label(deployment, _COMPONENT) for deployment in deployments}
     for component in ("graphs", "slices"):
         if component not in present:
@@ -154,7 +153,7 @@ async def _check_controllers(client: Client) -> AsyncIterator[Check]:
         yield await _check_deployment(client, deployment)
         component = _label(deployment, _COMPONENT)
         if component in _LEASES:
-            yield await _check_lease(client, component, deployment["metadata"]["namespace"], is_twin=is_twin)
+            yield await _check_lease(client, component, deployment["metadata"]["namespace"], is_twin=on_twin)
     other = await client.find(DEPLOYMENT, "kro", "kro-system")
     if other is not None and _label(other, "app.kubernetes.io/name") != "sliceworks":
         message = "the Deployment kro-system/kro is not the graphs controller of Sliceworks"

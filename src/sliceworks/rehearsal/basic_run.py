@@ -22,6 +22,7 @@ from sliceworks.rehearsal.events import EventResult, PlannedEvent, load_event_do
 from sliceworks.rehearsal.timeline import Timeline, TimelineEntry
 from sliceworks.serving.objects import COMPONENT_LABEL, SERVICE_LABEL
 from sliceworks.serving.saxml import PUBLISHER
+from sliceworks.serving.service_status import METRIC_APIS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,8 @@ def _node(_spec: Object, status: Object) -> str:
 
 def _autoscaler(spec: Object, status: Object) -> str:
     limits = f"{spec.get('minReplicas', 1)} to {spec.get('maxReplicas')}"
-    blocked = [str(condition.get("reason")) for condition in status.get("conditions") or () if _is_blocking(condition)]
+    reasons = [str(condition.get("reason")) for condition in status.get("conditions") or () if _is_blocking(condition)]
+    blocked = ["no metrics on a twin" if reason in METRIC_APIS else reason for reason in reasons]
     return ", ".join([f"{status.get('currentReplicas') or 0} of {limits}", *blocked])
 
 

@@ -10,10 +10,11 @@ from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import NotFound, SliceworksError
 from sliceworks.base.names import suggest_name
 from sliceworks.kube import pod_diagnosis
+from sliceworks.kube.discovery import is_twin
 from sliceworks.kube.resources import CONFIG_MAP, CORE_EVENT, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, JOB, POD, SERVICE, STATEFUL_SET
 from sliceworks.serving import record as records
 from sliceworks.serving.objects import GATEWAY_LABEL
-from sliceworks.serving.service_status import autoscaler_status, belongs_to_service, compute_status
+from sliceworks.serving.service_status import METRIC_APIS, autoscaler_status, belongs_to_service, compute_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,9 +83,19 @@ async def describe(client: Client, record: Record, namespace: str) -> ServiceDet
     if not status.is_settled:
         warnings = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
         causes = find_causes(record, pods, workloads, warnings)
-    autoscalers = (await client.list_all(HORIZONTAL_POD_AUTOSCALER, namespace)).items
-    statuses = tuple(autoscaler_status(item) for item in autoscalers if belongs_to_service(record, item))
+    found = (await client.list_all(HORIZONTAL_POD_AUTOSCALER, namespace)).items
+    autoscalers = [item for item in found if belongs_to_service(record, item)]
+    unmeasured = await _unmeasured(client) if autoscalers else ()
+    statuses = tuple(autoscaler_status(item, unmeasured) for item in autoscalers)
     return ServiceDetails(record, status, tuple(pods), tuple(services), tuple(causes), statuses)
+
+
+async def _unmeasured(client: Client) -> list[str]:
+    """The failures of autoscalers that every twin without objects for these metrics has."""
+    if not await is_twin(client):
+        return []
+    served = {group.name for group in await client.discovery.groups()}
+    return [reason for reason, group in METRIC_APIS.items() if group not in served]
 
 
 def find_causes(record: Record, pods: list[Object], workloads: Iterable[Object], warnings: Iterable[Object]) -> list[Cause]:

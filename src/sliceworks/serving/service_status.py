@@ -12,7 +12,7 @@ from sliceworks.serving.objects import GATEWAY_LABEL
 from sliceworks.serving.record import reference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from sliceworks.serving.record import Record
 
@@ -143,8 +143,16 @@ class AutoscalerStatus:
     cause: Cause | None = None
 
 
-def autoscaler_status(autoscaler: Object) -> AutoscalerStatus:
-    """The status of an autoscaler. Until the controller's first sync, within 15 seconds, it has no conditions."""
+METRIC_APIS = {"FailedGetPodsMetric": "custom.metrics.k8s.io", "FailedGetResourceMetric": "metrics.k8s.io"}
+"""The API from which an autoscaler could not read a metric, by the reason of its condition."""
+UNMEASURED = "keeps its limits: a twin measures no pod usage"
+
+
+def autoscaler_status(autoscaler: Object, unmeasured: Collection[str] = ()) -> AutoscalerStatus:
+    """The status of an autoscaler. Until the controller's first sync, within 15 seconds, it has no conditions.
+
+    `unmeasured`: reasons in METRIC_APIS that are no failure, because the cluster is a twin without these APIs.
+    """
     spec, name = autoscaler["spec"], autoscaler["metadata"]["name"]
     current = (autoscaler.get("status") or {}).get("currentReplicas") or 0
     active = find_condition(autoscaler, "ScalingActive") or find_condition(autoscaler, "AbleToScale")
@@ -156,6 +164,8 @@ def autoscaler_status(autoscaler: Object) -> AutoscalerStatus:
         return AutoscalerStatus(name, replicas, "disabled: replicas is 0")
     if active.get("status") != "True":
         reason = active.get("reason", "")
+        if reason in unmeasured:
+            return AutoscalerStatus(name, replicas, UNMEASURED)
         cause = Cause(f"horizontalpodautoscaler/{name}", active.get("message") or reason, _HINTS.get(reason, ""))
         return AutoscalerStatus(name, replicas, "failing", cause)
     return AutoscalerStatus(name, replicas, _metric_status(autoscaler))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, LOCAL_QUEUES, NAMESPACES, NODES, PODS, WORKLOADS
 from sliceworks.console.slice_cache import get_slice_cache
 from sliceworks.console.views.chip_usage import current_uses
-from sliceworks.console.views.incidents import event_row, node_row, recent_incidents
+from sliceworks.console.views.incidents import event_row, is_unmeasured, node_row, recent_incidents
 from sliceworks.console.views.job_view import job_row
 from sliceworks.console.views.queue_view import teams_by_namespace, workload_row
 from sliceworks.training.queue_status import list_queue_statuses
@@ -80,7 +80,8 @@ def build_overview(cache: ClusterCache) -> Overview:
     jobs = cache.row_cache(JOBSETS, job_row).rows().values()
     work = cache.row_cache(WORKLOADS, workload_row).rows().values()
     hosts = cache.row_cache(NODES, node_row).rows().values()
-    warnings = cache.row_cache(EVENTS, event_row).rows().values()
+    events = cache.row_cache(EVENTS, event_row).rows().values()
+    warnings = [event for event in events if not (cache.is_twin and is_unmeasured(event))]
     queue_statuses = list_queue_statuses(cache.table(CLUSTER_QUEUES).all(), cache.table(LOCAL_QUEUES).all(), ())
     teams, holding = teams_by_namespace(cache), [row for row in jobs if row.holds]
     quotas = [int(item.quota) for queue in queue_statuses for item in queue.flavor_usage if "/" in item.resource]

@@ -25,6 +25,8 @@ _MAX_MESSAGE = 300
 _PENDING = ("Workload", "Pending")  # the queues page shows pending workloads
 # Warnings that a healthy starting job causes, for example when a pod is created before its slice has an owner.
 _PLACEMENT = {("Pod", "FailedScheduling"), ("Job", "FailedCreate"), ("JobSet", "FailedCreate")}
+# A twin measures no pod usage, so its autoscalers always report this.
+_METRICS = {"FailedGetPodsMetric", "FailedGetResourceMetric", "FailedComputeMetricsReplicas"}
 _JOB_KINDS = ("Pod", "Job", "JobSet")
 _STARTUP = timedelta(minutes=5)
 _REPEATED = timedelta(minutes=10)  # schedulers and controllers repeat a warning that persists
@@ -106,6 +108,11 @@ def _job_of(event: EventRow, jobs: Mapping[tuple[str, str], JobRow]) -> JobRow |
     while name and (event.namespace, name) not in jobs:
         name = name.rpartition("-")[0]
     return jobs.get((event.namespace, name))
+
+
+def is_unmeasured(event: EventRow) -> bool:
+    """Whether a warning only says that an autoscaler has no metrics."""
+    return event.kind == "HorizontalPodAutoscaler" and event.reason in _METRICS
 
 
 def _is_overcome(event: EventRow, row: JobRow | None, now: datetime) -> bool:
