@@ -35,6 +35,7 @@ GROUP_VERSIONS = [
     ("node.k8s.io", "v1"),
     ("policy", "v1"),
     ("rbac.authorization.k8s.io", "v1"),
+    ("resource.k8s.io", "v1"),
     ("storage.k8s.io", "v1"),
     ("apiextensions.k8s.io", "v1"),
     ("scheduling.k8s.io", "v1"),

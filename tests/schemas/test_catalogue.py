@@ -42,7 +42,7 @@ def test_groups_and_versions_have_the_servers_order() -> None:
     groups = {group.name: group.versions for group in builtin_scheme().groups}
     assert next(iter(groups)) == ""
     assert groups["autoscaling"] == ("v2", "v1")
-    assert "resource.k8s.io" not in groups
+    assert groups["resource.k8s.io"] == ("v1",)
 
 
 def test_resource_matches_discovery() -> None:

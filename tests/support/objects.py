@@ -110,6 +110,18 @@ def _role(kind: str) -> Object:
     return {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": "some-role"}
 
 
+def _devices() -> list[Kind]:
+    version = "resource.k8s.io/v1"
+    claim = {"devices": {"requests": [{"name": "one", "exactly": {"deviceClassName": "gpus"}}]}}
+    devices = {"driver": "gpu.example.com", "nodeName": "n", "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}}
+    return [
+        Kind(version, "DeviceClass", "deviceclasses", False, {"spec": {"selectors": [{"cel": {"expression": "true"}}]}}),
+        Kind(version, "ResourceClaim", "resourceclaims", True, {"spec": claim}),
+        Kind(version, "ResourceClaimTemplate", "resourceclaimtemplates", True, {"spec": {"spec": claim}}),
+        Kind(version, "ResourceSlice", "resourceslices", False, {"spec": {**devices, "devices": [{"name": "gpu-0"}]}}),
+    ]
+
+
 def _cluster() -> list[Kind]:
     event: Object = {"eventTime": "2026-01-02T03:04:05.000006Z", "type": "Normal", "reason": "Tested", "action": "Testing"}
     event |= {"reportingController": "example.com/tester", "reportingInstance": "one", "regarding": {}}
@@ -134,6 +146,7 @@ def _cluster() -> list[Kind]:
         Kind("storage.k8s.io/v1", "CSINode", "csinodes", False, {"spec": {"drivers": [{"name": "d", "nodeID": "n"}]}}),
         Kind("storage.k8s.io/v1", "CSIStorageCapacity", "csistoragecapacities", True, {"storageClassName": "fast"}),
         Kind("storage.k8s.io/v1", "VolumeAttachment", "volumeattachments", False, {"spec": attachment}),
+        *_devices(),
         Kind("node.k8s.io/v1", "RuntimeClass", "runtimeclasses", False, {"handler": "runc"}),
         Kind(
             "flowcontrol.apiserver.k8s.io/v1",

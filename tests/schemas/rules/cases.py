@@ -30,6 +30,8 @@ CLUSTER_SCOPED = frozenset(
         "FlowSchema",
         "PriorityLevelConfiguration",
         "CertificateSigningRequest",
+        "DeviceClass",
+        "ResourceSlice",
     ]
 )
 

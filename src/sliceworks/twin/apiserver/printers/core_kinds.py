@@ -137,6 +137,16 @@ def certificate_request_cells(obj: Obj, now: datetime) -> list[Any]:
     return [NONE if seconds is None else duration.human(seconds), ",".join(states)]
 
 
+def resource_claim_cells(obj: Obj, now: datetime) -> list[Any]:
+    status, deleted = status_of(obj), bool(obj["metadata"].get("deletionTimestamp"))
+    states = ["deleted"] if deleted else []
+    if status.get("allocation") is None:
+        states += [] if deleted else ["pending"]
+    else:
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    return [",".join(states)]
+
+
 DEFAULT = printer("Name:name | Created At:date=metadata.creationTimestamp")
 NODE = printer(
     "Name:name | Status | Roles | Age | Version=status.nodeInfo.kubeletVersion | Internal-IP:wide | External-IP:wide"
@@ -175,3 +185,6 @@ CERTIFICATE_SIGNING_REQUEST = printer(
     "Name:name | Age | SignerName=spec.signerName | Requestor=spec.username | RequestedDuration | Condition",
     certificate_request_cells,
 )
+DEVICE_CLASS = RESOURCE_CLAIM_TEMPLATE = printer("Name:name | Age")
+RESOURCE_CLAIM = printer("Name:name | State | Age", resource_claim_cells)
+RESOURCE_SLICE = printer("Name:name | Node=spec.nodeName | Driver=spec.driver | Pool=spec.pool.name | Age")

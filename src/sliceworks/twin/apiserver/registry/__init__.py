@@ -4,6 +4,7 @@ Reading order:
 `resources`: resources, versions, strategies, and the registry that finds them by URL.
 `kinds`: one strategy per built-in kind.
 `strategies`: PrepareForCreate and PrepareForUpdate of the built-in kinds.
+`device_strategy`: dynamic resource allocation.
 `service_allocator`: cluster IPs and node ports of Services.
 `crd_strategy`: defaults, stored versions and conditions of CustomResourceDefinitions.
 `crd_registry`, `crd_controller`: custom resources.

@@ -24,7 +24,7 @@ from sliceworks.twin.apiserver.admission import (
 )
 from sliceworks.twin.apiserver.admission.chain import CREATE, UPDATE
 from sliceworks.twin.apiserver.printers import core_kinds, network_kinds, pod_kinds, storage_kinds, workload_kinds
-from sliceworks.twin.apiserver.registry import crd_strategy, service_allocator, strategies
+from sliceworks.twin.apiserver.registry import crd_strategy, device_strategy, service_allocator, strategies
 from sliceworks.twin.apiserver.registry.resources import Part, Registry, Resource, Strategy, Subresource, Version, field_getter
 from sliceworks.twin.apiserver.validation import (
     admission_registration,
@@ -33,6 +33,7 @@ from sliceworks.twin.apiserver.validation import (
     certificate_signing_request,
     core_group,
     defaults,
+    device_claim,
     endpoints,
     flow_control,
     horizontal_pod_autoscaler,
@@ -42,6 +43,7 @@ from sliceworks.twin.apiserver.validation import (
     pod_warnings,
     policy,
     rbac_objects,
+    resource_slice,
     service,
     storage,
 )
@@ -482,6 +484,47 @@ STRATEGIES: dict[str, Strategy] = {
         printer=core_kinds.ROLE_BINDING,
     ),
     "rbac.authorization.k8s.io/roles": replace(_RBAC, validate=rbac_objects.validate_role),
+    "resource.k8s.io/deviceclasses": Strategy(
+        has_generation=True,
+        prepare_for_create=device_strategy.prepare_device_class,
+        prepare_for_update=device_strategy.update_device_class,
+        validate=device_claim.validate_device_class,
+        printer=core_kinds.DEVICE_CLASS,
+    ),
+    "resource.k8s.io/resourceclaims": Strategy(
+        status_reset_fields={"f:metadata": {}, "f:spec": {}},
+        parts={
+            "status": Part(
+                {"f:metadata": {}, "f:spec": {}},
+                device_strategy.prepare_claim_status,
+                device_claim.validate_resource_claim_status,
+            )
+        },
+        prepare_for_create=device_strategy.prepare_resource_claim,
+        prepare_for_update=device_strategy.update_resource_claim,
+        validate=device_claim.validate_resource_claim,
+        validate_update=immutable("spec"),
+        validate_references=device_claim.validate_admin_access,
+        printer=core_kinds.RESOURCE_CLAIM,
+    ),
+    "resource.k8s.io/resourceclaimtemplates": Strategy(
+        prepare_for_create=device_strategy.prepare_resource_claim_template,
+        prepare_for_update=device_strategy.update_resource_claim_template,
+        validate=device_claim.validate_resource_claim_template,
+        validate_update=immutable("spec"),
+        validate_references=device_claim.validate_admin_access,
+        printer=core_kinds.RESOURCE_CLAIM_TEMPLATE,
+    ),
+    "resource.k8s.io/resourceslices": Strategy(
+        has_generation=True,
+        selectable_fields=_fields("spec.driver", "spec.nodeName"),
+        prepare_for_create=device_strategy.prepare_resource_slice,
+        prepare_for_update=device_strategy.update_resource_slice,
+        validate=resource_slice.validate_resource_slice,
+        validate_update=resource_slice.validate_resource_slice_update,
+        warnings=resource_slice.driver_warnings,
+        printer=core_kinds.RESOURCE_SLICE,
+    ),
     "scheduling.k8s.io/priorityclasses": Strategy(
         has_generation=True,
         validate=policy.validate_priority_class,
@@ -593,6 +636,8 @@ _CONDITIONAL_DEFAULTS: dict[str, Defaulter] = {
     "io.k8s.api.batch.v1.Job": defaults.job,
     "io.k8s.api.autoscaling.v1.HorizontalPodAutoscaler": defaults.autoscaler_v1,
     "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler": defaults.autoscaler_v2,
+    "io.k8s.api.resource.v1.DeviceSubRequest": defaults.device_request,
+    "io.k8s.api.resource.v1.ExactDeviceRequest": defaults.device_request,
     "io.k8s.api.flowcontrol.v1.FlowSchemaSpec": defaults.nonzero(matchingPrecedence=1000),
     "io.k8s.api.flowcontrol.v1.QueuingConfiguration": defaults.nonzero(handSize=8, queues=64, queueLengthLimit=50),
     "io.k8s.api.rbac.v1.Subject": defaults.subject,

@@ -9,6 +9,7 @@ Reading order:
 `apps`, `batch`: workloads.
 `core_group`, `service`, `endpoints`, `network`, `storage`, `policy`, `horizontal_pod_autoscaler`, `rbac_objects`: other kinds.
 `flow_control`, `certificate_signing_request`: priority and fairness, and certificate signing requests.
+`device_claim`, `resource_slice`: dynamic resource allocation.
 `admission_registration`: webhook configurations and admission policies.
 `crd`, `crd_schema`: CustomResourceDefinitions and their schemas.
 `defaults`: defaults of built-in kinds.

@@ -186,6 +186,11 @@ def network_policy_spec(value: Json) -> None:
         value["policyTypes"] = ["Ingress", "Egress"] if value.get("egress") else ["Ingress"]
 
 
+def device_request(value: Json) -> None:
+    if value["allocationMode"] == "ExactCount" and not value.get("count"):
+        value["count"] = 1
+
+
 def rolling_update(**defaults: Any) -> Defaulter:
     """Build a defaulter for the parameters of the RollingUpdate strategy."""
 
