@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -211,3 +212,11 @@ def test_mandatory_flow_schemas_have_a_fixed_spec(api: Api, name: str, spec: Obj
     response = api.post(f"{SCHEMAS}", {"metadata": {"name": name}, "spec": spec}, {"dryRun": "All"})
     response.refused(422, "Invalid")
     assert message in response.message
+
+
+def test_servers_find_the_authority_of_client_certificates(api: Api) -> None:
+    path = "/api/v1/namespaces/kube-system/configmaps"
+    data = api.get(f"{path}/extension-apiserver-authentication").ok(200).json["data"]
+    assert data["client-ca-file"].startswith("-----BEGIN CERTIFICATE-----\n")
+    tracking = api.get(f"{path}/kube-apiserver-legacy-service-account-token-tracking").ok(200).json["data"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", tracking["since"])

@@ -103,7 +103,8 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         self._open_runtime()
-        bootstrap.create_missing(self.store, self.api_server.registry, self.api_server.view, self._installed)
+        objects = [*bootstrap.config_maps(self._authority), *self._installed]
+        bootstrap.create_missing(self.store, self.api_server.registry, self.api_server.view, objects)
         self.api_server.crd_registry.start()
         self._tasks = [asyncio.create_task(CrdController(self.api_server).run())]
         self.controllers.start()

@@ -1,4 +1,4 @@
-"""The objects of a new cluster: namespaces, RBAC bootstrap policy, priority classes and the `kubernetes` Service."""
+"""The objects of a new cluster: namespaces, RBAC bootstrap policy, priority classes, ConfigMaps and the `kubernetes` Service."""
 
 from __future__ import annotations
 
@@ -162,6 +162,18 @@ def _namespaces() -> list[Obj]:
             "status": {"phase": "Active"},
         }
         for name in _NAMESPACES
+    ]
+
+
+def config_maps(authority: str) -> list[Obj]:
+    """The authority of client certificates, for other servers, and the day from which the use of legacy tokens is recorded."""
+    data = {
+        "extension-apiserver-authentication": {"client-ca-file": authority},
+        "kube-apiserver-legacy-service-account-token-tracking": {"since": clock.timestamp()[:10]},
+    }
+    return [
+        {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": "kube-system"}, "data": values}
+        for name, values in data.items()
     ]
 
 
