@@ -77,9 +77,10 @@ async def conditions(twin: EmbeddedTwin, name: str) -> dict[str, tuple[str, str,
 
 
 async def events(twin: EmbeddedTwin, name: str) -> dict[str, tuple[str, int]]:
+    """The newest message of each reason, with its count."""
     result = (await twin.do("GET", f"/api/v1/namespaces/default/events?fieldSelector=involvedObject.name={name}"))["items"]
     kept = (item for item in result if item["involvedObject"]["kind"] == "HorizontalPodAutoscaler")
-    return {item["reason"]: (item["message"], item["count"]) for item in kept}
+    return {item["reason"]: (item["message"], item["count"]) for item in sorted(kept, key=lambda item: item["lastTimestamp"])}
 
 
 def test_autoscaler_is_reconciled_every_fifteen_seconds() -> None:
