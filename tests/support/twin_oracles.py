@@ -190,7 +190,7 @@ class SourceOracle:
 
 
 class OwnerOracle:
-    """Checks that nothing outlives its owners, and no pod its node, for minutes; pods on a lost host are at least being deleted."""
+    """Checks that nothing outlives its owners, and no pod its node, for minutes; what finalizers keep is at least being deleted."""
 
     PATIENCE = 300.0
 
@@ -218,7 +218,7 @@ class OwnerOracle:
         for key, obj in self._objects.items():
             has_owner = not obj["owners"] or any(self._uids[uid] for uid in obj["owners"])
             has_node = not obj["node"] or ("/nodes", "", obj["node"]) in self._objects
-            if obj["ending"] or (has_owner and has_node):
+            if has_node and (obj["ending"] or has_owner):
                 continue
             since = self._lost[obj["uid"]] = before.get(obj["uid"], now)
             if now - since > self.PATIENCE:

@@ -109,7 +109,9 @@ def test_the_oracle_reports_what_outlives_its_owner_or_its_node() -> None:
         job, node = {"metadata": {"uid": "job"}}, {"metadata": {"uid": "node"}}
         owned = {"metadata": {"uid": "pod", "ownerReferences": [{"uid": "job"}]}, "spec": {"nodeName": "n"}}
         bound = {"metadata": {"uid": "other"}, "spec": {"nodeName": "n"}}
-        for change in (("batch/jobs", "j", job), ("/pods", "owned", owned), ("/pods", "bound", bound)):
+        ending = {"metadata": {"uid": "ending", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "n"}}
+        pods = (("/pods", "owned", owned), ("/pods", "bound", bound), ("/pods", "ending", ending))
+        for change in (("batch/jobs", "j", job), *pods):
             oracle.observe(_change(*change))
         oracle.observe(_change("/nodes", "n", node, namespace=""))
         oracle.check()
@@ -125,5 +127,6 @@ def test_the_oracle_reports_what_outlives_its_owner_or_its_node() -> None:
 
     assert [report.split(" has ")[1].split(" since")[0] for report in clock.run(observe(), virtual=True)] == [
         "outlived all of its owners",
+        "outlived its node",
         "outlived its node",
     ]
