@@ -18,6 +18,8 @@ from sliceworks.controllers.slices.model import (
     SuspendJobSet,
 )
 
+PENDING = ConditionView("False", "Provisioning", "0 of 1 slices are ready", seconds_after_now(-5))
+
 
 def _half() -> list[Any]:
     return [leader(1, since=seconds_after_now(-2000)), jobset(replicas=2), pool(0, created=NOW - 2000)]
@@ -134,3 +136,17 @@ def test_occupied_slice_counts_for_its_occupant() -> None:
     assert [(action.regarding.name, action.status, action.message) for action in conditions] == [
         ("js", "False", "1 of 2 slices are ready")
     ]
+
+
+@pytest.mark.parametrize(
+    ("things", "message"),
+    [
+        ([jobset(condition=PENDING)], "1 of 1 slices are ready"),
+        ([leader(1), jobset(replicas=2, condition=PENDING), pool(1, status="PROVISIONING")], "2 of 2 slices are ready"),
+    ],
+    ids=["one Job", "another Job can use it"],
+)
+def test_idle_slice_of_a_leader_that_runs_elsewhere_counts_for_other_jobs_only(things: list[Any], message: str) -> None:
+    elsewhere = replace(pool(0, "static"), is_managed=False)
+    condition = one(decided(*things, pool(0), elsewhere, placements=placement(elsewhere, "js", 0)), SetCondition)
+    assert (condition.status, condition.message) == ("True", message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -9,7 +10,7 @@ from sliceworks.base import duration
 from sliceworks.catalog import labels
 from sliceworks.controllers.slices import well_known
 from sliceworks.controllers.slices.model import Decision, ResumeJobSet, SetAdmissionCheck, SetCondition, SuspendJobSet
-from sliceworks.controllers.slices.slice_requests import has_pending_check
+from sliceworks.controllers.slices.slice_requests import has_pending_check, stem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,10 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class SliceCount:
-    """The ready slices of one JobSet, and its Jobs that have or need a slice."""
+    """The Jobs of one JobSet that have or need a slice, those that run on one, and free slices by replicated Job."""
 
-    ready: int = 0
     jobs: set[Key] = field(default_factory=set)
+    placed: set[Key] = field(default_factory=set)
+    free: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def ready(self) -> int:
+        """The number of Jobs with a slice: a leader that is not placed can use any free slice of its replicated Job."""
+        unplaced = Counter(stem_of(job.name) for job in self.jobs - self.placed)
+        return len(self.placed) + (unplaced & self.free).total()
 
 
 def provisioning_timeout(jobset: JobSetView, settings: Settings) -> float:
@@ -81,8 +89,7 @@ def resume_due(snapshot: Snapshot, decision: Decision) -> None:
 def jobset_condition(jobset: JobSetView, states: list[SliceState], slices: SliceCount) -> SetCondition | None:
     """The JobSet's condition, or None if it is up to date."""
     pending = [state for state in states if state.state != "ready"]
-    # A Job that occupies the slice of a pending Job leaves that one without: together they need two slices.
-    total = max(slices.ready + len(pending), len(states), len(slices.jobs))
+    total = max(len(states), len(slices.jobs))
     if not total or jobset.ended or jobset.deleting:
         return None
     worst = next((state for state in pending if state.just_failed), None) or next(
@@ -111,23 +118,23 @@ def jobset_condition(jobset: JobSetView, states: list[SliceState], slices: Slice
 
 
 def count_slices(requests: Iterable[SliceRequest], snapshot: Snapshot) -> dict[Key, SliceCount]:
-    """The slices of each JobSet: its own unoccupied pools, and the pools of others that its Jobs occupy."""
+    """The slices of each JobSet: its own that no other JobSet occupies, and those of others that its Jobs occupy."""
     counts: dict[Key, SliceCount] = {}
     for request in requests:
         counts.setdefault(request.jobset.ref, SliceCount()).jobs.add(request.job)
     for pool in snapshot.pools.values():
         if pool.is_managed and snapshot.occupant(pool) is None:
             count = counts.setdefault(pool.jobset, SliceCount())
-            count.ready += pool.is_running
             count.jobs.update([pool.job] if pool.job.name else ())
+            count.free[stem_of(pool.job.name)] += pool.is_running and pool.name not in snapshot.occupants
     for job, placement in snapshot.placements.items():
         occupied = snapshot.pools.get(placement.pool)
         jobset = snapshot.jobsets.get(placement.jobset)
         # A JobSet without own slices only counts if a condition says otherwise.
         if (occupied is not None and occupied.is_managed) or (jobset is not None and jobset.condition.status):
             count = counts.setdefault(placement.jobset, SliceCount())
-            count.ready += occupied is not None and occupied.is_running and occupied.jobset != placement.jobset
             count.jobs.add(job)
+            count.placed.update([job] if occupied is not None and occupied.is_running else ())
     return counts
 
 

@@ -148,10 +148,10 @@ def replacement_requests(requests: Iterable[SliceRequest], snapshot: Snapshot, d
     groups: dict[tuple[Key, str], _Group] = {}
     for request in requests:
         if request.workload is None and not isinstance(request.requirements, Problem):
-            groups.setdefault((request.jobset.ref, _stem(request.job.name)), _Group()).waiting.append(request)
+            groups.setdefault((request.jobset.ref, stem_of(request.job.name)), _Group()).waiting.append(request)
     for pool in snapshot.pools.values() if groups else ():
         is_free = pool.is_managed and snapshot.occupant(pool) is None
-        group = groups.get((pool.jobset, _stem(pool.job.name))) if is_free else None
+        group = groups.get((pool.jobset, stem_of(pool.job.name))) if is_free else None
         if group is not None:
             group.pools.append(pool)
     for (_, stem), group in groups.items():
@@ -198,11 +198,11 @@ def _is_requested(job: Key, jobset: Key, snapshot: Snapshot) -> bool:
     return snapshot.pending_operations.get(pool_name(jobset.name, job_key(job))) == "create"
 
 
-def _stem(job: str) -> str:
+def stem_of(job: str) -> str:
     """A Job's name without its index."""
     return job.rpartition("-")[0]
 
 
 def _jobs(names: Iterable[str], stem: str) -> list[str]:
     """The Jobs of one replicated Job, by index."""
-    return sorted((name for name in names if _stem(name) == stem), key=lambda name: int(name.rpartition("-")[2]))
+    return sorted((name for name in names if stem_of(name) == stem), key=lambda name: int(name.rpartition("-")[2]))
