@@ -80,6 +80,17 @@ def test_nothing_to_rehearse_is_an_error(tmp_path: Path, capsys: pytest.CaptureF
     assert main.run(["rehearse", str(tmp_path / "missing")]) == 2
 
 
+def test_scenario_alone_is_rehearsed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "map.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: later}\n")
+    events = "[{at: 1s, submit: {file: jobs/map.yaml}}]"
+    (tmp_path / "day.yaml").write_text(
+        f"apiVersion: sliceworks.dev/v1alpha1\nkind: Scenario\nmetadata: {{name: day}}\nspec: {{duration: 5s, events: {events}}}\n"
+    )
+    assert main.run(["rehearse", str(tmp_path), "--quiet"]) == 0
+    assert "ConfigMap default/later" in capsys.readouterr().out
+
+
 def test_object_states() -> None:
     ready = {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Full", "status": "False"}]}
     assert summarize_status({"kind": "Thing", "status": ready}) == "Ready"

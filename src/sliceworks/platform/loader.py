@@ -20,13 +20,11 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass", "StorageClas
 
 
 def load(path: Path) -> list[Document]:
-    """Every object of a file or folder in apply order. InvalidDocument names file and line."""
-    result = resolve(
-        [document for document in yaml_documents.load_path(path) if not is_scenario(document)], yaml_documents.base_directory(path)
-    )
-    if not result:
+    """Every object of a file or folder in apply order; none if it has only a Scenario. InvalidDocument names file and line."""
+    written = yaml_documents.load_path(path)
+    if not written:
         raise no_documents(path)
-    return result
+    return resolve([document for document in written if not is_scenario(document)], yaml_documents.base_directory(path))
 
 
 def no_documents(path: Path) -> InvalidDocument:
