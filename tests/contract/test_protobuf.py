@@ -1,27 +1,172 @@
-"""Protobuf request bodies, which Go clients send for built-in kinds; responses are requested as JSON."""
+"""Protobuf requests and responses, which Go clients use for built-in kinds."""
 
 from __future__ import annotations
 
 import http.client
-from typing import TYPE_CHECKING
+import struct
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.custom_resources import define, simple
+from tests.support.http import JSON, TABLE
 from tests.support.objects import KINDS, Kind, config_map, pod
-from tests.support.protobuf_encoder import PROTOBUF, encode, envelope
 
-from sliceworks.base.protobuf_wire import length_delimited, string, varint
+from sliceworks.base.protobuf_wire import length_delimited, read_fields, string, varint
+from sliceworks.schemas.builtins import component_name
+from sliceworks.twin.apiserver.codec import PROTOBUF
+from sliceworks.twin.apiserver.protobuf import decode
+from sliceworks.twin.apiserver.protobuf_encoder import encode, envelope
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
-    from tests.support.http import Answer, Api
+    from tests.support.http import Answer, Api, Query
+
+    Object = dict[str, Any]
 
 SETTINGS = {"apiVersion": "v1", "kind": "ConfigMap", **config_map()}
+PARTIAL = f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL_LIST = f"{PROTOBUF};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+ACCEPTED = "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+PARTIAL_TYPE = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+VOLATILE = {"resourceVersion", "managedFields", "annotations"}
+"""What controllers change in an object of any kind, and what kube-apiserver adds to DaemonSets but not to their metadata."""
 OPTIONS = {"apiVersion": "policy/v1", "kind": "DeleteOptions"}
 
 
 def send(api: Api, method: str, path: str, body: bytes) -> Answer:
     return api.request(method, path, body, content_type=PROTOBUF)
+
+
+def read(answer: Answer) -> Object:
+    """The object in a protobuf response, which is encoded as Go encodes it."""
+    assert answer.headers["Content-Type"] == PROTOBUF
+    obj = decode(answer.body, component_name)
+    assert encode(obj) == answer.body
+    return obj
+
+
+def frames(api: Api, path: str, accept: str, query: Query) -> list[tuple[str, Object]]:
+    """The events of a watch that ends after a second, as type and object."""
+    answer = api.get(path, {"watch": "true", "timeoutSeconds": 1, **query}, accept=accept).ok(200)
+    assert answer.headers["Content-Type"] == f"{PROTOBUF};stream=watch"
+    events, left = [], answer.body
+    while left:
+        (size,) = struct.unpack(">I", left[:4])
+        event, left = left[4 : 4 + size], left[4 + size :]
+        (type_, raw) = (event[field.start : field.end] for field in read_fields(event))
+        (body,) = (raw[field.start : field.end] for field in read_fields(raw))
+        events.append((type_.decode(), decode(body, component_name)))
+    return events
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.id) for kind in KINDS])
+def test_protobuf_and_json_responses_have_the_same_object(api: Api, ns: str, kind: Kind, unique_name: str) -> None:
+    obj, path = kind.object(unique_name, ns), kind.collection(ns)
+    item = f"{path}/{unique_name}"
+    api.post(path, obj).ok(201)
+    try:
+        listed = next(obj for obj in api.get(path).ok(200).json["items"] if obj["metadata"]["name"] == unique_name)
+        partial = {key: listed[key] for key in ("kind", "apiVersion") if key in listed} | {"metadata": listed["metadata"]}
+        assert_same(read(api.get(item, accept=PROTOBUF).ok(200)), {**listed, "kind": kind.kind, "apiVersion": kind.group_version})
+        assert_same(read(api.get(item, accept=PARTIAL).ok(200)), {**partial, **PARTIAL_TYPE})
+        for accept, expected in ((PROTOBUF, listed), (PARTIAL_LIST, partial)):
+            (seen,) = (
+                each for each in read(api.get(path, accept=accept).ok(200))["items"] if each["metadata"]["name"] == unique_name
+            )
+            assert_same(seen, expected)
+    finally:
+        api.delete(item)
+
+
+def test_responses_to_writes_in_protobuf(api: Api, core: str) -> None:
+    created = read(api.post(f"{core}/configmaps", SETTINGS, accept=PROTOBUF).ok(201))
+    assert created["metadata"]["name"] == "c"
+    taken = read(api.post(f"{core}/configmaps", SETTINGS, accept=PROTOBUF))
+    assert (taken["kind"], taken["reason"], taken["message"]) == ("Status", "AlreadyExists", 'configmaps "c" already exists')
+    patched = read(api.patch(f"{core}/configmaps/c", {"data": {"a": "3"}}, accept=PROTOBUF).ok(200))
+    assert patched["data"] == {"a": "3"}
+    deleted = read(api.delete(f"{core}/configmaps/c", accept=PROTOBUF).ok(200))
+    assert (deleted["status"], deleted["details"]["kind"]) == ("Success", "configmaps")
+    missing = read(api.get(f"{core}/configmaps/c", accept=PROTOBUF))
+    assert (missing["reason"], missing["code"], missing["details"]) == ("NotFound", 404, {"name": "c", "kind": "configmaps"})
+    assert read(api.get("/api/v1/nothing", accept=PROTOBUF))["code"] == 404
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    reviewed = read(api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, accept=PROTOBUF).ok(201))
+    assert reviewed["status"]["allowed"]
+
+
+def test_watches_in_protobuf(api: Api, core: str) -> None:
+    api.post(f"{core}/secrets", {"metadata": {"name": "s"}, "data": {"a": "AQ=="}}).ok(201)
+    initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
+    (added, secret), (bookmark, end), *_ = frames(api, f"{core}/secrets", PROTOBUF, initial)
+    assert (added, bookmark) == ("ADDED", "BOOKMARK")
+    assert secret == api.get(f"{core}/secrets/s").json
+    assert (end["kind"], end["apiVersion"]) == ("Secret", "v1")
+    assert end["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    (_, partial), (_, end), *_ = frames(api, f"{core}/secrets", PARTIAL, initial)
+    assert partial == {**PARTIAL_TYPE, "metadata": secret["metadata"]}
+    assert (end["kind"], end["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+
+
+def test_expired_watch_in_protobuf(cluster: Cluster, api: Api, core: str) -> None:
+    cluster.compact()
+    ((type_, status),) = frames(api, f"{core}/secrets", PROTOBUF, {"resourceVersion": "1"})
+    assert (type_, status["kind"], status["reason"], status["code"]) == ("ERROR", "Status", "Expired", 410)
+
+
+@pytest.mark.parametrize(
+    ("accept", "media"),
+    [
+        (PROTOBUF, PROTOBUF),
+        (f"{PROTOBUF},{JSON}", PROTOBUF),
+        (f"{JSON},{PROTOBUF}", JSON),
+        (f"{PROTOBUF};q=0.5,{JSON}", JSON),
+        (f"{PROTOBUF};q=0.5,{JSON};q=0.4", PROTOBUF),
+        (f"*/*,{PROTOBUF}", PROTOBUF),
+        (f"{PROTOBUF};stream=watch", PROTOBUF),
+        (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1,{JSON}", JSON),
+        (f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1,{TABLE}", JSON),
+        (f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v2,{JSON}", JSON),
+        (f"text/plain,{PROTOBUF}", PROTOBUF),
+    ],
+)
+def test_negotiated_media_types(api: Api, core: str, accept: str, media: str) -> None:
+    assert api.get(f"{core}/serviceaccounts", accept=accept).ok(200).headers["Content-Type"] == media
+
+
+def test_tables_have_no_protobuf_form(api: Api, core: str) -> None:
+    table = f"{PROTOBUF};as=Table;g=meta.k8s.io;v=v1"
+    for path in (f"{core}/configmaps", f"{core}/configmaps/c"):
+        api.get(path, accept=table).refused(406, "NotAcceptable", ACCEPTED)
+
+
+def test_only_metadata_of_custom_resources_has_a_protobuf_form(api: Api, ns: str) -> None:
+    custom = define(api, simple())
+    path = custom.at(ns)
+    api.post(path, {"apiVersion": f"{custom.group}/v1", "kind": custom.kind, "metadata": {"name": "a"}}).ok(201)
+    for at in (path, f"{path}/a"):
+        refused = read(api.get(at, accept=PROTOBUF))
+        assert (refused["code"], refused["reason"], refused["message"]) == (406, "NotAcceptable", ACCEPTED)
+        assert api.get(at, accept=f"{PROTOBUF},{JSON}").ok(200).headers["Content-Type"] == JSON
+    assert read(api.get(f"{path}/a", accept=PARTIAL).ok(200))["metadata"]["name"] == "a"
+    assert [item["metadata"]["name"] for item in read(api.get(path, accept=PARTIAL_LIST).ok(200))["items"]] == ["a"]
+    ((type_, obj),) = frames(api, path, PARTIAL, {})
+    assert (type_, obj["kind"], obj["metadata"]["name"]) == ("ADDED", "PartialObjectMetadata", "a")
+
+
+def assert_same(seen: Object, expected: Object) -> None:
+    """Compare objects without what JSON writes as null or empty, and protobuf leaves out."""
+    assert compact(seen) == compact(expected)
+
+
+def compact(value: Any) -> Any:
+    """The value without null and empty fields."""
+    if isinstance(value, list):
+        return [compact(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    fields = {key: compact(item) for key, item in value.items() if key not in VOLATILE}
+    return {key: item for key, item in fields.items() if item not in (None, {}, [], "", 0, False)}
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.id) for kind in KINDS])

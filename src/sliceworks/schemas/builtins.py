@@ -24,6 +24,8 @@ _PACKAGES = {
     "": "io.k8s.api.core",
     "rbac.authorization.k8s.io": "io.k8s.api.rbac",
     "apiextensions.k8s.io": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions",
+    "apiregistration.k8s.io": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
+    "meta.k8s.io": "io.k8s.apimachinery.pkg.apis.meta",
 }
 
 

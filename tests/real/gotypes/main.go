@@ -15,6 +15,7 @@ import (
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 var found = map[string]map[string]string{}
@@ -23,7 +24,9 @@ func main() {
 	for _, known := range scheme.Scheme.AllKnownTypes() {
 		visit(known)
 	}
-	for _, object := range []any{apiextensions.CustomResourceDefinitionList{}, apiextensions.ConversionReview{}, metav1.Status{}} {
+	for _, object := range []any{
+		apiextensions.CustomResourceDefinitionList{}, apiextensions.ConversionReview{}, apiregistration.APIServiceList{}, metav1.Status{},
+	} {
 		visit(reflect.TypeOf(object))
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(found); err != nil {

@@ -6,7 +6,7 @@ Reading order, along one write from its HTTP request to its watch event:
 `request_info`: what a request addresses, its options and common errors.
 `auth`: users and RBAC.
 `registry`: resources, and one strategy per built-in kind.
-`codec`: bodies in and out (`yaml_codec`, `protobuf`, `version_conversion`).
+`codec`: bodies in and out (`yaml_codec`, `protobuf`, `protobuf_encoder`, `version_conversion`).
 `handlers`: one module per verb; `streaming`: sessions of exec, attach, port-forward and proxy (`service_endpoints`).
 `fieldmanager`, `patch`: field ownership and patches.
 `admission`: plugins and webhooks (`pod_resources`, `webhook_client`, `conversion_webhook`).

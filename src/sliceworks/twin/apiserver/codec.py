@@ -48,31 +48,49 @@ TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind 
 
 @dataclass(frozen=True, slots=True)
 class MediaTypeOptions:
-    """The negotiated form of a response: JSON or YAML; plain, a Table or metadata only."""
+    """The negotiated form of a response: JSON, YAML or protobuf; plain, a Table or metadata only."""
 
-    yaml: bool = False
+    media: str = JSON
     view: str = ""
+
+    @property
+    def binary(self) -> bool:
+        return self.media == PROTOBUF
 
 
 PLAIN = MediaTypeOptions()
-_negotiated: dict[str, MediaTypeOptions] = {JSON: PLAIN, "*/*": PLAIN, "": PLAIN}
+_MAX_NEGOTIATED = 200
+_negotiated: dict[tuple[str, bool, bool], MediaTypeOptions] = {}
+_negotiated_errors: dict[str, MediaTypeOptions] = {"": PLAIN, JSON: PLAIN}
 
 
-def negotiate_output(headers: Mapping[str, str], *, streamed: bool = False, tables: bool = True) -> MediaTypeOptions:
-    """The first form in the Accept header that the API supports; reviews, for example, have no `tables`."""
-    accept = headers.get("accept", "")
-    form = _negotiated.get(accept)
-    if not tables and (form is None or form.view == "Table"):
-        form = _negotiate(accept, views=_VIEWS - {"Table"})
-        if form is None:
-            raise not_transformable() if _negotiate(accept) else not_acceptable(streamed=streamed)
-        return form
+def negotiate_output(
+    headers: Mapping[str, str], *, streamed: bool = False, tables: bool = True, custom: bool = False
+) -> MediaTypeOptions:
+    """The first form in the Accept header that the API supports.
+
+    Reviews, for example, have no `tables`; of `custom` resources only the metadata has a protobuf form.
+    """
+    key = (headers.get("accept", ""), tables, custom)
+    form = _negotiated.get(key)
     if form is None:
-        form = _negotiate(accept)
+        form = _negotiate(key[0], _VIEWS if tables else _VIEWS - {"Table"}, custom=custom)
         if form is None:
-            raise not_acceptable(streamed=streamed)
-        if len(_negotiated) < 200:
-            _negotiated[accept] = form
+            is_known = any(media == PROTOBUF for media, _ in _accepted_types(key[0])) or _negotiate(key[0], _VIEWS)
+            raise not_transformable() if is_known else not_acceptable(streamed=streamed)
+        if len(_negotiated) < _MAX_NEGOTIATED:
+            _negotiated[key] = form
+    return form
+
+
+def negotiate_error(headers: Mapping[str, str]) -> MediaTypeOptions:
+    """The form of a Status: JSON if the client accepts no other."""
+    accept = headers.get("accept", "")
+    form = _negotiated_errors.get(accept)
+    if form is None:
+        form = _negotiate(accept, ()) or PLAIN
+        if len(_negotiated_errors) < _MAX_NEGOTIATED:
+            _negotiated_errors[accept] = form
     return form
 
 
@@ -94,8 +112,10 @@ def negotiate_discovery(headers: Mapping[str, str], *, aggregated: bool, is_grou
     plain: MediaTypeOptions | None = None
     known = False
     for media, options in _accepted_types(headers.get("accept", "") or "*/*"):
+        if media == PROTOBUF:
+            continue
         known = True
-        form = MediaTypeOptions(yaml=media == YAML, view=options.get("as", ""))
+        form = MediaTypeOptions(_encoded_type(media), options.get("as", ""))
         if aggregated and form.view == DISCOVERY_LIST and (options.get("g"), options.get("v")) == ("apidiscovery.k8s.io", "v2"):
             return form
         if not form.view and plain is None:
@@ -105,22 +125,35 @@ def negotiate_discovery(headers: Mapping[str, str], *, aggregated: bool, is_grou
     raise not_transformable() if known or is_group else not_acceptable(streamed=False)
 
 
-def _negotiate(accept: str, views: Container[str] = _VIEWS) -> MediaTypeOptions | None:
-    for media, options in _accepted_types(accept):
+def _negotiate(accept: str, views: Container[str], *, custom: bool = False) -> MediaTypeOptions | None:
+    for media, options in _accepted_types(accept or "*/*"):
         view = options.get("as", "")
-        if not view:
-            return MediaTypeOptions(yaml=media == YAML)
-        if view in views and (options.get("g"), options.get("v")) == ("meta.k8s.io", "v1"):
-            return MediaTypeOptions(yaml=media == YAML, view=view)
+        if media == PROTOBUF and (view == "Table" or (custom and not view)):
+            continue
+        if not view or (view in views and (options.get("g"), options.get("v")) == ("meta.k8s.io", "v1")):
+            return MediaTypeOptions(_encoded_type(media), view)
     return None
 
 
-def _accepted_types(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The media types of an Accept header that the API can encode, with their parameters."""
+def _encoded_type(media: str) -> str:
+    return JSON if media == "*/*" else media
+
+
+def _accepted_types(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """The media types of an Accept header that the API can encode, with their parameters; the preferred ones first."""
+    accepted = []
     for clause in accept.split(","):
         media, *parameters = (part.strip() for part in clause.split(";"))
-        if media in {JSON, YAML, "*/*"}:
-            yield media, dict(parameter.partition("=")[::2] for parameter in parameters)
+        if media in {JSON, YAML, PROTOBUF, "*/*"}:
+            accepted.append((media, dict(parameter.partition("=")[::2] for parameter in parameters)))
+    return sorted(accepted, key=lambda item: (-_quality(item[1]), item[0] == "*/*"))
+
+
+def _quality(options: Mapping[str, str]) -> float:
+    try:
+        return float(options.get("q", 1))
+    except ValueError:
+        return 1.0
 
 
 def content_type(headers: Mapping[str, str]) -> str:
@@ -298,13 +331,21 @@ def read_protobuf(body: bytes, kind: str) -> dict[str, Any]:
 
 
 def json_response(status: int, body: bytes, form: MediaTypeOptions = PLAIN, warnings: list[str] | None = None) -> Response:
-    """A response with encoded JSON, converted to YAML if that was negotiated."""
-    headers: Mapping[str, str] = _JSON_HEADERS
-    if form.yaml:
+    """A response with encoded JSON, converted to the negotiated media type."""
+    if form.media == YAML:
         from sliceworks.twin.apiserver.yaml_codec import encode
 
         body = encode(orjson.loads(body))
-        headers = {**headers, "content-type": YAML}
+    elif form.binary:
+        from sliceworks.twin.apiserver import protobuf_encoder
+
+        body = protobuf_encoder.encode(orjson.loads(body))
+    return encoded_response(status, body, form.media, warnings)
+
+
+def encoded_response(status: int, body: bytes, media: str, warnings: list[str] | None = None) -> Response:
+    """A response with a body of a media type."""
+    headers: Mapping[str, str] = _JSON_HEADERS if media == JSON else {**_JSON_HEADERS, "content-type": media}
     if warnings:
         headers = {**headers, "warning": "\n".join(_warning_header(warning) for warning in dict.fromkeys(warnings))}
     return Response(status, headers, body)
@@ -315,9 +356,9 @@ def _warning_header(warning: str) -> str:
     return f'299 - "{escaped}"'
 
 
-def error_response(error: ApiError, warnings: list[str] | None = None) -> Response:
-    """A response with the Status of an error."""
-    response = json_response(error.code, orjson.dumps(error.status()), warnings=warnings)
+def error_response(error: ApiError, headers: Mapping[str, str] | None = None, warnings: list[str] | None = None) -> Response:
+    """A response with the Status of an error, in the form that the headers of the request accept."""
+    response = json_response(error.code, orjson.dumps(error.status()), negotiate_error(headers or {}), warnings)
     if error.retry_after is not None:
         response.headers = {**response.headers, "retry-after": str(int(error.retry_after))}
     if error.code == 401:

@@ -287,14 +287,14 @@ class ApiHandler:
             handling = self._handle(request, certificate, flow_control)
             return _finish(request, await budget.limited(handling, seconds, _MEMORY_BYTES))
         except ApiError as error:
-            return codec.error_response(error)
+            return codec.error_response(error, request.headers)
         except budget.BudgetExceeded as exceeded:
             log.warning("%s %s exceeded its %s budget", request.method, request.path, exceeded.resource)
             message = f"Request entity too large: its processing exceeds the {exceeded.resource} budget"
-            return codec.error_response(RequestEntityTooLarge(message))
+            return codec.error_response(RequestEntityTooLarge(message), request.headers)
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
-            return codec.error_response(InternalError("Internal error occurred: see the log of the twin"))
+            return codec.error_response(InternalError("Internal error occurred: see the log of the twin"), request.headers)
 
     def admit(self, request: Request, certificate: User | None) -> None:
         """Raise Unauthorized or Forbidden for a request whose sender may not make it; the body is not needed."""
@@ -329,7 +329,7 @@ class ApiHandler:
         except ApiError as error:
             # An error may reveal a pending write, such as a name that is taken: it waits until that is durable, as responses do.
             await self.server.store.wait_durable()
-            return codec.error_response(error, call.warnings)
+            return codec.error_response(error, request.headers, call.warnings)
 
     def _handle_aggregated(self, target: RequestInfo, params: dict[str, list[str]]) -> Response:
         api = self.server.aggregated_apis.get(target.group)
@@ -388,7 +388,9 @@ class ApiHandler:
         if is_proxied:
             return  # the pod or Service decides which media types it accepts
         tables = not (call.resource.strategy.create_only or target.subresource in _POSTED)
-        call.form = codec.negotiate_output(call.request.headers, streamed=target.verb in {"list", "watch"}, tables=tables)
+        custom = call.resource.custom and target.subresource != "scale"
+        is_streamed = target.verb in {"list", "watch"}
+        call.form = codec.negotiate_output(call.request.headers, streamed=is_streamed, tables=tables, custom=custom)
         if target.verb == "create":
             codec.check_content_type(codec.content_type(call.request.headers), custom=call.resource.custom)
         for problem in path_segment_errors(target.name):
@@ -397,8 +399,9 @@ class ApiHandler:
 
 def _finish(request: Request, response: Response) -> Response:
     """Indent JSON for interactive clients, and compress large responses."""
-    if response.headers.get("content-type") == codec.JSON and response.stream is None:
-        if _is_pretty(request) and response.body:
+    media = response.headers.get("content-type")
+    if media in {codec.JSON, codec.PROTOBUF} and response.stream is None:
+        if media == codec.JSON and _is_pretty(request) and response.body:
             response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2)
         if len(response.body) > _MIN_GZIP_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
             response.body = gzip.compress(response.body, 1)

@@ -103,7 +103,7 @@ class NonResourceHandler:
         document = self._discovery.document(f"{path}?aggregated")
         assert document is not None
         headers = {
-            "content-type": AGGREGATED.replace(codec.JSON, codec.YAML) if form.yaml else AGGREGATED,
+            "content-type": AGGREGATED.replace(codec.JSON, form.media),
             "vary": "Accept",
             "etag": f'"{hashlib.sha256(document).hexdigest().upper()}"',
             "cache-control": "no-cache, private",

@@ -1,6 +1,6 @@
 """Kubernetes' protobuf request bodies.
 
-Go clients send built-in kinds this way and accept JSON. The field numbers are data (`wire.json`, written by
+Go clients send and accept built-in kinds this way. The field numbers are data (`wire.json`, written by
 tests/real/extract_wire.py); types with another form in JSON are decoded by functions.
 """
 
@@ -42,16 +42,22 @@ def decode(body: bytes, component: Callable[[str, str, str], str]) -> dict[str, 
         raise ProtobufError("Object 'Kind' is missing in the protobuf envelope")
     group, _, version = api_version.rpartition("/")
     name = component(group, version, kind)
-    if name not in _wire():
+    if name not in wire_format():
         raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
     obj = _message(_bytes(envelope.get(2, b"")), name, _MAX_DEPTH)
     return {"kind": kind, "apiVersion": api_version, **obj}
 
 
 @cache
-def _wire() -> dict[str, dict[str, str]]:
+def wire_format() -> dict[str, dict[str, str]]:
+    """By component and field number: the JSON name, the mark and the component of each field."""
     table: dict[str, dict[str, str]] = orjson.loads(WIRE.read_bytes())
     return table
+
+
+def is_special(component: str) -> bool:
+    """Whether a type has another form in JSON than its message has."""
+    return component.rpartition(".")[2] in _SPECIAL and component.startswith(_SPECIAL_PACKAGES)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -64,12 +70,11 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _message(data: bytes, component: str, depth: int) -> Any:
-    decode_special = _SPECIAL.get(component.rpartition(".")[2])
-    if decode_special is not None and component.startswith(_SPECIAL_PACKAGES):
-        return decode_special(data, depth)
+    if is_special(component):
+        return _SPECIAL[component.rpartition(".")[2]](data, depth)
     if not depth:
         raise ProtobufError("message is nested too deeply")
-    shape = _wire().get(component)
+    shape = wire_format().get(component)
     if shape is None:
         raise ProtobufError(f"unknown message type {component}")
     obj: dict[str, Any] = {}
@@ -168,26 +173,26 @@ def _duration(data: bytes, depth: int) -> str:
 def _schema_or_bool(data: bytes, depth: int) -> Any:
     fields = dict(_fields(data))
     if 2 in fields:
-        return _message(_bytes(fields[2]), _PROPS, depth - 1)
+        return _message(_bytes(fields[2]), JSON_SCHEMA_PROPS, depth - 1)
     return bool(fields.get(1, 0))
 
 
 def _schema_or_array(data: bytes, depth: int) -> Any:
     fields = list(_fields(data))
-    several = [_message(_bytes(raw), _PROPS, depth - 1) for number, raw in fields if number == 2]
+    several = [_message(_bytes(raw), JSON_SCHEMA_PROPS, depth - 1) for number, raw in fields if number == 2]
     if several:
         return several
-    return next((_message(_bytes(raw), _PROPS, depth - 1) for number, raw in fields if number == 1), None)
+    return next((_message(_bytes(raw), JSON_SCHEMA_PROPS, depth - 1) for number, raw in fields if number == 1), None)
 
 
 def _schema_or_names(data: bytes, depth: int) -> Any:
     fields = list(_fields(data))
-    single = next((_message(_bytes(raw), _PROPS, depth - 1) for number, raw in fields if number == 1), None)
+    single = next((_message(_bytes(raw), JSON_SCHEMA_PROPS, depth - 1) for number, raw in fields if number == 1), None)
     return single if single is not None else [_string(raw) for number, raw in fields if number == 2]
 
 
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
-_PROPS = f"{_CRD}JSONSchemaProps"
+JSON_SCHEMA_PROPS = f"{_CRD}JSONSchemaProps"
 _SPECIAL_PACKAGES = (_META, _CRD, "io.k8s.apimachinery.pkg.")
 _SPECIAL: dict[str, Callable[[bytes, int], Any]] = {
     "Time": lambda data, depth: _time(data, 0),

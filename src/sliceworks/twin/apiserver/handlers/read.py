@@ -125,9 +125,11 @@ async def render_list(call: Call, view: View, entries: list[Entry], metadata: Ob
     kind, version = call.resource.list_kind, call.api_version
     if view.partial:
         kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+    if view.binary:
+        return await response.binary_list_response(call, view, entries, {"kind": kind, "apiVersion": version, "metadata": metadata})
     head = orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
     parts = _list_parts(head, view, entries)
-    if call.form.yaml or call.param("pretty") or not _is_large(entries):
+    if call.form.media == codec.YAML or call.param("pretty") or not _is_large(entries):
         return codec.json_response(200, b"".join(parts), call.form, call.warnings)
     headers = codec.json_response(200, b"", call.form, call.warnings).headers
     return response.stream_response(headers, parts, compress="gzip" in call.request.headers.get("accept-encoding", ""))

@@ -13,7 +13,9 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.base.errors import ApiError, Expired
 from sliceworks.base.transport import Response
-from sliceworks.twin.apiserver.handlers.response import CHUNK_BYTES, View, join_chunks
+from sliceworks.twin.apiserver import protobuf_encoder
+from sliceworks.twin.apiserver.codec import PROTOBUF
+from sliceworks.twin.apiserver.handlers.response import CHUNK_BYTES, View, join_chunks, partial_metadata
 from sliceworks.twin.apiserver.request_info import check_list_options, revision_param
 from sliceworks.twin.apiserver.selection import build_filter
 from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.request_info import Call
     from sliceworks.twin.store.watch_cache import Watch
 
+Obj = dict[str, Any]
 _HEADERS = {"content-type": "application/json", "cache-control": "no-cache, private"}
+_BINARY_HEADERS = {**_HEADERS, "content-type": f"{PROTOBUF};stream=watch"}
 _BOOKMARK_INTERVAL = 60.0
 _MIN_TIMEOUT, _MAX_TIMEOUT = 1800, 3600
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
@@ -38,16 +42,17 @@ async def serve_watch(server: ApiServer, call: Call) -> Response:
     timeout = call.number("timeoutSeconds") or clock.rng().randrange(_MIN_TIMEOUT, _MAX_TIMEOUT)
     initial = call.flag("sendInitialEvents") if call.params.get("sendInitialEvents") else since == 0
     stream = _Stream(server, call, view, match)
+    headers = _BINARY_HEADERS if view.binary else _HEADERS
     try:
         stream.open(since, float(timeout), initial=initial)
         # The initial events may include pending writes: send them once they are durable.
         await server.store.wait_durable()
     except Expired as error:
-        return Response(200, _HEADERS, stream=_once(_event("ERROR", orjson.dumps(error.status()))))
+        return Response(200, headers, stream=_once(_event_of(view, "ERROR", error.status())))
     except BaseException:
         await stream.aclose()
         raise
-    return Response(200, _HEADERS, stream=stream)
+    return Response(200, headers, stream=stream)
 
 
 async def _once(event: bytes) -> AsyncIterator[bytes]:
@@ -56,6 +61,13 @@ async def _once(event: bytes) -> AsyncIterator[bytes]:
 
 def _event(type_: str, data: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (type_.encode(), data)
+
+
+def _event_of(view: View, type_: str, obj: Obj) -> bytes:
+    """An event with an object that is not stored."""
+    if view.binary:
+        return protobuf_encoder.watch_event(type_, protobuf_encoder.encode(obj))
+    return _event(type_, orjson.dumps(obj))
 
 
 class _Stream:
@@ -102,7 +114,7 @@ class _Stream:
 
     def _initial(self, entries: list[Entry], last: bytes) -> Iterator[bytes]:
         for entry in entries:
-            if self._view.table or len(entry.data) < CHUNK_BYTES:
+            if self._view.table or self._view.binary or len(entry.data) < CHUNK_BYTES:
                 yield self._encode_event(ADDED, entry)
                 continue
             # The parts of a large event: its object is shared with the store, however many clients do not read it.
@@ -145,7 +157,7 @@ class _Stream:
                     continue
                 await self._wait(loop, min(end, next_bookmark) if self._bookmarks else end)
         except ApiError as error:
-            yield _event("ERROR", orjson.dumps(error.status()))
+            yield _event_of(self._view, "ERROR", error.status())
         finally:
             self._server.store.unwatch(self._resource, self._watch)
 
@@ -215,6 +227,8 @@ class _Stream:
 
     def _encode_event(self, type_: str, entry: Entry) -> bytes:
         entry = self._converted.get(entry, entry)
+        if self._view.binary:
+            return protobuf_encoder.watch_event(type_, self._view.binary_object(entry))
         if not self._view.table:
             return _event(type_, self._view.object_bytes(entry))
         table = self._view.convert(entry)
@@ -229,4 +243,4 @@ class _Stream:
         if annotations:
             metadata["annotations"] = annotations
         obj = {"kind": self._call.resource.kind, "apiVersion": self._call.api_version, "metadata": metadata}
-        return _event("BOOKMARK", orjson.dumps(obj))
+        return _event_of(self._view, "BOOKMARK", partial_metadata(obj) if self._view.partial else obj)
