@@ -14,11 +14,14 @@ if TYPE_CHECKING:
 _META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
 
 
-def prune(schema: Schema, value: Any, unknown: list[str]) -> Any:
-    """Prune a custom resource in place. Appends the paths of dropped fields; raises TypeMismatch for mistyped metadata."""
+def prune(schema: Schema, value: Any, unknown: list[str], *, nulls: bool = True) -> Any:
+    """Prune a custom resource in place. Appends the paths of dropped fields; raises TypeMismatch for mistyped metadata.
+
+    Also drops nulls that are not allowed. Without `nulls` it keeps those that validation rejects.
+    """
     _read_metadata(value, unknown)
     dropped: list[str] = []
-    _prune_map(schema, value, dropped, keep=schema.preserve_unknown, meta=True)
+    _prune_map(schema, value, dropped, nulls, keep=schema.preserve_unknown, meta=True)
     unknown.extend(sorted(dropped))
     embedded = plan(schema, "embedded", is_embedded)
     if embedded is not None:
@@ -30,24 +33,24 @@ def prune(schema: Schema, value: Any, unknown: list[str]) -> Any:
 
 def prune_value(schema: Schema, value: Any, unknown: list[str]) -> None:
     """Prune a value inside a custom resource in place."""
-    _prune(schema, value, unknown)
+    _prune(schema, value, unknown, nulls=True)
     embedded = plan(schema, "embedded", is_embedded)
     if embedded is not None:
         _read_embedded(embedded, value, unknown)
 
 
-def _prune(schema: Schema | None, value: Any, unknown: list[str]) -> None:
+def _prune(schema: Schema | None, value: Any, unknown: list[str], nulls: bool) -> None:
     if value.__class__ is dict:
         if schema is None:
             unknown.extend(value)
             value.clear()
         else:
-            _prune_map(schema, value, unknown, keep=schema.preserve_unknown, meta=schema.embedded_resource)
+            _prune_map(schema, value, unknown, nulls, keep=schema.preserve_unknown, meta=schema.embedded_resource)
     elif value.__class__ is list:
-        _prune_list(schema, value, unknown)
+        _prune_list(schema, value, unknown, nulls)
 
 
-def _prune_map(schema: Schema, value: dict[str, Any], unknown: list[str], *, keep: bool, meta: bool) -> None:
+def _prune_map(schema: Schema, value: dict[str, Any], unknown: list[str], nulls: bool, *, keep: bool, meta: bool) -> None:
     dropped: list[str] = []
     open_map = schema.additional is not None or schema.additional_allowed
     for key, item in value.items():
@@ -61,11 +64,11 @@ def _prune_map(schema: Schema, value: dict[str, Any], unknown: list[str], *, kee
             continue
         child = child or schema.additional
         if item is None:
-            if child is not None and not child.nullable and child.default is MISSING:
+            if child is not None and not child.nullable and child.default is MISSING and (nulls or not _rejects_null(child)):
                 dropped.append(key)
         elif item.__class__ is dict or item.__class__ is list:
             count = len(unknown)
-            _prune(child, item, unknown)
+            _prune(child, item, unknown, nulls)
             if len(unknown) != count:
                 prefix_paths(unknown, count, key)
         elif item.__class__ is float and item.is_integer():
@@ -75,7 +78,11 @@ def _prune_map(schema: Schema, value: dict[str, Any], unknown: list[str], *, kee
         del value[key]
 
 
-def _prune_list(schema: Schema | None, value: list[Any], unknown: list[str]) -> None:
+def _rejects_null(schema: Schema) -> bool:
+    return bool(schema.type or schema.int_or_string or schema.enum is not None)
+
+
+def _prune_list(schema: Schema | None, value: list[Any], unknown: list[str], nulls: bool) -> None:
     below = schema.items if schema is not None else None
     keep_all = schema is not None and schema.preserve_unknown
     for index, item in enumerate(value):
@@ -84,9 +91,9 @@ def _prune_list(schema: Schema | None, value: list[Any], unknown: list[str]) -> 
             value[index] = int(item)
         if keep_all and item.__class__ is dict:
             if below is not None:
-                _prune_map(below, item, unknown, keep=True, meta=below.embedded_resource)
+                _prune_map(below, item, unknown, nulls, keep=True, meta=below.embedded_resource)
         elif not (keep_all and below is None):
-            _prune(below, item, unknown)
+            _prune(below, item, unknown, nulls)
         if len(unknown) != count:
             prefix_paths(unknown, count, f"[{index}]")
 

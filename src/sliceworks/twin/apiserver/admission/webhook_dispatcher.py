@@ -321,7 +321,7 @@ def _decoded(attributes: WriteAttributes, target: Target, patched: Any) -> Obj:
         raise ApiError(f"converting ({actual}) to ({package}.{kind}): unknown conversion", code=500, reason="")
     if target.resource.custom and kind == target.resource.kind:
         schema = target.resource.versions[target.version].schema()
-        schemas.prune(schema, patched, [])
+        schemas.prune(schema, patched, [], nulls=False)  # as kube-apiserver, which removes nulls only from requests
     else:
         schema = builtins.builtin_scheme().schema(group, version, kind)
         patched = schemas.decode(schema, patched, [])
