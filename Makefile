@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-versions test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests version changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
+.PHONY: help setup rehearse test test-real test-mixed test-versions test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests version changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -74,6 +74,11 @@ test-versions: $(READY) ## Run the chart, both controllers, training jobs and th
 	  $(BIN)/python -m tests.real.other_versions && $(BIN)/python -m tests.real.build >/dev/null; \
 	  SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(MATRIX_TESTS) $(PYTEST_ARGS); \
 	done
+
+test-mixed: $(READY) ## Run all contract cases of workloads with the real controllers on the twin's API (needs Go)
+	@$(BIN)/python -m tests.real.setup
+	@SLICEWORKS_REAL=1 SLICEWORKS_MIXED=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -k mixed -n $(REAL_WORKERS) $(SPREAD) \
+	  tests/contract/workloads $(PYTEST_ARGS)
 
 test-heavy: $(READY) ## Run slow tests: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)

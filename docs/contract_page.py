@@ -12,7 +12,8 @@ _OPENING = """\
 All behavior that is tested on the twin and on the real programs: kube-apiserver, its controllers and scheduler, JobSet, Kueue,
 kro, kubectl, and Google's own clients. This page is generated from `tests/contract` by `make fix`. A test may have many cases;
 `make test-real` runs all of them on both sides, and if they differ, the twin is wrong. [Fidelity](../explanation/fidelity.md)
-lists what the twin does not implement.
+lists what the twin does not implement. Cases of workloads also run with the real controllers on the twin's API: a part of them
+in `make test-real`, all in `make test-mixed`.
 """
 _AREAS = {
     ".": ("The API", "Compared with kube-apiserver."),

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 from tests.real.build import module_folder
-from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
+from tests.real.control_plane import ControlPlane
+from tests.real.controllers import CONTROLLERS, WORKLOADS
 from tests.real.processes import PATIENCE, free_port, resident_bytes
 from tests.real.programs import PROGRAMS
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import goldens
-from tests.support.clusters import Cluster, RealCluster, TwinCluster, real_enabled, twin_available
+from tests.support.clusters import Cluster, RealCluster, TwinCluster, mixed_enabled, real_enabled, twin_available
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
@@ -23,9 +23,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run every test that uses a cluster once on each kind of cluster."""
     if "cluster" in metafunc.fixturenames:
         names = (["twin"] if twin_available() else []) + (["real"] if real_enabled() else [])
+        if real_enabled() and _runs_mixed(metafunc.definition):
+            names.append("mixed")
         metafunc.parametrize(
-            "cluster", [pytest.param(n, marks=pytest.mark.real if n == "real" else ()) for n in names], indirect=True
+            "cluster", [pytest.param(n, marks=pytest.mark.real if n != "twin" else ()) for n in names], indirect=True
         )
+
+
+def _runs_mixed(item: pytest.Item) -> bool:
+    """Whether a test also runs with the real controllers on the twin's API: those marked `controllers`, or all of workloads."""
+    return bool(item.get_closest_marker("controllers")) or (mixed_enabled() and "workloads" in item.path.parts)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

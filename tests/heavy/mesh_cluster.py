@@ -14,7 +14,8 @@ from tests.heavy.mesh_kubelet import Kubelet
 from tests.heavy.mesh_network import Network
 from tests.heavy.mesh_servers import ModelServer
 from tests.real.build import build
-from tests.real.control_plane import CONTROLLERS, ControlPlane
+from tests.real.control_plane import ControlPlane
+from tests.real.controllers import CONTROLLERS
 from tests.real.processes import Process
 from tests.support.http import Api
 

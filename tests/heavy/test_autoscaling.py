@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.heavy.metrics_adapter import Adapter, Monitoring
 from tests.real import jetstream, triton
-from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
+from tests.real.control_plane import ControlPlane
+from tests.real.controllers import CONTROLLERS, WORKLOADS
 from tests.support.http import Api
 from tests.support.model_services import read
 from tests.support.polling import eventually

@@ -1,21 +1,20 @@
-"""The real JobSet beside a real control plane: its CRD from its Go module, its webhooks by URL on loopback."""
+"""The real JobSet beside an API server: its CRD from its Go module, its webhooks by URL on loopback."""
 
 from __future__ import annotations
 
 import base64
 import os
 import shutil
-import ssl
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from tests.real.build import module_folder
-from tests.real.processes import free_port
+from tests.real.processes import free_port, serves
 from tests.real.programs import PROGRAMS
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
-    from tests.real.control_plane import ControlPlane
+    from tests.real.controllers import Controllers
     from tests.support.http import Api
 
 MODULE = "sigs.k8s.io/jobset"
@@ -34,7 +33,7 @@ _KINDS = {
 class JobSetManager:
     """Started by its constructor; `set_gates` restarts it with other feature gates."""
 
-    def __init__(self, plane: ControlPlane, api: Api) -> None:
+    def __init__(self, plane: Controllers, api: Api) -> None:
         self._plane, self._api = plane, api
         self._folder = plane.folder / "jobset"
         self._module = module_folder(PROGRAMS["jobset"], MODULE)
@@ -59,9 +58,9 @@ class JobSetManager:
         # The folder of the webhooks' certificate is not configurable; it is below the folder for temporary files.
         environment = {**os.environ, "TMPDIR": str(self._folder)}
         process = self._plane.run("jobset", f"--kubeconfig={self._plane.kubeconfig}", f"--config={config}", env=environment)
-        process.wait_until(lambda: _answers(f"http://127.0.0.1:{self._health}/readyz"))
+        process.wait_until(lambda: serves(f"http://127.0.0.1:{self._health}/readyz"))
         # It reports ready before its webhooks are registered.
-        process.wait_until(lambda: all(_answers(f"https://127.0.0.1:{self._port}{path}") for path in _PATHS))
+        process.wait_until(lambda: all(serves(f"https://127.0.0.1:{self._port}{path}") for path in _PATHS))
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -89,7 +88,7 @@ class JobSetManager:
 
     def _register_webhooks(self) -> None:
         documents = yaml.load_all((self._module / "config/components/webhook/manifests.yaml").read_text(), yaml.CSafeLoader)
-        authority = base64.b64encode(self._plane.authority.read_bytes()).decode()
+        authority = base64.b64encode(self._plane.certificates.authority.read_bytes()).decode()
         for document in documents:
             for webhook in document["webhooks"]:
                 path = webhook["clientConfig"]["service"]["path"]
@@ -111,17 +110,3 @@ class JobSetManager:
         home, dry = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets", {"dryRun": "All"}
         taken, refused = (self._api.post(home, {**kind, **item}, dry) for item in (body, {**body, "spec": wrong}))
         return taken.status == 201 and "startupPolicy" in taken.json["spec"] and "admission webhook" in refused.text
-
-
-def _answers(url: str) -> bool:
-    """Whether a server listens and knows the path; a webhook answers an empty request with an error."""
-    from urllib.error import HTTPError, URLError
-    from urllib.request import urlopen
-
-    try:
-        with urlopen(url, timeout=2, context=ssl._create_unverified_context()) as response:
-            return bool(response.status == 200)
-    except HTTPError as error:
-        return error.code not in (404, 500)
-    except (URLError, OSError):
-        return False

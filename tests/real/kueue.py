@@ -1,4 +1,4 @@
-"""The real Kueue beside a real control plane: its CRDs from its Go module, its webhooks by URL on loopback.
+"""The real Kueue beside an API server: its CRDs from its Go module, its webhooks by URL on loopback.
 
 Jobs and JobSets are queued; pods, Deployments and StatefulSets if a test file asks for it. `configure` restarts it with settings
 such as `waitForPodsReady`.
@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from tests.real.build import locked, module_folder
-from tests.real.jobset import _answers
-from tests.real.processes import NotReady, free_port
+from tests.real.processes import NotReady, free_port, serves
 from tests.real.programs import PROGRAMS
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
     from tests.real.certificates import Certificates
-    from tests.real.control_plane import ControlPlane
+    from tests.real.controllers import Controllers
     from tests.support.http import Api
 
 MODULE = "sigs.k8s.io/kueue"
@@ -41,7 +40,7 @@ _METRICS = Path("/etc/kueue/metrics/certs")
 class KueueManager:
     """Started by its constructor; pods and their controllers are queued if `pods` is set."""
 
-    def __init__(self, plane: ControlPlane, api: Api, *, pods: bool = False) -> None:
+    def __init__(self, plane: Controllers, api: Api, *, pods: bool = False) -> None:
         self._plane, self._api = plane, api
         self._pods = _PODS if pods else ()
         self._folder = plane.folder / "kueue"
@@ -49,7 +48,7 @@ class KueueManager:
         self._port, self._health = free_port(), free_port()
         self._more: dict[str, Any] = {}
         self._lay_certificates()
-        self._authority = base64.b64encode(plane.authority.read_bytes()).decode()
+        self._authority = base64.b64encode(plane.certificates.authority.read_bytes()).decode()
         self._define()
         self._api.post("/api/v1/namespaces", {"metadata": {"name": "kueue-system"}})
         self._start()
@@ -68,7 +67,7 @@ class KueueManager:
         config.write_text(yaml.dump(self._configuration()))
         arguments = (f"--kubeconfig={self._plane.kubeconfig}", f"--config={config}", "--feature-gates=VisibilityOnDemand=false")
         process = self._plane.run("kueue", *arguments)
-        process.wait_until(lambda: _answers(f"http://127.0.0.1:{self._health}/readyz"))
+        process.wait_until(lambda: serves(f"http://127.0.0.1:{self._health}/readyz"))
 
     def _configuration(self) -> dict[str, Any]:
         return {

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -105,3 +108,14 @@ def free_port() -> int:
     else:
         probe.close()
     return port
+
+
+def serves(url: str) -> bool:
+    """Whether a server listens and knows the path; a webhook answers an empty request with an error."""
+    try:
+        with urllib.request.urlopen(url, timeout=2, context=ssl._create_unverified_context()) as response:
+            return bool(response.status == 200)
+    except urllib.error.HTTPError as error:
+        return error.code not in (404, 500)
+    except (urllib.error.URLError, OSError):
+        return False

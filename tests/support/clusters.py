@@ -21,8 +21,12 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 
+_REPLACED = ("kube-scheduler", "kube-controller-manager", "jobset", "kueue")
+"""Controllers of the twin that the real ones replace on a mixed cluster."""
+
+
 class Cluster(Protocol):
-    """A running cluster: `name` is `twin` or `real`."""
+    """A running cluster: `name` is `twin`, `real` or `mixed`."""
 
     name: str
     url: str
@@ -59,7 +63,8 @@ class RealCluster:
 
     def __init__(self, folder: Path, *, workloads: bool = False, flags: tuple[str, ...] = ()) -> None:
         """`flags` are additional flags of kube-controller-manager."""
-        from tests.real.control_plane import CONTROLLERS, WORKLOADS, ControlPlane
+        from tests.real.control_plane import ControlPlane
+        from tests.real.controllers import CONTROLLERS, WORKLOADS
 
         controllers = CONTROLLERS + (WORKLOADS if workloads else ())
         self.plane: ControlPlane = ControlPlane(folder, controllers=controllers, flags=flags)
@@ -134,6 +139,45 @@ class TwinCluster:
         return (*command, "--port", str(self._port), *self._options)
 
 
+class MixedCluster:
+    """The twin's API server and nodes with the controllers of `RealCluster`, in real time."""
+
+    name = "mixed"
+
+    def __init__(self, folder: Path, *, workloads: bool = False, flags: tuple[str, ...] = ()) -> None:
+        """`flags` are additional flags of kube-controller-manager."""
+        from tests.real.controllers import CONTROLLERS, WORKLOADS, Controllers
+
+        self.twin = TwinCluster(folder, workloads=True, options=("--without", ",".join(_REPLACED)))
+        self.url, self.authority = self.twin.url, self.twin.authority
+        self.token, self.kubeconfig, self.api = self.twin.token, self.twin.kubeconfig, self.twin.api
+        self.plane = Controllers(folder, self.kubeconfig, self.authority)
+        try:
+            self.plane.start_controllers(CONTROLLERS + (WORKLOADS if workloads else ()), *flags)
+            if workloads:
+                self.plane.start_scheduler()
+        except BaseException:
+            self.stop()
+            raise
+
+    def compact(self) -> None:
+        """Make the twin discard old revisions."""
+        self.twin.compact()
+
+    def resident_bytes(self) -> int:
+        """The resident memory of the twin's process."""
+        return self.twin.resident_bytes()
+
+    def pass_time(self, seconds: float) -> None:
+        """Sleep: the cluster has the clock of the machine."""
+        time.sleep(seconds)
+
+    def stop(self) -> None:
+        """Stop all processes."""
+        self.plane.stop()
+        self.twin.stop()
+
+
 def _credentials(kubeconfig: Path) -> tuple[Path, str]:
     """The CA file and the token of a kubeconfig."""
     config = yaml.load(kubeconfig.read_text(), yaml.CSafeLoader)
@@ -157,6 +201,11 @@ def responds(url: str, path: str) -> bool:
 def twin_available() -> bool:
     """Whether the twin can be imported."""
     return importlib.util.find_spec("sliceworks.cli.main") is not None
+
+
+def mixed_enabled() -> bool:
+    """Whether this run has all cases of workloads with the real controllers on the twin's API."""
+    return os.environ.get("SLICEWORKS_MIXED") == "1"
 
 
 def real_enabled() -> bool:

@@ -1,11 +1,11 @@
-"""JobSet in a test cluster: part of the twin, installed from its Go module on the real control plane."""
+"""JobSet in a test cluster: part of the twin, installed from its Go module otherwise."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
-from tests.support.clusters import RealCluster
+from tests.support.clusters import MixedCluster, RealCluster
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -25,7 +25,7 @@ class Gates(Protocol):
 class RealGates:
     """The real program, started on first use."""
 
-    def __init__(self, cluster: RealCluster) -> None:
+    def __init__(self, cluster: RealCluster | MixedCluster) -> None:
         from tests.real.jobset import JobSetManager
 
         self._manager = JobSetManager(cluster.plane, cluster.api)
@@ -61,5 +61,7 @@ _installed: dict[str, Gates] = {}
 def install(cluster: Cluster) -> Gates:
     """Install JobSet in this cluster, once."""
     if cluster.token not in _installed:
-        _installed[cluster.token] = RealGates(cluster) if isinstance(cluster, RealCluster) else TwinGates(cluster.api)
+        _installed[cluster.token] = (
+            RealGates(cluster) if isinstance(cluster, RealCluster | MixedCluster) else TwinGates(cluster.api)
+        )
     return _installed[cluster.token]

@@ -1,11 +1,11 @@
-"""Kueue in a test cluster: part of the twin, installed from its Go module on the real control plane."""
+"""Kueue in a test cluster: part of the twin, installed from its Go module otherwise."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 import yaml
-from tests.support.clusters import RealCluster
+from tests.support.clusters import MixedCluster, RealCluster
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -52,7 +52,7 @@ def installed(cluster: Cluster, *, pods: bool = False) -> Settings:
 
 
 def _install(cluster: Cluster, *, pods: bool) -> Settings:
-    if not isinstance(cluster, RealCluster):
+    if not isinstance(cluster, RealCluster | MixedCluster):
         return TwinSettings(cluster.api)
     from tests.real.kueue import KueueManager
 

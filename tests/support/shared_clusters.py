@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from tests.support.clusters import Cluster, RealCluster, TwinCluster
+from tests.support.clusters import Cluster, MixedCluster, RealCluster, TwinCluster
 
 if TYPE_CHECKING:
     import pytest
@@ -14,7 +14,7 @@ _HURRIED = ("--horizontal-pod-autoscaler-sync-period=1s", "--kube-api-qps=500", 
 
 
 class SharedClusters:
-    """`kind` is `twin` or `real`; files that use the same `name` share a cluster."""
+    """`kind` is `twin`, `real` or `mixed`; files that use the same `name` share a cluster."""
 
     def __init__(self, folders: pytest.TempPathFactory) -> None:
         self._folders = folders
@@ -37,7 +37,8 @@ class SharedClusters:
         folder = self._folders.mktemp(f"{kind}-workloads")
         if kind == "twin":
             return TwinCluster(folder, workloads=True, options=("--speed", "15" if hurried else "1"))
-        return RealCluster(folder, workloads=not podless, flags=_HURRIED if hurried else ())
+        started = RealCluster if kind == "real" else MixedCluster
+        return started(folder, workloads=not podless, flags=_HURRIED if hurried else ())
 
     def stop(self, kind: str, name: str) -> None:
         """Stop a cluster."""

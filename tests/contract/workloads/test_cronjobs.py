@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tests.support.clusters import Cluster
 
+pytestmark = pytest.mark.controllers
 CLUSTER = "controllers"
 Object = dict[str, Any]
 

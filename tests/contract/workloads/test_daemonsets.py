@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
 Object = dict[str, Any]
+pytestmark = pytest.mark.controllers
 LABELS = {"app": "agent"}
 
 

@@ -12,6 +12,7 @@ from tests.support.workloads import WorkloadHarness, summary, template
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
 
+pytestmark = pytest.mark.controllers
 CLUSTER = "controllers"
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.support.http import TABLE
 from tests.support.jobsets import JobSetDriver, replicated
 
+pytestmark = pytest.mark.controllers
 CLUSTER = "jobsets"
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support.kueue import TOLD
 
 if TYPE_CHECKING:
     from tests.support.kueue import KueueHarness
 
+pytestmark = pytest.mark.controllers
 CLUSTER = "kueue"
 
 

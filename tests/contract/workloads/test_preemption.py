@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.polling import eventually, pass_time
 from tests.support.scheduling import HOST, REQUIRED, near
 
 if TYPE_CHECKING:
     from tests.support.scheduling import SchedulerHarness
 
+pytestmark = pytest.mark.controllers
 CLUSTER = "scheduling"
 
 

@@ -10,6 +10,7 @@ from tests.support.scheduling import NO_VICTIMS, PREFERRED, REQUIRED, UNHELPFUL,
 if TYPE_CHECKING:
     from tests.support.scheduling import SchedulerHarness
 
+pytestmark = pytest.mark.controllers
 CLUSTER = "scheduling"
 
 
