@@ -64,6 +64,7 @@ PROGRAMS: dict[str, Program] = {
         Program("jobset", "jobset", "sigs.k8s.io/jobset"),
         Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
+        Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
         Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("agnhost", "agnhost", "k8s.io/kubernetes/test/images/agnhost"),

@@ -35,6 +35,7 @@ _PATHS = {
     "EndpointSlice": "/apis/discovery.k8s.io/v1",
     "PodDisruptionBudget": "/apis/policy/v1",
     "HorizontalPodAutoscaler": "/apis/autoscaling/v2",
+    "LeaderWorkerSet": "/apis/leaderworkerset.x-k8s.io/v1",
 }
 
 
