@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,8 @@ from tests.support.process_pods import ended, mounts_wanted, pod, running, state
 
 from sliceworks.base import clock
 from sliceworks.kube.resources import EVENT
-from sliceworks.twin.nodes.runtime import pod_volumes, sandbox_init
+from sliceworks.twin.nodes.runtime import sandbox_init
+from sliceworks.twin.nodes.runtime.atomic_writer import VolumeFile, write_atomically
 from sliceworks.twin.nodes.runtime.process import NamespaceSupport
 
 if TYPE_CHECKING:
@@ -101,11 +103,14 @@ def test_missing_namespaces_are_reported_and_paths_replaced(tmp_path: Path, monk
 
 
 def test_files_are_replaced_atomically(tmp_path: Path) -> None:
-    pod_volumes.write_atomically(tmp_path, {"a": b"1", "in/b": b"2", "../c": b"3"}, 0o600)
+    def write(mode: int, **files: bytes) -> None:
+        write_atomically(tmp_path, {name: VolumeFile(data, mode) for name, data in files.items()})
+
+    write(0o600, **{"a": b"1", "in/b": b"2", "../c": b"3"})
     before = (tmp_path / "a").stat()
-    pod_volumes.write_atomically(tmp_path, {"a": b"1", "d": b"4"}, 0o700)
+    write(0o540, a=b"1", d=b"4")
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("..")) == ["a", "d"]
     assert ((tmp_path / "a").stat().st_ino, (tmp_path / "a").stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert (tmp_path / "d").read_bytes() == b"4"
-    assert os.access(tmp_path / "d", os.X_OK)
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("a", "d")] == [0o540, 0o540]
     assert len([path for path in tmp_path.iterdir() if path.is_dir() and not path.is_symlink()]) == 1

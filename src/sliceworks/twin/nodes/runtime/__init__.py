@@ -11,9 +11,14 @@ sandbox_init       standalone program that sets up the namespaces
 envvars            command line and environment of a container
 value_sources      values of ConfigMaps, Secrets and the downward API
 pod_volumes        volumes as folders
+atomic_writer      files of a volume, replaced in one step
+security_context   user, groups, capabilities
+lifecycle_hook     postStart and preStop
 probe              liveness, readiness and startup probes
 container_log      log files of containers
 pod_dns            loopback addresses and names of pods and Services
+pod_cgroup         cgroups that give the processes of a pod its address
+bpf                BPF programs for the addresses of sockets
 service_proxy      cluster IPs of Services on loopback
 proxy_socket       the socket of a Service port
 """

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from pathlib import Path
 from signal import SIGKILL
 from typing import TYPE_CHECKING, Any
@@ -11,12 +13,14 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest
 from sliceworks.twin.nodes import container_status
 from sliceworks.twin.nodes.container_status import crash_loop_backoff, render_message
-from sliceworks.twin.nodes.runtime import pod_volumes, probe
+from sliceworks.twin.nodes.runtime import lifecycle_hook, pod_volumes, probe
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log
 from sliceworks.twin.nodes.runtime.container_session import AttachSession, ExecSession
-from sliceworks.twin.nodes.runtime.envvars import build_command
-from sliceworks.twin.nodes.runtime.image import find_image
+from sliceworks.twin.nodes.runtime.envvars import add_variables, build_command
+from sliceworks.twin.nodes.runtime.image import MACHINE, find_image
+from sliceworks.twin.nodes.runtime.lifecycle_hook import POST_START, PRE_STOP
 from sliceworks.twin.nodes.runtime.process import MountView, Process, build_view, pid_file
+from sliceworks.twin.nodes.runtime.security_context import SecurityContext, read_security_context
 from sliceworks.twin.nodes.runtime.value_sources import read_sources
 
 if TYPE_CHECKING:
@@ -33,7 +37,13 @@ _SOURCE_RETRY = 5.0
 _IMAGE_PULL = "sliceworks.dev/image-pull"
 _MESSAGE_LINES, _MESSAGE_BYTES = 80, 2048  # limits of the kubelet
 _MAX_MESSAGE_BYTES = 4096
+_MIN_GRACE = 2.0  # seconds that a process gets after its preStop hook
+_TEMPORARY = "/tmp"
 _TERMINATION_PATH = "/dev/termination-log"
+
+
+class InvalidContainer(Exception):
+    """A container cannot be created; the message is the one of the kubelet."""
 
 
 class ContainerRunner:
@@ -61,7 +71,7 @@ class ContainerRunner:
         restarted = self._status is not None
         while True:
             started = clock.loop_time()
-            code = await self._run_process(restarted=restarted)
+            code = await self._run_process(restarted=restarted, once=once)
             policy = {**self.container, "restartPolicy": _init_restart_policy(self._pod.pod["spec"])} if once else self.container
             if self._pod.is_stopping or not container_status.should_restart(policy, self._pod.pod["spec"], code):
                 return code
@@ -72,7 +82,7 @@ class ContainerRunner:
     def _status(self) -> Obj | None:
         return self._pod.statuses.get(self.name)
 
-    async def _run_process(self, *, restarted: bool) -> int:
+    async def _run_process(self, *, restarted: bool, once: bool) -> int:
         command = await self._wait_for_command()
         self._set_status(
             container_status.running_status(
@@ -89,9 +99,10 @@ class ContainerRunner:
             log.close()
             await self._finish(_START_ERROR, "StartError", f"failed to start the process: {error}")
             return _START_ERROR
+        await self._run_hook(POST_START)
         probes = [asyncio.create_task(work) for work in self._probes(command)]
         try:
-            if not any(self.container.get(kind) for kind in ("readinessProbe", "startupProbe")):
+            if not (once or any(self.container.get(kind) for kind in ("readinessProbe", "startupProbe"))):
                 self._set_status({**self._pod.statuses[self.name], "ready": True})
             await self._pod.publish()
             code = await self._process.wait()
@@ -135,7 +146,12 @@ class ContainerRunner:
                 pod.record_event("Failed", f"Error: {message}", warning=True)
                 await clock.sleep(_SOURCE_RETRY)
             else:
-                return await self._build_command(sources)
+                try:
+                    return await self._build_command(sources)
+                except InvalidContainer as error:
+                    await self._set_waiting("CreateContainerConfigError", str(error))
+                    pod.record_event("Failed", f"Error: {error}", warning=True)
+                    await clock.sleep(_SOURCE_RETRY)
 
     async def _set_waiting(self, reason: str, message: str = "") -> None:
         self._set_status(container_status.waiting_status(self.container, self._status, reason, message))
@@ -158,7 +174,8 @@ class ContainerRunner:
         pod = self._pod
         pod.token = await pod.access.token(pod.client, pod.pod)
         image = find_image(pod.images, self.container)
-        mounts = pod_volumes.mount_folders(self.container, await pod.populate_volumes(sources))
+        security = self._read_security_context()
+        mounts = self._mount_folders(sources, await pod.populate_volumes(sources))
         files = self._files(image)
         api_variables = pod.access.variables(pod.token, pod.pod["metadata"]["namespace"], pod.folder)
         has_namespaces = not await pod.namespaces.unavailable_reason()
@@ -167,7 +184,18 @@ class ContainerRunner:
         if has_namespaces:
             volumes = pod.pod["spec"].get("volumes") or ()
             names, hidden = pod.host_files(), pod.namespaces.hidden
-            view = build_view(self.container, volumes, mounts, pod.folder, str(folder), names=names, files=files, hidden=hidden)
+            view = build_view(
+                self.container,
+                volumes,
+                mounts,
+                pod.folder,
+                str(folder),
+                names=names,
+                files=files,
+                hidden=hidden,
+                cgroup=pod.cgroup,
+                security=security,
+            )
             replace = pod.replace_names
         else:
             view = MountView(str(host_folder))
@@ -188,6 +216,27 @@ class ContainerRunner:
             service_variables=variables,
         )
 
+    def _mount_folders(self, sources: Sources, volumes: dict[str, Path]) -> dict[str, str]:
+        variables: dict[str, str] = {}
+        add_variables(variables, self.container, sources, self._pod.addresses)
+        try:
+            mounts = pod_volumes.mount_folders(self.container, volumes, variables)
+        except pod_volumes.InvalidSubPath as error:
+            raise InvalidContainer(str(error)) from error
+        pod_volumes.create_sub_paths(self.container, mounts)
+        return mounts
+
+    def _read_security_context(self) -> SecurityContext:
+        pod = self._pod.pod
+        security = read_security_context(pod["spec"], self.container)
+        if security.is_forbidden_root:
+            metadata = pod["metadata"]
+            where = f'pod: "{metadata["name"]}_{metadata["namespace"]}({self._pod.uid})", container: {self.name}'
+            raise InvalidContainer(f"container has runAsNonRoot and image will run as root ({where})")
+        if security.user and os.geteuid() == 0:
+            os.chown(self._home(), security.user, security.group)
+        return security
+
     def _home(self) -> Path:
         home = self.folder / "home"
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -202,8 +251,19 @@ class ContainerRunner:
         self._termination_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._termination_file.write_bytes(b"")
         path = str(self.container.get("terminationMessagePath") or _TERMINATION_PATH)
+        self._termination_file.chmod(0o666)  # for any user of the container
         files = [("ro", str(source), target) for target, source in image.files.items()]
+        if image is not MACHINE:
+            files.append(("rw", str(self._create_temporary_folder()), _TEMPORARY))
         return [*files, ("rw", str(self._termination_file), path)]
+
+    def _create_temporary_folder(self) -> Path:
+        """An empty /tmp: an image has its own."""
+        folder = self.folder / "tmp"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        folder.chmod(0o1777)
+        return folder
 
     def _working_folders(self, mounts: dict[str, str], working_dir: str) -> tuple[Path, Path]:
         """The working directory in the container and on this machine: in a volume, else in the home folder."""
@@ -316,9 +376,30 @@ class ContainerRunner:
     # Termination.
 
     async def stop(self, grace: float) -> None:
-        """Stop the process with a grace period."""
+        """Run the preStop hook and stop the process, with a grace period for both."""
+        if self._process is None:
+            return
+        started = clock.loop_time()
+        try:
+            async with asyncio.timeout(grace):
+                await self._run_hook(PRE_STOP)
+        except TimeoutError:
+            self._report_hook(PRE_STOP)
         if self._process is not None:
-            await self._process.stop(grace)
+            await self._process.stop(max(grace - (clock.loop_time() - started), min(grace, _MIN_GRACE)))
+
+    async def _run_hook(self, kind: str) -> None:
+        """Run a hook; if the one after the start fails, the container is killed."""
+        hook = lifecycle_hook.find_hook(self.container, kind)
+        if hook is None or self._command is None or self._process is None or self._process.ended.is_set():
+            return
+        if not await lifecycle_hook.run_hook(hook, self.container, self._pod.addresses[1], self._command):
+            self._report_hook(kind)
+            if kind == POST_START:
+                self.kill()
+
+    def _report_hook(self, kind: str) -> None:
+        self._pod.record_event(lifecycle_hook.failure_reason(kind), f"{kind[:1].upper()}{kind[1:]}Hook failed", warning=True)
 
     def kill(self) -> None:
         """Kill the process."""

@@ -190,7 +190,7 @@ def build_command(
 ) -> Command:
     """Build the command of a container. `replace_names` also replaces mount paths without mount namespaces."""
     variables = {**image.env, **(service_variables or {}), **tpu_variables(sources.pod, container, sources.job)}
-    _add_variables(variables, container, sources, addresses)
+    add_variables(variables, container, sources, addresses)
     arguments = tuple(replace_names(expand(word, variables)) for word in image.words(container))
     environment = {
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), _SYSTEM_PATH)),
@@ -207,7 +207,8 @@ def build_command(
     return Command(arguments, environment, view, replace_names, **is_interactive)
 
 
-def _add_variables(variables: dict[str, str], container: Obj, sources: Sources, addresses: tuple[str, str]) -> None:
+def add_variables(variables: dict[str, str], container: Obj, sources: Sources, addresses: tuple[str, str]) -> None:
+    """Add the variables of `env` and `envFrom`; values may refer to those that exist."""
     for source in container.get("envFrom") or ():
         for kind, field in (("configmap", "configMapRef"), ("secret", "secretRef")):
             if field in source:

@@ -2,68 +2,28 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import shutil
-import tempfile
-from pathlib import Path, PurePath
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.kube.pod_requests import all_containers
+from sliceworks.twin.nodes.runtime.atomic_writer import VolumeFile, give_to_group, write_atomically
+from sliceworks.twin.nodes.runtime.envvars import expand
 from sliceworks.twin.nodes.runtime.value_sources import read_field, read_resource_field
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sliceworks.twin.nodes.runtime.value_sources import Sources
-_DATA_LINK = "..data"
-
-
-def write_atomically(folder: Path, files: dict[str, bytes], mode: int) -> None:
-    """Replace the files of a folder in one step, as the kubelet does; unchanged files keep their modification time."""
-    content = {path: data for path, data in files.items() if ".." not in PurePath(path).parts and not path.startswith("/")}
-    link = folder / _DATA_LINK
-    old = folder / link.readlink() if link.is_symlink() else None
-    if old is not None and _read(old) == content:
-        return
-    new = Path(tempfile.mkdtemp(prefix="..", dir=folder))
-    for path, data in content.items():
-        _write(new / path, data, mode, None if old is None else old / path)
-    _link(link, new.name)
-    names = {PurePath(path).parts[0] for path in content}
-    for name in names:
-        _link(folder / name, f"{_DATA_LINK}/{name}")
-    for entry in folder.iterdir():
-        if entry.is_symlink() and entry.name != _DATA_LINK and entry.name not in names:
-            entry.unlink()
-    if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
-
-
-def _read(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def _write(target: Path, data: bytes, mode: int, before: Path | None) -> None:
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if before is not None and before.is_file() and before.read_bytes() == data:
-        os.link(before, target)
-        return
-    target.touch(mode=mode)
-    target.write_bytes(data)
-
-
-def _link(link: Path, target: str) -> None:
-    """Set a symbolic link atomically."""
-    if link.is_symlink() and str(link.readlink()) == target:
-        return
-    temporary = link.with_name("..link")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(target)
-    temporary.replace(link)
-
-
 Obj = dict[str, Any]
 _POPULATED_KINDS = ("configMap", "secret", "downwardAPI", "projected")
 _TOKEN_PREFIX = "kube-api-access-"
+_SHARED_MEMORY = Path("/dev/shm")
+_DEFAULT_MODE, _VOLUME_MODE, _GROUP_WRITES = 0o644, 0o777, 0o2770
+_REFERENCE = re.compile(r"\$\(([^)]*)\)")
 _PATH_END = r"(?![\w.-])"
 
 
@@ -73,6 +33,7 @@ def populate_volumes(folder: Path, sources: Sources, addresses: tuple[str, str],
     `replace_paths` replaces mount paths in ConfigMaps by folders, for processes without mount namespaces.
     """
     spec = sources.pod["spec"]
+    group = (spec.get("securityContext") or {}).get("fsGroup")
     folders = {volume["name"]: _volume_folder(folder, volume, sources) for volume in spec.get("volumes") or ()}
     mounts: dict[str, str] = {}
     for container in all_containers(spec) if replace_paths else ():
@@ -80,25 +41,75 @@ def populate_volumes(folder: Path, sources: Sources, addresses: tuple[str, str],
     mounts = _longest_first(mounts)
     for volume in spec.get("volumes") or ():
         volume_folder = folders[volume["name"]]
-        volume_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _create_folder(volume_folder) and group is not None:
+            give_to_group(volume_folder, group, _GROUP_WRITES)
         if source := next((volume[kind] for kind in _POPULATED_KINDS if kind in volume), None):
-            mode = 0o700 if (source.get("defaultMode") or 0) & 0o100 else 0o600
-            write_atomically(volume_folder, _files(volume, sources, addresses, mounts), mode)
+            mode = source.get("defaultMode", _DEFAULT_MODE)
+            write_atomically(volume_folder, _files(volume, sources, addresses, mounts, mode), group=group)
     return folders
+
+
+def _create_folder(folder: Path) -> bool:
+    """Create the folder of a volume, in which all users may write; returns whether it did not exist."""
+    if folder.is_dir():
+        return False
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir()
+    folder.chmod(_VOLUME_MODE)
+    return True
 
 
 def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> Path:
     """The folder of a volume; a claim has one folder in its namespace that outlives pods."""
     if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
         return folder.parents[1] / "claims" / str(sources.pod["metadata"]["namespace"]) / str(claim)
+    if (volume.get("emptyDir") or {}).get("medium") == "Memory" and _SHARED_MEMORY.is_dir():
+        return memory_folder(sources.pod["metadata"]["uid"]) / str(volume["name"])
     return folder / str(volume["name"])
 
 
-def mount_folders(container: Obj, folders: dict[str, Path]) -> dict[str, str]:
+def memory_folder(uid: str) -> Path:
+    """The folder of a pod's volumes in memory."""
+    return _SHARED_MEMORY / f"sliceworks-{uid}"
+
+
+def delete_memory(uid: str) -> None:
+    """Delete the volumes in memory of a pod."""
+    shutil.rmtree(memory_folder(uid), ignore_errors=True)
+
+
+class InvalidSubPath(Exception):
+    """The path of a mount in its volume cannot be used; the message is the one of the kubelet."""
+
+
+def sub_path(mount: Obj, variables: Mapping[str, str]) -> str:
+    """The path of a mount in its volume; variables of the container are expanded in `subPathExpr`. Raises InvalidSubPath."""
+    if not (template := mount.get("subPathExpr")):
+        return mount.get("subPath") or ""
+    path = expand(template, variables)
+    if missing := _REFERENCE.search(path):
+        raise InvalidSubPath(f"missing value for {json.dumps(missing[1])}")
+    if path.startswith("/"):
+        raise InvalidSubPath(f"error SubPath `{path}` must not be an absolute path")
+    if ".." in path.split("/"):
+        raise InvalidSubPath(f"unable to provision SubPath `{path}`: must not contain '..'")
+    return path
+
+
+def create_sub_paths(container: Obj, mounts: Mapping[str, str]) -> None:
+    """Create the folders of mounts that their volumes do not have."""
+    for mount in container.get("volumeMounts") or ():
+        folder = Path(mounts.get(mount["mountPath"].rstrip("/"), "/"))
+        if (mount.get("subPath") or mount.get("subPathExpr")) and not folder.exists():
+            folder.mkdir(parents=True)
+            folder.chmod(_VOLUME_MODE)
+
+
+def mount_folders(container: Obj, folders: dict[str, Path], variables: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Folders by mount path, longest paths first."""
     mounts = container.get("volumeMounts") or ()
     by_path = {
-        mount["mountPath"].rstrip("/"): str(folders[mount["name"]] / (mount.get("subPath") or ""))
+        mount["mountPath"].rstrip("/"): str(folders[mount["name"]] / sub_path(mount, variables))
         for mount in mounts
         if mount["name"] in folders and mount["mountPath"].rstrip("/")
     }
@@ -107,6 +118,12 @@ def mount_folders(container: Obj, folders: dict[str, Path]) -> dict[str, str]:
 
 def _longest_first(mounts: dict[str, str]) -> dict[str, str]:
     return dict(sorted(mounts.items(), key=lambda item: -len(item[0])))
+
+
+def have_updates(spec: Obj) -> bool:
+    """Whether files in volumes of a pod change with objects; its service account token alone does not."""
+    volumes = [volume for volume in spec.get("volumes") or () if not volume["name"].startswith(_TOKEN_PREFIX)]
+    return any(kind in volume for volume in volumes for kind in _POPULATED_KINDS)
 
 
 def has_mounts(spec: Obj) -> bool:
@@ -123,20 +140,22 @@ def replace_mount_paths(value: str, mounts: dict[str, str]) -> str:
     return re.sub(rf"(?<![\w./-])({paths}){_PATH_END}", lambda match: mounts[match[1]], value)
 
 
-def _files(volume: Obj, sources: Sources, addresses: tuple[str, str], mounts: dict[str, str]) -> dict[str, bytes]:
+def _files(volume: Obj, sources: Sources, addresses: tuple[str, str], mounts: dict[str, str], mode: int) -> dict[str, VolumeFile]:
     if source := volume.get("configMap"):
         return {
-            path: _replace_in_data(data, mounts) for path, data in _select_items(sources.keys("configmap", source), source).items()
+            path: file._replace(data=_replace_in_data(file.data, mounts))
+            for path, file in _select_items(sources.keys("configmap", source), source, mode).items()
         }
     if source := volume.get("secret"):
-        return _select_items(sources.keys("secret", source), source)
+        return _select_items(sources.keys("secret", source), source, mode)
     if source := volume.get("downwardAPI"):
-        return _downward_files(source, sources, addresses)
+        return _downward_files(source, sources, addresses, mode)
     if source := volume.get("serviceAccountToken"):
-        return {source["path"]: sources.token.encode()} if sources.token and not source.get("audience") else {}
-    files: dict[str, bytes] = {}
+        is_default = sources.token and not source.get("audience")
+        return {source["path"]: VolumeFile(sources.token.encode(), mode)} if is_default else {}
+    files: dict[str, VolumeFile] = {}
     for projection in (volume.get("projected") or {}).get("sources") or ():
-        files |= _files(projection, sources, addresses, mounts)
+        files |= _files(projection, sources, addresses, mounts, mode)
     return files
 
 
@@ -147,18 +166,18 @@ def _replace_in_data(data: bytes, mounts: dict[str, str]) -> bytes:
         return data
 
 
-def _select_items(data: dict[str, bytes], source: Obj) -> dict[str, bytes]:
-    items = source.get("items")
-    if not items:
-        return data
-    return {item["path"]: data[item["key"]] for item in items if item["key"] in data}
+def _select_items(data: dict[str, bytes], source: Obj, mode: int) -> dict[str, VolumeFile]:
+    items = source.get("items") or [{"path": key, "key": key} for key in data]
+    return {item["path"]: VolumeFile(data[item["key"]], item.get("mode", mode)) for item in items if item["key"] in data}
 
 
-def _downward_files(source: Obj, sources: Sources, addresses: tuple[str, str]) -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
+def _downward_files(source: Obj, sources: Sources, addresses: tuple[str, str], mode: int) -> dict[str, VolumeFile]:
+    files: dict[str, VolumeFile] = {}
     for item in source.get("items") or ():
+        value = ""
         if reference := item.get("fieldRef"):
-            files[item["path"]] = read_field(sources.pod, reference["fieldPath"], addresses).encode()
+            value = read_field(sources.pod, reference["fieldPath"], addresses)
         elif reference := item.get("resourceFieldRef"):
-            files[item["path"]] = read_resource_field(sources.pod, {}, reference).encode()
+            value = read_resource_field(sources.pod, {}, reference)
+        files[item["path"]] = VolumeFile(value.encode(), item.get("mode", mode))
     return files

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
     from sliceworks.kube.events import EventRecorder
     from sliceworks.twin.nodes.runtime.image import ImageMap
+    from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
     from sliceworks.twin.nodes.runtime.pod_dns import PodHosts
     from sliceworks.twin.nodes.runtime.process import NamespaceSupport
     from sliceworks.twin.nodes.runtime.process_runtime import ApiAccess
@@ -63,6 +64,7 @@ class PodWorker:
         access: ApiAccess,
         namespaces: NamespaceSupport,
         services: ServiceProxy,
+        cgroups: PodCgroups,
         images: ImageMap | None = None,
     ) -> None:
         self.client = client
@@ -74,6 +76,7 @@ class PodWorker:
         self.folder = folder
         self.uid: str = pod["metadata"]["uid"]
         self.addresses = (host, host if pod["spec"].get("hostNetwork") else hosts.register(pod))
+        self.cgroup = None if pod["spec"].get("hostNetwork") else cgroups.create(self.uid, self.addresses[1])
         self.is_stopping = False
         self.token = ""
         self.statuses: dict[str, Obj] = {}
@@ -147,7 +150,7 @@ class PodWorker:
 
     async def _refresh_volumes(self) -> None:
         """Update volumes of ConfigMaps and Secrets periodically, as the kubelet does."""
-        while any("configMap" in volume or "secret" in volume for volume in self.pod["spec"].get("volumes") or ()):
+        while pod_volumes.have_updates(self.pod["spec"]):
             await clock.sleep(_VOLUME_REFRESH)
             with contextlib.suppress(SliceworksError):
                 await self.populate_volumes(await read_sources(self.client, self.pod))
@@ -257,6 +260,9 @@ class PodWorker:
     def delete_files(self) -> None:
         """Delete the files of the pod and remove it from the hosts files of others."""
         self._hosts.files.close(self.uid)
+        if self.cgroup is not None:
+            self.cgroup.remove()
+        pod_volumes.delete_memory(self.uid)
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -47,7 +47,7 @@ def checker(rule: Obj, container: Obj, address: str, command: Command) -> Callab
         return lambda: _run(arguments, command)
     if "httpGet" in rule:
         http_get: Obj = rule["httpGet"]
-        return lambda: _get(http_get, _port(http_get.get("port"), container), address)
+        return lambda: _get(http_get, _port(http_get.get("port"), container), str(http_get.get("host") or address))
     action: Obj = rule.get("tcpSocket") or rule.get("grpc") or {}
     return lambda: _connect(_port(action.get("port"), container), address)
 

@@ -16,14 +16,18 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import clock
 from sliceworks.twin.nodes.runtime.descriptor import Descriptor, open_input, open_pipe, open_terminal
 from sliceworks.twin.nodes.runtime.envvars import MARKER
+from sliceworks.twin.nodes.runtime.pod_volumes import delete_memory
+from sliceworks.twin.nodes.runtime.security_context import SecurityContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from sliceworks.twin.nodes.runtime.container_log import LogWriter
     from sliceworks.twin.nodes.runtime.envvars import Command
+    from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroup
 Obj = dict[str, Any]
 _ALWAYS_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected")
+DEFAULT_SECURITY = SecurityContext()
 _HOSTS = "/etc/hosts"
 _SANDBOX_INIT = Path(__file__).with_name("sandbox_init.py")
 _KEPT_FOLDERS = sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[4]})
@@ -55,6 +59,8 @@ def build_view(
     names: tuple[str, Path | None],
     files: Iterable[tuple[str, str, str]] = (),
     hidden: tuple[Path, ...] = (),
+    cgroup: PodCgroup | None = None,
+    security: SecurityContext = DEFAULT_SECURITY,
 ) -> MountView:
     """The view of a container. `sources` maps mount paths to folders; `pod_folder` stays visible.
 
@@ -62,6 +68,7 @@ def build_view(
     that has `hidden` folders is isolated.
     """
     hostname, file = names
+    enters = [("cgroup", str(cgroup.processes), "-")] if cgroup else []
     read_only = {volume["name"] for volume in volumes if any(kind in volume for kind in _ALWAYS_READ_ONLY)}
     mounts = [
         ("ro" if mount.get("readOnly") or mount["name"] in read_only else "rw", sources[path], path)
@@ -72,7 +79,7 @@ def build_view(
     mounts += [mount for mount in more if mount[2] not in sources]
     hides = [("hide", "-", str(path)) for path in hidden]
     kept = [("keep", str(path), str(path)) for path in (pod_folder, *_KEPT_FOLDERS)] if mounts or hides else []
-    return MountView(folder, (*hides, *mounts, *kept), hostname)
+    return MountView(folder, (*enters, *hides, *mounts, *kept, *security.mounts()), hostname)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +345,8 @@ def kill_orphans(folder: Path) -> None:
     """Kill the processes of a twin that was killed; reused PIDs are detected by start time."""
     if uids := [entry.name for entry in folder.iterdir() if _UID.fullmatch(entry.name)]:
         kill_marked(*uids)
+    for uid in uids:
+        delete_memory(uid)
     for file in folder.glob(f"*/*/{_PID_FILE}"):
         with contextlib.suppress(OSError, ValueError):
             pid, started = map(int, file.read_text().split())

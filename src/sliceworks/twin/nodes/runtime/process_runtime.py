@@ -16,6 +16,7 @@ from sliceworks.kube.resources import Key, key_of
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
 from sliceworks.twin.nodes.runtime.image import run_as_processes
+from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
 from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
 from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans
@@ -91,6 +92,7 @@ class ProcessRuntime:
         self._loopback = LoopbackRange()
         self._hosts = PodHosts(self._loopback.number)
         self.networks = self._loopback.networks
+        self._cgroups = PodCgroups(self._loopback.number)
         self._services = ServiceProxy(self._client, self._recorder, self._loopback, self._hosts.files, self._access)
         self._workers: dict[Key, PodWorker] = {}
         self._cleanups: set[asyncio.Task[None]] = set()
@@ -137,6 +139,7 @@ class ProcessRuntime:
                 access=self._access,
                 namespaces=self._namespaces,
                 services=self._services,
+                cgroups=self._cgroups,
                 images=self._images,
             )
         worker.on_pod_changed(pod)
@@ -165,6 +168,7 @@ class ProcessRuntime:
         await asyncio.gather(*(worker.task for worker in workers), *self._cleanups, return_exceptions=True)
         self._workers.clear()
         await self._services.close()
+        self._cgroups.close()
         self._loopback.close()
         await self._recorder.close(1.0)
 

@@ -1,10 +1,12 @@
 """A standalone program: mounts folders at their mount paths in new namespaces, then executes the command.
 
 It imports only the standard library:
-`sandbox_init.py REPORT FOLDER [host NAME -|hide - PATH|ro|rw|keep SOURCE PATH]… -- COMMAND…`.
+`sandbox_init.py REPORT FOLDER [cgroup FILE -|host NAME -|hide - PATH|ro|rw|keep SOURCE PATH|read-only-root - -|
+user UID:GID:GROUPS CAPABILITIES:PRIVILEGES]… -- COMMAND…`.
 Errors are written to the descriptor REPORT, which closes when the command starts. `keep` makes a folder visible again below a
-volume that hides it; `host` sets the host name. `hide` mounts an empty folder, and the command then runs without capabilities in a
-PID namespace: it cannot unmount the folder, and none of its processes outlives it.
+volume that hides it; `host` sets the host name; `cgroup` enters the cgroup of a cgroup.procs file; `user` sets user, groups, the
+capabilities in hexadecimal, and whether programs can gain privileges (1). `hide` mounts an empty folder, and the command then runs
+without capabilities in a PID namespace: it cannot unmount the folder, and none of its processes outlives it.
 Users other than root enter a user namespace first, if the kernel allows it.
 A mount path that does not exist is created in a copy of its closest parent folder: a tmpfs with bind mounts of everything in that
 folder. The file system of the machine does not change.
@@ -16,6 +18,7 @@ folder. The file system of the machine does not change.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import signal
 import stat
@@ -27,6 +30,8 @@ _MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
 _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _CAPABILITY_VERSION, _MAX_CAPABILITIES = 0x20080522, 64
 _EXIT_CODE = 128
+
+_KERNEL = ("/proc", "/sys", "/dev")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -115,6 +120,17 @@ class Mounts:
         flags = os.statvfs(path).f_flag & (_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
         _mount("none", path, flags=_MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
 
+    def make_root_read_only(self) -> None:
+        """Remount everything read-only but volumes and the file systems of the kernel."""
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            places = {line.split(" ")[4] for line in file}
+        for place in places:
+            if not any(place == kept or place.startswith(f"{kept}/") for kept in (*_KERNEL, *self._volumes)):
+                try:
+                    self.make_read_only(place)
+                except OSError:
+                    continue  # hidden by another mount
+
 
 def _touch(path: str) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -141,12 +157,16 @@ def _hides(path: str, other: str) -> bool:
 
 def mount_all(specs: list[tuple[str, str, str]]) -> None:
     """Create all mounts. Sources are opened first, because a mount may hide the source of another."""
+    for mode, file, _ in specs:
+        if mode == "cgroup":
+            _enter_cgroup(file)
     hidden = [path for mode, _, path in specs if mode == "hide" and os.path.isdir(path)]
     unshare(_CLONE_NEWPID if _is_isolated(specs) else 0)
     for mode, name, _ in specs:
         if mode == "host":
             _check(_libc.sethostname(name.encode(), len(name.encode())), "sethostname")
-    specs = [spec for spec in specs if spec[0] not in ("host", "hide")]
+    reads_root = any(mode == "read-only-root" for mode, _, _ in specs)
+    specs = [spec for spec in specs if spec[0] in ("ro", "rw", "keep")]
     opened = [(mode, f"/proc/self/fd/{os.open(source, os.O_PATH)}", path) for mode, source, path in specs]
     mounts, read_only = Mounts(), []
     for path in hidden:
@@ -161,6 +181,13 @@ def mount_all(specs: list[tuple[str, str, str]]) -> None:
             read_only.append(place)
     for place in read_only:
         mounts.make_read_only(place)
+    if reads_root:
+        mounts.make_root_read_only()
+
+
+def _enter_cgroup(file: str) -> None:
+    with open(file, "w", encoding="ascii") as processes:
+        processes.write("0")
 
 
 def _is_isolated(specs: list[tuple[str, str, str]]) -> bool:
@@ -179,16 +206,41 @@ def enter_pid_namespace(report: int) -> None:
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     if command := os.fork():
         _wait(command, report)
-    _drop_capabilities()
 
 
-def _drop_capabilities() -> None:
-    """Give up all capabilities, also those of programs that are executed later."""
+def secure(specs: list[tuple[str, str, str]]) -> None:
+    """Become the user of the container, without the capabilities that it does not have."""
+    user, privileges = next((spec[1:] for spec in specs if spec[0] == "user"), ("", ""))
+    kept, _, can_gain = privileges.partition(":")
+    is_isolated = _is_isolated(specs)
+    if not (user or is_isolated):
+        return
+    capabilities = 0 if is_isolated else int(kept, 16)
     for capability in range(_MAX_CAPABILITIES):
-        _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails for numbers that the kernel does not know
+        if not capabilities >> capability & 1:
+            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)  # fails for numbers that the kernel does not know
+    if user:
+        _set_user(*user.split(":"))
+    if is_isolated or user.startswith("0:"):
+        _set_capabilities(capabilities)
+    if is_isolated or can_gain == "0":
+        _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
+
+
+def _set_user(user: str, group: str, groups: str) -> None:
+    os.setgroups([int(number) for number in groups.split(",") if number])
+    os.setgid(int(group))
+    os.setuid(int(user))
+
+
+def _set_capabilities(capabilities: int) -> None:
+    """Keep those of the given capabilities that this process has."""
     header, data = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0), (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(header, data), "capget")
+    for half, word in ((0, capabilities & 0xFFFFFFFF), (3, capabilities >> 32)):
+        data[half + 1] &= word
+        data[half], data[half + 2] = data[half + 1], 0
     _check(_libc.capset(header, data), "capset")
-    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl")
 
 
 def _wait(child: int, report: int) -> None:
@@ -203,6 +255,21 @@ def _wait(child: int, report: int) -> None:
             os._exit(code if code >= 0 else _EXIT_CODE - code)
 
 
+def _execute(words: list[str]) -> None:
+    """Execute a command; the user may not be able to read the modules that `os.execvp` imports."""
+    if "/" in words[0]:
+        os.execv(words[0], words)
+    problem = OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in os.environ.get("PATH", "").split(":"):
+        try:
+            os.execv(f"{folder}/{words[0]}", words)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            problem = error
+    raise problem
+
+
 def main(arguments: list[str]) -> None:
     """Create the mounts and execute the command; does not return."""
     report, folder, end = int(arguments[0]), arguments[1], arguments.index("--")
@@ -215,7 +282,8 @@ def main(arguments: list[str]) -> None:
         os.chdir(folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would inherit that
             signal.signal(number, signal.SIG_DFL)
-        os.execvp(arguments[end + 1], arguments[end + 1 :])
+        secure(specs)
+        _execute(arguments[end + 1 :])
     except OSError as error:
         os.write(report, os.fsencode(error.strerror or str(error)))
     os._exit(_EXIT_CODE)
