@@ -63,7 +63,7 @@ test-real: $(READY) ## Run the contract suite on the real programs too, and the 
 	@SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(REAL_WORKERS) $(SPREAD) $(PYTEST_ARGS)
 
 # The versions of the compatibility matrix in docs/reference/versions.md, besides those that `test-real` uses.
-MATRIX := kubernetes=1.31.4,jobset=0.8.2,helm=3.17.4 kubernetes=1.32.5,jobset=0.8.2 kubernetes=1.33.13,jobset=0.10.1 \
+MATRIX := kubernetes=1.31.4,jobset=0.10.1,helm=3.17.4 kubernetes=1.32.5,jobset=0.10.1 kubernetes=1.33.13,jobset=0.10.1 \
   kubernetes=1.34.4,jobset=0.11.0 kueue=0.16.1
 MATRIX_TESTS := tests/contract/test_helm.py tests/contract/test_client.py tests/contract/slices tests/contract/graphs/test_controller.py \
   tests/contract/workloads/test_training.py

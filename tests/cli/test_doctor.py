@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.support.clusters import TwinCluster
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
+from tests.support.jobset_install import install_older_jobset
 
 from sliceworks import __version__
 from sliceworks.base import clock
@@ -91,6 +92,12 @@ def test_missing_programs_are_installed_in_versions_that_kubernetes_accepts(
     source = "kubectl apply --server-side -f https://github.com/kubernetes-sigs/{}/releases/download/{}/manifests.yaml"
     repairs = {check.name: check.repair for check in result if check.area == "versions" and check.state == "warning"}
     assert repairs == {"JobSet": source.format("jobset", jobset), "Kueue": source.format("kueue", "v0.15.0")}
+
+
+def test_jobset_without_message_patterns_is_an_error() -> None:
+    check = examined(install_older_jobset)["versions/JobSet"]
+    assert (check.state, check.repair.split("/")[-2]) == ("error", "v0.12.0")
+    assert "has no onJobFailureMessagePatterns" in check.message
 
 
 def test_pods_that_do_not_run_are_an_error() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from tests.support.jobset_install import install_older_jobset
 from tests.support.train_shell import ENVIRONMENT, EXAMPLES, TEAM, Shell, platform, send, with_machines
 
 from sliceworks.base import clock, yaml_documents
@@ -260,6 +261,20 @@ def test_kueue_and_jobset_must_be_installed(train: Shell) -> None:
             1,
             [f"error: {what} is not installed in this cluster", "hint: install it, or use --twin"],
         )
+
+
+def test_jobset_must_have_all_fields_of_the_job(train: Shell, tmp_path: Path) -> None:
+    async def ready(client: Client) -> None:
+        await platform(client)
+        await install_older_jobset(client)
+
+    train.ready(ready)
+    rules = "restarts: {max: 3, rules: [{exitCodes: [42], action: fail}, {exitCodes: [75], action: restart-for-free}]}"
+    refused = train("submit", "-f", changed(tmp_path, "restarts: {max: 1}", rules))
+    assert refused.code == 1
+    assert 'unknown field "spec.failurePolicy.rules[0].onJobFailureMessagePatterns"' in refused.err
+    assert "sliceworks doctor" in refused.err
+    assert train.on(stored) == []
 
 
 def test_queue_priority_and_namespace_must_exist(train: Shell, tmp_path: Path) -> None:

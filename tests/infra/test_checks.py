@@ -36,6 +36,7 @@ def findings(more: str, text: str = SMALL) -> list[str]:
             'versions: spec.cluster.version: No valid versions with the prefix "banana" found',
         ),
         ("  addons: {versions: {kueue: v0.4.2}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v0.4.2 has no"),
+        ("  addons: {versions: {jobset: v0.9.1}}\n", SMALL, "versions: spec.addons.versions.jobset: jobset v0.9.1 has no onJob"),
         ("  addons: {versions: {jobset: latest}}\n", SMALL, "versions: spec.addons.versions.jobset: 'latest' is not a release"),
         ("  addons: {versions: {kueue: v9.9.9}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v9.9.9 is not a known"),
         ("  addons: {versions: {kueue: v0.14.8}}\n", SMALL, "versions: spec.addons.versions.kueue: kueue v0.14.8 has no"),

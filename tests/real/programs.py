@@ -1,7 +1,7 @@
 """The real programs, as data: the Go module of each and its linker flags.
 
 A new program is one line here and a `tool` line in its module's `go.mod` under `modules/`. SLICEWORKS_VERSIONS selects other
-versions, for example "kubernetes=1.31.4 jobset=0.8.2"; `other_versions.py` writes their modules.
+versions, for example "kubernetes=1.31.4 jobset=0.10.1"; `other_versions.py` writes their modules.
 """
 
 from __future__ import annotations

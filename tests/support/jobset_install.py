@@ -7,11 +7,24 @@ from typing import TYPE_CHECKING, Any, Protocol
 import yaml
 from tests.support.clusters import MixedCluster, RealCluster
 
+from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION
+
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
     from tests.support.http import Api
 
+    from sliceworks.kube.client import Client
+
 _FILE = "controller_manager_config.yaml"
+
+
+async def install_older_jobset(client: Client) -> None:
+    """Replace the CRD of a twin by one without the field that JobSet 0.10 added."""
+    crd = await client.get(CUSTOM_RESOURCE_DEFINITION, "jobsets.jobset.x-k8s.io")
+    [version] = crd["spec"]["versions"]
+    rules = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["failurePolicy"]["properties"]["rules"]
+    del rules["items"]["properties"]["onJobFailureMessagePatterns"]
+    await client.replace(crd)
 
 
 class Gates(Protocol):

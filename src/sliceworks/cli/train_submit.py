@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sliceworks.base import progress
-from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, ServiceUnavailable, UsageError
+from sliceworks.base.errors import AlreadyExists, BadRequest, Forbidden, NotFound, ServiceUnavailable, UsageError
 from sliceworks.cli import options, train_client, train_flags
 from sliceworks.cli.output import Report, print_object, print_report
 from sliceworks.kube.resources import JOBSET
@@ -132,9 +132,12 @@ async def _sent(client: Client, jobset: Object, *, dry: bool) -> Object:
 
     metadata = jobset["metadata"]
     try:
-        return await client.create(jobset, resource=JOBSET, dry_run=dry)
+        return await client.create(jobset, resource=JOBSET, dry_run=dry, field_validation="Strict")
     except AlreadyExists as error:
         raise already_exists(metadata["name"], metadata["namespace"]) from error
+    except BadRequest as error:
+        error.hint = "the JobSet of the cluster may be too old for this job: `sliceworks doctor` checks its version"
+        raise
 
 
 async def _expectation(client: Client, jobset: Object, placement: QueuePlacement) -> WaitEstimate:

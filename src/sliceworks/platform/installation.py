@@ -16,6 +16,7 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import Forbidden
 from sliceworks.base.names import join_first
+from sliceworks.catalog import data
 from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
 from sliceworks.infra.cluster.addon import release_url
@@ -26,6 +27,7 @@ from sliceworks.kube.resources import (
     CUSTOM_RESOURCE_DEFINITION,
     DEPLOYMENT,
     ENDPOINT_SLICE,
+    JOBSET,
     LEASE,
     POD,
     SECRET,
@@ -120,8 +122,22 @@ async def _check_versions(client: Client) -> AsyncIterator[Check]:
         elif version not in served[group]:
             message = f"{group} serves {', '.join(served[group])}, but not {version}"
             yield Check("versions", name, "error", message, repair)
+        elif name == "JobSet" and not await _has_message_patterns(client):
+            needs = data.load("addon_releases")[program]["needs"]
+            yield Check("versions", name, "error", f"{versions[name]} has no {needs}: it is too old for training jobs", repair)
         else:
             yield Check("versions", name, "ok", f"{versions[name]} ({group}/{version})")
+
+
+async def _has_message_patterns(client: Client) -> bool:
+    """Whether failure rules of JobSets can tell exit codes apart, as from JobSet 0.10 on."""
+    crd = await client.find(CUSTOM_RESOURCE_DEFINITION, f"{JOBSET.plural}.{JOBSET.group}")
+    if crd is None:
+        return True
+    schema = next(version["schema"]["openAPIV3Schema"] for version in crd["spec"]["versions"] if version["name"] == JOBSET.version)
+    for name in ("spec", "failurePolicy", "rules"):
+        schema = (schema.get("properties") or {}).get(name) or {}
+    return "onJobFailureMessagePatterns" in ((schema.get("items") or {}).get("properties") or {})
 
 
 async def _check_crds(client: Client) -> AsyncIterator[Check]:

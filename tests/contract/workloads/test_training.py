@@ -32,7 +32,8 @@ def test_every_kind_of_job_is_admitted_and_started(harness: KueueHarness) -> Non
         created = build_jobset(job(text, name), namespace=harness.ns)
         if PRIORITY_LABEL in created["metadata"]["labels"]:
             created["metadata"]["labels"][PRIORITY_LABEL] = low
-        harness.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{harness.ns}/jobsets", created).ok(201)
+        strict = {"fieldValidation": "Strict"}  # this JobSet knows all fields
+        harness.api.post(f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{harness.ns}/jobsets", created, strict).ok(201)
         for replicated_job in created["spec"]["replicatedJobs"]:
             desired |= {f"{name}-{replicated_job['name']}-{number}" for number in range(replicated_job["replicas"])}
     for name in JOBS:
