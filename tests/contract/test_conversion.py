@@ -37,6 +37,7 @@ def version(name: str, *, storage: bool) -> Object:
         "storage": storage,
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns,
+        "selectableFields": [{"jsonPath": f".spec.{FIELDS[name]}"}],
         "schema": {"openAPIV3Schema": {"type": "object", "properties": {**properties, "status": {"type": "object"}}}},
     }
 
@@ -153,6 +154,28 @@ def test_watch_with_selector_is_converted(api: Api, ns: str, hosts: Custom) -> N
         api.patch(path, {"metadata": {"labels": {"keep": "yes"}}}, MERGE_PATCH).ok(200)
         back = watch.next()
         assert (back["type"], back["object"]["spec"]) == ("ADDED", {"hostPort": "two:2"})
+
+
+def test_field_selectors_see_the_fields_of_the_version(api: Api, ns: str, hosts: Custom) -> None:
+    path = at(hosts, ns, "v1")
+    for name, where in (("a", "one:1"), ("b", "two:2"), ("c", "one:1")):
+        api.post(at(hosts, ns, "v2"), host(hosts, name, "v2", where)).ok(201)
+    for number, field in FIELDS.items():
+        assert api.get(at(hosts, ns, number), {"fieldSelector": f"spec.{field}=one:1"}).ok(200).names == ["a", "c"]
+    chunk = api.get(path, {"fieldSelector": "spec.hostPort=one:1", "limit": 1}).ok(200)
+    rest = {"fieldSelector": "spec.hostPort=one:1", "continue": chunk.json["metadata"]["continue"]}
+    assert (chunk.names, api.get(path, rest).ok(200).names) == (["a"], ["c"])
+    other = api.get(path, {"fieldSelector": "spec.address=one:1"}).refused(400, "BadRequest")
+    assert "field label not supported: spec.address" in other.message
+    with api.watch(path, {"fieldSelector": "spec.hostPort=one:1"}) as watch:
+        assert [watch.next()["object"]["metadata"]["name"] for _ in range(2)] == ["a", "c"]
+        api.patch(f"{at(hosts, ns, 'v2')}/b", {"spec": {"address": "one:1"}}, MERGE_PATCH).ok(200)
+        added = watch.next()
+        assert (added["type"], added["object"]["spec"]) == ("ADDED", {"hostPort": "one:1"})
+        api.patch(f"{path}/a", {"spec": {"hostPort": "three:3"}}, MERGE_PATCH).ok(200)
+        assert watch.next()["type"] == "DELETED"
+    api.delete(path, query={"fieldSelector": "spec.hostPort=one:1"}).ok(200)
+    assert api.get(path).ok(200).names == ["a"]
 
 
 def test_deletion_with_finalizer(api: Api, ns: str, hosts: Custom) -> None:

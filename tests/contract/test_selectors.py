@@ -121,6 +121,24 @@ def test_other_field_selectors(api: Api, core: str, ns: str, *, resource: str, s
 
 
 @pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        ("regarding.name=p,reason=Tested,type=Warning", "e"),
+        ("reportingController=example.com/c", "e"),
+        ("reportingController=example.com/d", ""),
+        ("regarding.kind=Node", ""),
+    ],
+)
+def test_field_selectors_of_new_events(api: Api, core: str, ns: str, selector: str, names: str) -> None:
+    event = {"involvedObject": {"kind": "Pod", "name": "p", "namespace": ns}, "reason": "Tested", "type": "Warning"}
+    api.post(f"{core}/events", {"metadata": {"name": "e"}, **event, "reportingComponent": "example.com/c"}).ok(201)
+    path = f"/apis/events.k8s.io/v1/namespaces/{ns}/events"
+    assert " ".join(api.get(path, {"fieldSelector": selector}).ok(200).names) == names
+    refused = api.get(path, {"fieldSelector": "involvedObject.name=p"}).refused(400, "BadRequest")
+    assert "field label not supported: involvedObject.name" in refused.message
+
+
+@pytest.mark.parametrize(
     ("group", "resource", "selector", "message"),
     [
         ("/api/v1", "pods", "spec.colour=blue", "field label not supported: spec.colour"),

@@ -37,7 +37,8 @@ def build_filter(call: Call) -> Callable[[Entry], bool] | None:
 
 
 def _field_test(call: Call, fields: field_selectors.FieldSelector) -> Callable[[Entry], bool]:
-    known, simple = call.resource.strategy.selectable_fields, {"metadata.name", "metadata.namespace"}
+    known = call.version.selectable_fields if call.resource.custom else call.resource.strategy.selectable_fields
+    simple = {"metadata.name", "metadata.namespace"}
     if known or call.resource.custom:
         fields.check(lambda name: name in known or name in simple)
     for term in fields.terms:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, Expired
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.handlers import response
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.store.watch_cache import Entry
 
 Obj = dict[str, Any]
+_HISTORY_SECONDS, _MARK_SECONDS = 300.0, 10.0
+"""Real seconds after which the rest of a list cannot be read any more, and between two revisions of which the time is known."""
 _EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue "
     "parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided "
@@ -42,11 +46,29 @@ class ContinueExpired(Expired):
         return {**super().status(), "metadata": {"continue": self._token}}
 
 
+class History:
+    """The revisions that lists in chunks have read: like etcd, the API forgets them after some minutes."""
+
+    def __init__(self) -> None:
+        self._marks: deque[tuple[float, int]] = deque()
+        self.compacted = 0
+        """The oldest revision that a chunk can still be read at."""
+
+    def record(self, revision: int) -> None:
+        """Remember when a revision was the newest."""
+        now = clock.loop_time()
+        if not self._marks or now - self._marks[-1][0] >= clock.scale_real_seconds(_MARK_SECONDS):
+            self._marks.append((now, revision))
+        while self._marks[0][0] <= now - clock.scale_real_seconds(_HISTORY_SECONDS):
+            self.compacted = self._marks.popleft()[1]
+
+
 class ReadHandler:
     """Handles get and list."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
+        self._history = History()
 
     async def get(self, call: Call) -> Response:
         if call.form.view == "PartialObjectMetadataList":
@@ -74,7 +96,9 @@ class ReadHandler:
         match = build_filter(call)
         at, after = await self._position(call)
         revision = at if at is not None else self._server.store.revision
-        entries, last = self._collect(call, match, at, after, limit)
+        if limit:
+            self._history.record(self._server.store.revision)
+        entries, last = _collect(await self._scan(call, match, at, after), match, limit)
         metadata: Obj = {"resourceVersion": str(revision)}
         if last:
             metadata["continue"] = encode_continue(revision, last)
@@ -83,20 +107,12 @@ class ReadHandler:
                 metadata["remainingItemCount"] = remaining
         return entries, metadata
 
-    def _collect(
-        self, call: Call, match: Callable[[Entry], bool] | None, at: int | None, after: str, limit: int
-    ) -> tuple[list[Entry], str]:
-        """The entries of one chunk, and the key of the last one if more follow."""
-        scan = self._server.store.scan(call.resource.storage_key, call.namespace or None, after=after, at=at)
-        matching: Iterable[Entry] = scan if match is None else (entry for entry in scan if match(entry))
-        if not limit:
-            return list(matching), ""
-        entries: list[Entry] = []
-        for entry in matching:
-            if len(entries) == limit:
-                return entries, entries[-1].key
-            entries.append(entry)
-        return entries, ""
+    async def _scan(self, call: Call, match: Callable[[Entry], bool] | None, at: int | None, after: str) -> Iterable[Entry]:
+        """All entries after a key, for selectors in the version of the call."""
+        entries = self._server.store.scan(call.resource.storage_key, call.namespace or None, after=after, at=at)
+        if match is None or call.resource.conversion is None:
+            return entries
+        return await self._server.served_entries(call, list(entries))
 
     async def _position(self, call: Call) -> tuple[int | None, str]:
         """The revision to list, None for the newest, and the key after which to start."""
@@ -106,7 +122,7 @@ class ReadHandler:
             revision, start = decode_continue(token)
             if requested:
                 raise BadRequest("specifying resource version is not allowed when using continue")
-            if 0 < revision < self._server.store.compacted(call.resource.storage_key):
+            if 0 < revision < max(self._server.store.compacted(call.resource.storage_key), self._history.compacted):
                 raise ContinueExpired(start)
             return (revision if revision > 0 else None), start
         await self._server.wait_for_revision(requested)
@@ -115,6 +131,19 @@ class ReadHandler:
                 raise Expired("The resourceVersion for the provided list is too old.")
             return requested, ""
         return None, ""
+
+
+def _collect(scan: Iterable[Entry], match: Callable[[Entry], bool] | None, limit: int) -> tuple[list[Entry], str]:
+    """The entries of one chunk, and the key of the last one if more follow."""
+    matching = scan if match is None else (entry for entry in scan if match(entry))
+    if not limit:
+        return list(matching), ""
+    entries: list[Entry] = []
+    for entry in matching:
+        if len(entries) == limit:
+            return entries, entries[-1].key
+        entries.append(entry)
+    return entries, ""
 
 
 async def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> Response:

@@ -107,10 +107,19 @@ class _Stream:
         entries: list[Entry] = []
         last = b""
         if initial:
-            entries = [entry for entry in store.scan(self._resource, namespace) if self._match is None or self._match(entry)]
+            entries = list(store.scan(self._resource, namespace))
+            if self._call.resource.conversion is None:
+                entries = self._matching(entries)
             if self._bookmarks and (since == 0 or call.params.get("sendInitialEvents")):
                 last = self._bookmark(_INITIAL_EVENTS_END)
         self._chunks = self._run(entries, last, timeout)
+
+    def _matching(self, entries: list[Entry]) -> list[Entry]:
+        return entries if self._match is None else [entry for entry in entries if self._match(entry)]
+
+    def _served(self, entry: Entry) -> Entry:
+        """An entry in the version of the call."""
+        return self._converted.get(entry, entry)
 
     def _initial(self, entries: list[Entry], last: bytes) -> Iterator[bytes]:
         for entry in entries:
@@ -132,7 +141,8 @@ class _Stream:
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout
         try:
-            entries = await self._server.served_entries(self._call, entries)
+            if self._call.resource.conversion is not None:  # selectors see the fields of the version
+                entries = self._matching(await self._server.served_entries(self._call, entries))
             for chunk in join_chunks(self._initial(entries, last)):
                 yield chunk
             next_bookmark = loop.time() + _BOOKMARK_INTERVAL
@@ -199,8 +209,8 @@ class _Stream:
     def _event_of(self, change: Change) -> bytes:
         if self._match is None:
             return self._shared_event(change, change.type)
-        now = change.type != DELETED and self._match(change.entry)
-        before = change.previous is not None and self._match(change.previous)
+        now = change.type != DELETED and self._match(self._served(change.entry))
+        before = change.previous is not None and self._match(self._served(change.previous))
         if now:
             return self._shared_event(change, MODIFIED if before else ADDED)
         return self._removal_event(change) if before else b""
@@ -210,7 +220,7 @@ class _Stream:
         entry, previous = change.entry, change.previous
         if change.type == DELETED or previous is None:
             return self._shared_event(change, DELETED)
-        previous = self._converted.get(previous, previous)
+        previous = self._served(previous)
         obj = previous.object()
         obj["metadata"]["resourceVersion"] = str(change.revision)
         last = type(previous)(entry.resource, entry.namespace, entry.name, change.revision, orjson.dumps(obj))
@@ -226,7 +236,7 @@ class _Stream:
         return line
 
     def _encode_event(self, type_: str, entry: Entry) -> bytes:
-        entry = self._converted.get(entry, entry)
+        entry = self._served(entry)
         if self._view.binary:
             return protobuf_encoder.watch_event(type_, self._view.binary_object(entry))
         if not self._view.table:

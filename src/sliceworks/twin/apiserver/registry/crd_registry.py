@@ -88,11 +88,6 @@ class CrdRegistry:
         kind_names = spec["names"]
         storage = _storage_version(definition)
         has_status = any("status" in (version.get("subresources") or {}) for version in spec["versions"])
-        selectable = {
-            field["jsonPath"].removeprefix("."): field_getter(field["jsonPath"].removeprefix("."))
-            for version in spec["versions"]
-            for field in version.get("selectableFields") or ()
-        }
         return Resource(
             group=spec["group"],
             kind=kind_names["kind"],
@@ -103,9 +98,7 @@ class CrdRegistry:
             versions={version["name"]: self._version(definition, version) for version in spec["versions"] if version.get("served")},
             storage_version=storage["name"],
             storage_hash=_storage_hash(spec["group"], storage["name"], kind_names["kind"]),
-            strategy=Strategy(
-                has_generation=True, allow_unconditional_update=False, has_status=has_status, selectable_fields=selectable
-            ),
+            strategy=Strategy(has_generation=True, allow_unconditional_update=False, has_status=has_status),
             short_names=tuple(kind_names.get("shortNames") or ()),
             categories=tuple(kind_names.get("categories") or ()),
             custom=True,
@@ -139,6 +132,7 @@ class CrdRegistry:
         deprecation = version.get("deprecationWarning") or ""
         if version.get("deprecated") and not deprecation:
             deprecation = f"{group}/{version['name']} {kind} is deprecated"
+        selectable = (field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ())
         return Version(
             name=version["name"],
             schema=cache(partial(crds.schema_for_version, definition, version["name"])),
@@ -146,6 +140,7 @@ class CrdRegistry:
             verbs=_VERBS,
             deprecation=deprecation,
             printer_columns=version.get("additionalPrinterColumns") or [],
+            selectable_fields={path: field_getter(path) for path in selectable},
             scale_paths=paths,
         )
 

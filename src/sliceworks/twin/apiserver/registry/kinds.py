@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 
 
+_REFERENCE_FIELDS = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+
+
 def _fields(*paths: str) -> dict[str, Callable[[Obj], str]]:
     return {path: field_getter(path) for path in paths}
 
@@ -105,8 +108,7 @@ STRATEGIES: dict[str, Strategy] = {
         name_errors=names.path_segment_errors,
         validate=core_group.validate_event,
         selectable_fields={
-            **_fields(*(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion"))),
-            **_fields("involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "type"),
+            **_fields(*(f"involvedObject.{name}" for name in _REFERENCE_FIELDS), "reason", "reportingComponent", "type"),
             "source": lambda obj: str((obj.get("source") or {}).get("component") or obj.get("reportingComponent") or ""),
         },
     ),
@@ -409,6 +411,11 @@ STRATEGIES: dict[str, Strategy] = {
         storage_key="/events",
         validate=core_group.validate_events_v1,
         validate_update=core_group.validate_events_v1_update,
+        selectable_fields={  # read from objects as they are stored
+            **{f"regarding.{name}": field_getter(f"involvedObject.{name}") for name in _REFERENCE_FIELDS},
+            **_fields("reason", "type"),
+            "reportingController": field_getter("reportingComponent"),
+        },
         conversions={"v1": version_conversion.EVENTS_V1},
     ),
     "flowcontrol.apiserver.k8s.io/flowschemas": Strategy(

@@ -144,6 +144,8 @@ class Version:
     printer_columns: list[dict[str, Any]] | None = None
     since: int = 0
     """The revision at which this schema was first served; older objects were written with another schema."""
+    selectable_fields: Mapping[str, Callable[[Obj], str]] = field(default_factory=dict)
+    """Those of a version of a custom resource."""
     scale_paths: tuple[str, str, str] | None = None
     """JSON paths of a custom resource's replicas, current replicas and selector."""
 
