@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TICK = 0.05
 """CPU seconds between two checks: code that swallows the first exception gets another one."""
+_SWITCH_SECONDS = 0.001
+"""How long the worker delays the event loop each time that the loop has waited: several times in a health check."""
 _UNLIMITED = float("inf")
 
 
@@ -93,14 +97,14 @@ def limited(work: Coroutine[Any, Any, T], seconds: float, memory: float = _UNLIM
             step, argument = work.throw, error
 
 
-_worker = ThreadPoolExecutor(1, "sliceworks-worker")
+_worker = ThreadPoolExecutor(1, "sliceworks-worker", initializer=partial(sys.setswitchinterval, _SWITCH_SECONDS))
 """One thread: the event loop gets at least half of a core, however many large requests wait."""
 
 
-async def run_in_thread(function: Callable[[], T], seconds: float, memory: float = _UNLIMITED) -> T:
+async def run_in_thread(function: Callable[[], T], seconds: float = _UNLIMITED, memory: float = _UNLIMITED) -> T:
     """Call a function that changes nothing others read, with this CPU time and memory; the event loop runs meanwhile.
 
-    Python switches between both every few milliseconds. On a virtual clock the function runs at once, in the thread of the loop.
+    Python switches between both every millisecond. On a virtual clock the function runs at once, in the thread of the loop.
     """
     return await asyncio.get_running_loop().run_in_executor(_worker, _call_limited, function, seconds, memory)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 import pytest
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 
+from sliceworks.base.loops import VirtualLoop
 from sliceworks.twin.controllers.builtin import garbage_collector
 from sliceworks.twin.controllers.runtime.controller_context import WRITES_PER_TURN
 from sliceworks.twin.store.watch_cache import Entry
@@ -107,3 +108,37 @@ def test_object_with_many_owners_is_collected_in_small_steps(same_name: bool, mo
 
     monkeypatch.setattr(Entry, "object", counted)
     run_on_twin(main)
+
+
+def test_large_owners_are_decoded_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object of a few bytes names owners of megabytes: the garbage collector reads each."""
+    decoded, in_thread = list[bool](), False
+    object_of, run_in_executor = Entry.object, cast("Any", VirtualLoop.run_in_executor)
+
+    def record(entry: Entry) -> Any:
+        if len(entry.data) > 200_000:
+            decoded.append(in_thread)
+        return object_of(entry)
+
+    def run_in_thread(*arguments: Any) -> Any:
+        nonlocal in_thread
+        in_thread = True
+        try:
+            return run_in_executor(*arguments)
+        finally:
+            in_thread = False
+
+    async def main(twin: EmbeddedTwin) -> None:
+        refs = []
+        for number in range(3):
+            body = {"metadata": {"name": f"large-{number}"}, "data": {"a": "x" * 200_000}}
+            owner = await twin.do("POST", CONFIG_MAPS, body)
+            refs.append({"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": str(UUID(int=number))})
+        monkeypatch.setattr(Entry, "object", record)
+        monkeypatch.setattr(VirtualLoop, "run_in_executor", run_in_thread)
+        await twin.do("POST", CONFIG_MAPS, {"metadata": {"name": "owned", "ownerReferences": refs}})
+        while twin.cluster.store.get("/configmaps", "default", "owned") is not None:
+            await asyncio.sleep(0)
+
+    run_on_twin(main, workloads=True)
+    assert decoded == [True, True, True]

@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.kube.resources import Object
+    from sliceworks.twin.store.watch_cache import Entry
 
 _TRACKED_FIELDS = (b'"ownerReferences"', b'"deletionTimestamp"')
 _CACHE_SIZE = 10_000
 _OWNERS_PER_TURN = 500
-_BYTES_PER_TURN = 4 * 1024 * 1024
+_BYTES_PER_TURN = 1024 * 1024
 """How much the controller inspects before it lets other work run."""
 _FEW_UIDS = 8
 _UID_FIELD = re.compile(rb'"uid":"([^"\\]+)"')
@@ -103,12 +104,10 @@ class GarbageCollector(Controller[ObjectKey]):
     async def sync(self, key: ObjectKey) -> None:
         if key not in self.graph.nodes or self._is_settled(key):
             return
-        obj = self.context.get(*key)
-        if obj is None or self.context.resource_for(key.resource) is None:
+        entry = self.context.entry(*key)
+        if entry is None or self.context.resource_for(key.resource) is None:
             return
-        if len(obj["metadata"].get("ownerReferences") or ()) > _OWNERS_PER_TURN:
-            await asyncio.sleep(0)
-        node = parse_node(obj["metadata"])
+        obj, node = await self.context.decode(entry, _parse)
         if node.orphan:
             await self._orphan_dependents(key, obj["metadata"], node)
         elif node.foreground:
@@ -146,7 +145,7 @@ class GarbageCollector(Controller[ObjectKey]):
                 # A namespaced object cannot own a cluster-scoped one: it must not lead to a deletion.
                 owners.invalid.append(owner)
                 owners.solid.append(owner)
-            elif not self._classify_existing(key, owner, served, owners, states):
+            elif not await self._classify_existing(key, owner, served, owners, states):
                 owners.dangling.append(owner)
                 if served.resource.namespaced:
                     absent.setdefault(served.storage_key, []).append(owner)
@@ -157,7 +156,7 @@ class GarbageCollector(Controller[ObjectKey]):
                 await asyncio.sleep(0)
         return owners
 
-    def _classify_existing(
+    async def _classify_existing(
         self,
         key: ObjectKey,
         owner: OwnerReference,
@@ -170,8 +169,9 @@ class GarbageCollector(Controller[ObjectKey]):
             return False
         owner_key = ObjectKey(served.storage_key, key.namespace if served.resource.namespaced else "", owner.name)
         if owner_key not in states:
-            obj = self.context.get(*owner_key)
-            states[owner_key] = (obj["metadata"].get("uid", ""), parse_node(obj["metadata"]).foreground) if obj else None
+            entry = self.context.entry(*owner_key)
+            existing = (await self.context.decode(entry, _parse))[1] if entry else None
+            states[owner_key] = (existing.uid, existing.foreground) if existing else None
         state = states[owner_key]
         if state is None or state[0] != owner.uid:
             return False
@@ -188,11 +188,7 @@ class GarbageCollector(Controller[ObjectKey]):
         live: set[str] = set()
         scanned = 0
         for entry in self.context.entries(resource) if missing else ():
-            if len(missing) > _FEW_UIDS:
-                candidates = missing.intersection(uid.decode() for uid in _UID_FIELD.findall(entry.data))
-            else:
-                candidates = {uid for uid in missing if uid.encode() in entry.data}
-            if candidates and (uid := entry.object()["metadata"].get("uid", "")) in candidates:
+            if (uid := await self._find_uid(entry, missing)) is not None:
                 live.add(uid)
             scanned += len(entry.data)
             if scanned >= _BYTES_PER_TURN:
@@ -204,6 +200,19 @@ class GarbageCollector(Controller[ObjectKey]):
             _cache(self._absent, uid)
         return live
 
+    async def _find_uid(self, entry: Entry, uids: set[str]) -> str | None:
+        """The UID of an object, if it is one of these. Only objects without owners that contain one of them are decoded."""
+        if node := self.graph.nodes.get(ObjectKey(entry.resource, entry.namespace, entry.name)):
+            return node.uid if node.uid in uids else None
+        if len(uids) > _FEW_UIDS:
+            contains = any(uid.decode() in uids for uid in _UID_FIELD.findall(entry.data))
+        else:
+            contains = any(uid.encode() in entry.data for uid in uids)
+        if not contains:
+            return None
+        _, node = await self.context.decode(entry, _parse)
+        return node.uid if node.uid in uids else None
+
     async def _wait_for_dependents(self, key: ObjectKey, metadata: Object, node: GraphNode) -> None:
         blocking = self.graph.blocking(node.uid)
         for dependent in blocking:
@@ -214,8 +223,9 @@ class GarbageCollector(Controller[ObjectKey]):
 
     async def _orphan_dependents(self, key: ObjectKey, metadata: Object, node: GraphNode) -> None:
         for dependent in self.graph.dependents(node.uid):
-            obj = self.context.get(*dependent)
-            if obj is not None and self.context.resource_for(dependent.resource) is not None:
+            entry = self.context.entry(*dependent)
+            if entry is not None and self.context.resource_for(dependent.resource) is not None:
+                obj, _ = await self.context.decode(entry, _parse)
                 await self._writer.remove_owners(dependent, obj["metadata"], {node.uid})
         await self._writer.remove_finalizer(key, metadata, ORPHAN)
 
@@ -237,6 +247,11 @@ class GarbageCollector(Controller[ObjectKey]):
                 ref = f"[{owner.api_version}/{owner.kind}, namespace: {key.namespace}, name: {owner.name}, uid: {owner.uid}]"
                 message = f'ownerRef {ref} does not exist in namespace "{key.namespace}"'
                 await self._recorder.warning(obj, "OwnerRefInvalidNamespace", message)
+
+
+def _parse(entry: Entry) -> tuple[Object, GraphNode]:
+    obj = entry.object()
+    return obj, parse_node(obj["metadata"])
 
 
 def _propagation_policy(finalizers: Iterable[str]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, cast
 
 import orjson
 
+from sliceworks.base import budget
 from sliceworks.base.errors import from_status
 from sliceworks.base.transport import Request
 from sliceworks.kube.resources import Resource
@@ -32,6 +34,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 WRITES_PER_TURN = 50
 """How many writes all controllers make in one turn of the event loop: less than 50 ms."""
+_LARGE_BYTES = 128 * 1024
 NamespacedName = tuple[str, str]
 
 
@@ -47,6 +50,7 @@ class Index(Protocol):
 
 
 I = TypeVar("I", bound=Index)  # noqa: E741 - the type of an index
+T = TypeVar("T")
 
 
 class ObjectKey(NamedTuple):
@@ -135,8 +139,18 @@ class ControllerContext:
         return [served for served in self._by_resource.values() if served.resource.namespaced and "delete" in served.resource.verbs]
 
     def get(self, resource: str, namespace: str, name: str) -> dict[str, Any] | None:
-        entry = self._store.get(resource, namespace, name)
+        entry = self.entry(resource, namespace, name)
         return entry.object() if entry else None
+
+    def entry(self, resource: str, namespace: str, name: str) -> Entry | None:
+        """A stored object, not decoded."""
+        return self._store.get(resource, namespace, name)
+
+    async def decode(self, entry: Entry, function: Callable[[Entry], T]) -> T:
+        """Call a function that decodes an object, in a thread if the object is large."""
+        if len(entry.data) < _LARGE_BYTES:
+            return function(entry)
+        return await budget.run_in_thread(partial(function, entry))
 
     def list_objects(self, resource: str, namespace: str | None = None) -> Iterator[dict[str, Any]]:
         return (entry.object() for entry in self._store.scan(resource, namespace))
