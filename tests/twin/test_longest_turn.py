@@ -277,6 +277,22 @@ def test_large_yaml_body_does_not_block_the_event_loop(turns: list[float]) -> No
     run_on_twin(main)
 
 
+def test_validation_of_a_large_list_does_not_block_the_event_loop(turns: list[float]) -> None:
+    """40,000 items with keys take as long to validate as to merge, also when a small patch changes the stored object."""
+
+    async def main(twin: EmbeddedTwin) -> None:
+        unit = work_seconds()
+        item = {"type": "object", "properties": {"k": {"type": "string", "maxLength": 9}}, "required": ["k"]}
+        keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+        assert await define(twin, "Item", {"l": {"type": "array", "items": item, **keys}, "n": {"type": "integer"}}) == 201
+        turns.clear()
+        assert await create(twin, "Item", {"l": [{"k": str(number)} for number in range(40_000)]}) == 201
+        await twin.do("PATCH", "/apis/x.io/v1/namespaces/default/items/a", {"n": 1}, content_type="application/merge-patch+json")
+        assert max(turns) < 10 * max(unit, work_seconds()), "about 0.1 s"
+
+    run_on_twin(main)
+
+
 ATTACKS = [patterns, rules, many_rules, defaults, selectors, tables, owners, replicas, roles, pods]
 
 

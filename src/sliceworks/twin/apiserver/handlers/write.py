@@ -114,14 +114,23 @@ def reset_fields(call: Call) -> Obj:
     return dict(strategy.status_reset_fields if subresource == "status" else strategy.reset_fields)
 
 
-async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None) -> ErrorList:
-    """All validation errors of a new object, or of an update of an old one."""
-    registry, resource, metadata = server.crd_registry, call.resource, obj["metadata"]
+async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | None, current: Entry | None = None) -> ErrorList:
+    """All validation errors of a new object, or of an update of an old one, whose entry is `current`."""
+    registry, resource = server.crd_registry, call.resource
     prepared: dict[str, schemas.Schema] = {}
     if resource.custom:
         await registry.compile_rules(call.version.schema())
     elif resource.key == crd_registry.KEY:
         prepared = await registry.prepare(obj, old)
+    errors = await compute(call, partial(_find_errors, server, call, obj, old, prepared), current)
+    if not errors and (validate := resource.strategy.validate_references) is not None:
+        validate(errors, obj, old, server.view)
+    return errors
+
+
+def _find_errors(server: ApiServer, call: Call, obj: Obj, old: Obj | None, prepared: dict[str, schemas.Schema]) -> ErrorList:
+    """The errors that need no other object: the event loop may run meanwhile."""
+    resource, metadata = call.resource, obj["metadata"]
     errors = ErrorList()
     if old is None:
         _validate_name(errors, call, metadata)
@@ -132,11 +141,9 @@ async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | No
     if resource.custom:
         errors += schemas.validate(call.version.schema(), obj, "", old=old, cel=server.cel)
     elif resource.key == crd_registry.KEY:
-        errors += registry.errors(call, obj, old, prepared)
+        errors += server.crd_registry.errors(call, obj, old, prepared)
     else:
         _validate_builtin(errors, server, call, obj, old)
-        if not errors and (validate := resource.strategy.validate_references) is not None:
-            validate(errors, obj, old, server.view)
     return errors
 
 
@@ -376,7 +383,7 @@ class WriteHandler:
                 copy_field(old, obj, "status")
             strategy.prepare_for_update(obj, old, self._server.view)
             increment_generation(call, obj, old)
-        codec.raise_if_invalid(call, call.name, await validate_object(self._server, call, obj, old))
+        codec.raise_if_invalid(call, call.name, await validate_object(self._server, call, obj, old, current))
         call.warnings += object_warnings(call, obj, old)
         await self._server.validate_admission(call, obj, old)
         updater.keep_timestamps(old, obj)

@@ -202,8 +202,9 @@ class GarbageCollector(Controller[ObjectKey]):
 
     async def _find_uid(self, entry: Entry, uids: set[str]) -> str | None:
         """The UID of an object, if it is one of these. Only objects without owners that contain one of them are decoded."""
-        if node := self.graph.nodes.get(ObjectKey(entry.resource, entry.namespace, entry.name)):
-            return node.uid if node.uid in uids else None
+        known = self.graph.nodes.get(ObjectKey(entry.resource, entry.namespace, entry.name))
+        if known is not None:
+            return known.uid if known.uid in uids else None
         if len(uids) > _FEW_UIDS:
             contains = any(uid.decode() in uids for uid in _UID_FIELD.findall(entry.data))
         else:
