@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from tests.real import triton
 from tests.support.clusters import real_enabled
 from tests.support.deployments import DEPLOY
 
@@ -23,6 +24,7 @@ CHART = DEPLOY / "charts" / "sliceworks"
 RULES = sorted((CHART / "rules").glob("*.yaml"))
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
 DOCUMENTED = set(re.findall(r"^\| `([\w:]+)` \|", (DEPLOY.parent / "docs" / "reference" / "metrics.md").read_text(), re.MULTILINE))
+GPU_METRICS = {"nv_gpu_utilization", "nv_gpu_memory_used_bytes", "nv_gpu_memory_total_bytes"}
 _SUFFIX = re.compile(r"_(bucket|sum|count)$")
 real = pytest.mark.skipif(not real_enabled(), reason="needs promtool and Kueue's sources: SLICEWORKS_REAL=1")
 
@@ -129,6 +131,35 @@ def test_prometheus_answers_every_alert_and_panel(tmp_path: Path) -> None:
                 assert component != "triton" or answer["data"]["result"], query
         finally:
             prometheus.terminate()
+
+
+def triton_families(exposition: str) -> dict[str, tuple[str, set[str]]]:
+    """Type and labels of each metric that a Triton exposes."""
+    types = dict(re.findall(r"^# TYPE (\w+) (\w+)$", exposition, re.MULTILINE))
+    labels: dict[str, set[str]] = {name: set() for name in types}
+    for name, pairs in re.findall(r"^(\w+)\{([^}]*)\}", exposition, re.MULTILINE):
+        labels[name] |= set(re.findall(r'(\w+)="', pairs))
+    return {name: (kind, labels[name]) for name, kind in types.items()}
+
+
+@real
+@pytest.mark.real
+@pytest.mark.timeout(600)  # an environment may have to be created first
+def test_triton_metrics_are_those_of_a_running_triton(tmp_path: Path) -> None:
+    """Counters have a rate, gauges have none, and labels exist. GPU metrics are not compared: they need a GPU."""
+    with triton.running(triton.repository(tmp_path / "models"), tmp_path / "log") as server:
+        inputs = [{"name": name, "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]} for name in ("A", "B")]
+        body = json.dumps({"inputs": inputs}).encode()
+        urllib.request.urlopen(urllib.request.Request(f"{server.url}/v2/models/add/infer", body), timeout=90).close()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=90) as response:
+            families = triton_families(response.read().decode())
+    for expression in (expression for file in (*RULES, *DASHBOARDS) if file.stem == "triton" for expression in expressions(file)):
+        for name in metric_names(expression) - GPU_METRICS:
+            kind, labels = families[name]
+            assert kind == ("counter" if re.search(rf"rate\({name}\b", expression) else "gauge"), expression
+            selected = set(re.findall(rf"{name}\{{(\w+)", expression))
+            grouped = {label for by in re.findall(r"\bby \(([^)]*)\)", expression) for label in by.split(", ")} - {"namespace"}
+            assert selected | grouped <= labels, expression
 
 
 QUEUES = """
