@@ -351,6 +351,24 @@ def test_model_names_are_unique_per_gateway() -> None:
     run_on_platform(scenario)
 
 
+def test_sax_cell_has_one_admin_server() -> None:
+    async def scenario(platform: Platform) -> None:
+        await platform.deploy(example("llama2-7b-saxml"), wait=False)
+        place = ("name: llama2-7b\n  namespace: saxml", "name: second\n  namespace: models")
+        second = rollout.Rollout(platform.client, changed("llama2-7b-saxml", *place), {}, "models")
+        with pytest.raises(
+            SliceworksError, match="/sax-root/sax/test is the cell of model service llama2-7b in namespace saxml"
+        ) as caught:
+            await second.prepare()
+        assert caught.value.hint == "set spec.saxml.cell to another, such as /sax/second"
+        for setting in ("cell: /sax/second", "cell: /sax/test\n    root: gs://elsewhere/root"):
+            other = changed("llama2-7b-saxml", *place, ("cell: /sax/test", setting))
+            await rollout.Rollout(platform.client, other, {}, "models").prepare()
+        await platform.deploy(example("llama2-7b-saxml"), wait=False)  # the service itself is not another
+
+    run_on_platform(scenario)
+
+
 def test_rejected_service_creates_no_namespace() -> None:
     async def scenario(platform: Platform) -> None:
         created = rollout.Rollout(platform.client, example("qwen-vllm-gpu"), {}, "elsewhere")

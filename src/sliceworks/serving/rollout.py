@@ -10,7 +10,7 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import AlreadyExists, Forbidden, NotFound, SliceworksError, TimedOut
 from sliceworks.kube.resources import CONFIG_MAP, DEPLOYMENT, JOB, NAMESPACE, SECRET, SERVICE_ACCOUNT
-from sliceworks.serving import cluster, ownership
+from sliceworks.serving import cluster, ownership, saxml
 from sliceworks.serving import record as records
 from sliceworks.serving.compiler import manifests
 from sliceworks.serving.ingress_route import ROUTE_KINDS, referenced_services
@@ -145,6 +145,7 @@ class Rollout:
         """All objects to apply, each accepted by the cluster in a dry run. Creates at most the namespace."""
         # 1. Read the records of this service and of the others.
         await self._read_records()
+        await self._check_sax_cell()
         # 2. Compile, without optional kinds that the cluster does not serve.
         compiled = manifests(self.service, [record.service for record in self._gateway_peers()])
         self._objects = [obj for obj in compiled if await self._is_served(obj)]
@@ -202,6 +203,24 @@ class Rollout:
     async def _list_others(self) -> list[Record]:
         known = await cluster.list_records(self.client, self.namespace)
         return [record for record in known if record.service.metadata.name != self.name]
+
+    async def _check_sax_cell(self) -> None:
+        """Raise if the admin server of another service leads the cell: each would overwrite the other's address and models."""
+        cell = saxml.led_cell(self.service)
+        for record in await self._list_visible_records() if cell else ():
+            metadata = record.service.metadata
+            if saxml.led_cell(record.service) == cell and (metadata.name, record.namespace) != (self.name, self.namespace):
+                hint = f"set spec.saxml.cell to another, such as /sax/{self.name}"
+                raise SliceworksError(
+                    f"{cell} is the cell of model service {metadata.name} in namespace {record.namespace}", hint=hint
+                )
+
+    async def _list_visible_records(self) -> list[Record]:
+        """The records of all namespaces, or of this one if the caller may not list others."""
+        try:
+            return await cluster.list_records(self.client, None)
+        except Forbidden:
+            return self._others
 
     async def _check_ownership(self, obj: Object) -> None:
         """Raise if an object of that name exists and does not belong to this service: it would be taken over and later deleted."""

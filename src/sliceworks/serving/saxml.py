@@ -49,6 +49,14 @@ def root(settings: Saxml) -> str:
     return settings.root or f"gs://{settings.admin_bucket}/sax-root"
 
 
+def led_cell(service: ModelService) -> str:
+    """The place of the cell that the service's admin server leads; empty if it deploys none."""
+    settings = service.spec.saxml
+    if settings is None or root(settings).startswith(_ADDRESS):
+        return ""
+    return f"{root(settings).rstrip('/')}{settings.cell}"
+
+
 def manifests(service: ModelService, hardware: ReplicaHardware) -> list[Object]:
     """The objects of the service, in apply order: conversions, admin server, model servers, publications."""
     settings = service.spec.saxml
@@ -59,7 +67,7 @@ def manifests(service: ModelService, hardware: ReplicaHardware) -> list[Object]:
         *(workload.slice_services(service, PORTS) if is_multi_host else workload.version_services(service, PORTS)),
         *workload.policies(service, PORTS, hosts=hardware.shape.hosts),
         *conversion_jobs(service, settings),
-        *([] if settings.root and settings.root.startswith(_ADDRESS) else _admin(service, settings)),
+        *(_admin(service, settings) if led_cell(service) else ()),
         *(
             workload.stateful_sets(service, hardware, _pod(service, settings, hardware, workload.list_versions(service)[0]))
             if is_multi_host
