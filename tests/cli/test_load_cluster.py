@@ -91,6 +91,16 @@ def document(folder: Path, **fields: Any) -> Path:
     return file
 
 
+def test_upload_to_a_folder(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A slash at the end of the URL makes it a folder, as in gcloud; a folder without files is an error."""
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "empty").mkdir()
+    assert main.run(["twin", "upload", str(tmp_path / "a.txt"), "gs://loads/texts/", "--name", "models"]) == 0
+    assert capsys.readouterr().out == "gs://loads/texts/a.txt\n"
+    assert main.run(["twin", "upload", str(tmp_path / "empty"), "gs://loads/texts", "--name", "models"]) == 1
+    assert "empty: the folder has no files" in capsys.readouterr().err
+
+
 def load(file: Path, *words: str) -> int:
     return main.run(["load", "run", "-f", str(file), "--twin", "-q", "-o", "json", *words])
 

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from sliceworks.base import clock
-from sliceworks.base.errors import CloudError, PermissionDenied, UsageError
+from sliceworks.base.errors import CloudError, CloudNotFound, PermissionDenied, UsageError
 from sliceworks.base.transport import InProcess, Request, Response
 from sliceworks.cloud import Session, storage
 from sliceworks.cloud.storage import ObjectUrl
@@ -25,8 +25,9 @@ AT = ObjectUrl("bucket", "folder/a b.jsonl")
 class Store:
     """A bucket with one object that fails on request."""
 
-    def __init__(self, *, cut: int = 0, digest: bytes = CONTENT, stuck: bool = False, busy: int = 0, private: bool = False) -> None:
-        self.cut, self.digest, self.stuck, self.busy, self.private = cut, digest, stuck, busy, private
+    def __init__(self, *, cut: int = 0, digest: bytes = CONTENT, stuck: bool = False, busy: int = 0, **failures: bool) -> None:
+        self.cut, self.digest, self.stuck, self.busy = cut, digest, stuck, busy
+        self.private, self.missing = failures.get("private", False), failures.get("missing", False)
         self.taken = b""
         self.asked: list[str] = []
 
@@ -35,6 +36,8 @@ class Store:
         if self.busy:
             self.busy -= 1
             return Response(503, {}, b"{}")
+        if self.missing:
+            return Response(404, {}, b'{"error": {"code": 404, "message": "The specified bucket does not exist."}}')
         if request.method == "POST":
             return Response(200, {"location": "https://storage.example/upload/here?upload_id=7"})
         if request.method == "PUT":
@@ -104,6 +107,12 @@ def test_upload_without_progress_fails(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(CONTENT)
     with pytest.raises(CloudError, match="no progress after 0 bytes"):
         run(Store(stuck=True), lambda session: storage.upload(session, tmp_path / "run.json", AT))
+
+
+def test_missing_bucket_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_bytes(CONTENT)
+    with pytest.raises(CloudNotFound, match=r"^cannot upload gs://bucket/folder/a b.jsonl: bucket bucket not found$"):
+        run(Store(missing=True), lambda session: storage.upload(session, tmp_path / "run.json", AT))
 
 
 @pytest.mark.parametrize("text", ["gs://bucket", "gs://bucket/", "gs://B/x", "s3://bucket/x", "gs://bucket/a b"])

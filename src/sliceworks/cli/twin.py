@@ -238,14 +238,17 @@ def _gcloud_services() -> list[str]:
 def upload(source: Path, url: str, name: str) -> None:
     """Upload a file, or all files of a folder, to a bucket of a twin's cloud.
 
-    URL is the object, such as gs://models/weights.pth, or the folder for the files.
+    URL is the object, such as gs://models/weights.pth, or the folder for the files. A URL that ends with a slash is a folder.
     """
     from sliceworks.base import clock
     from sliceworks.cloud import Session, storage
     from sliceworks.cloud.credentials import Token
 
-    state, target = _running(name).state(), storage.ObjectUrl.parse(url.rstrip("/"))
-    files = [source] if source.is_file() else sorted(path for path in source.rglob("*") if path.is_file())
+    state, is_file = _running(name).state(), source.is_file()
+    target = storage.ObjectUrl.parse(f"{url}{source.name}" if is_file and url.endswith("/") else url.rstrip("/"))
+    files = [source] if is_file else sorted(path for path in source.rglob("*") if path.is_file())
+    if not files:
+        raise SliceworksError(f"{source}: the folder has no files")
 
     async def work() -> None:
         async with Session(state.cloud, Token(state.token)) as session:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple, Self
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from sliceworks.base.errors import CloudError, UsageError
+from sliceworks.base.errors import CloudError, CloudNotFound, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,10 @@ async def upload(session: Session, file: Path, url: ObjectUrl, content_type: str
     size = file.stat().st_size
     query = {"uploadType": "resumable", "name": url.name}
     headers = {"x-upload-content-type": content_type, "content-length": "0"}
-    started = await session.send_raw("POST", f"/upload/storage/v1/b/{url.bucket}/o", headers=headers, query=query)
+    try:
+        started = await session.send_raw("POST", f"/upload/storage/v1/b/{url.bucket}/o", headers=headers, query=query)
+    except CloudNotFound as error:
+        raise CloudNotFound(f"cannot upload {url}: bucket {url.bucket} not found") from error
     location = urlsplit(started.headers.get("location", ""))
     if not location.query:
         raise CloudError(f"cannot upload {url}: Cloud Storage returned no upload URL")

@@ -22,7 +22,8 @@ _GOOGLE_ACCOUNT = "iam.gke.io/gcp-service-account"
 _METADATA_SERVER = "iam.gke.io/gke-metadata-server-enabled"
 _READ = ("storage.objects.list", "storage.objects.get")
 _CREATE = ("storage.objects.create",)
-_CONTENT = b"written by a simulated pod\n"
+_CONTENT = b"written by a simulation\n"
+_ASSUMED = "assumed-by-the-rehearsal"
 
 
 class PodStorage:
@@ -52,11 +53,17 @@ class PodStorage:
                 self._objects.write(bucket, name, _CONTENT)
 
     def assume(self, url: str) -> bool:
-        """Treat a URL as existing; returns False if it exists. A bucket that does not exist belongs to another project."""
+        """Write an object in place of what a URL names; returns False if it exists.
+
+        A bucket that does not exist belongs to another project: the URL is treated as existing.
+        """
         bucket, name = _parse(url)
         if self._objects.has_any(bucket, name):
             return False
-        self._assumed.add((bucket, name))
+        if self._buckets.get("buckets", bucket) is None:
+            self._assumed.add((bucket, name))
+        else:
+            self._objects.write(bucket, f"{name}/{_ASSUMED}".lstrip("/"), _CONTENT)
         return True
 
     def _account(self, pod: Obj, project: str) -> tuple[str, str]:
@@ -71,8 +78,7 @@ class PodStorage:
 
     def _find_error(self, account: str, bucket: str, name: str, permissions: tuple[str, ...]) -> str:
         document = self._buckets.get("buckets", bucket)
-        is_assumed = permissions is _READ and (bucket, name) in self._assumed
-        if document is None and is_assumed:
+        if document is None and permissions is _READ and (bucket, name) in self._assumed:
             return ""
         if document is None:
             return f"gs://{bucket}: The specified bucket does not exist."
@@ -82,7 +88,7 @@ class PodStorage:
                     f"{account} does not have {permission} access to the Google Cloud Storage bucket {bucket}. "
                     f"Permission '{permission}' denied on resource (or it may not exist)."
                 )
-        if permissions is _READ and not is_assumed and not self._objects.has_any(bucket, name):
+        if permissions is _READ and not self._objects.has_any(bucket, name):
             return f"No such object: {bucket}/{name}"
         return ""
 
