@@ -46,6 +46,7 @@ SERVICES: dict[tuple[str, str], tuple[str, ...]] = {
         "ResourcePolicy",
         "Address",
         "Firewall",
+        "Image",
         "SubnetworksExpandIpCidrRangeRequest",
         "SubnetworksSetPrivateIpGoogleAccessRequest",
     ),

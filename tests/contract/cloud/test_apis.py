@@ -112,6 +112,18 @@ def test_network_resources_lifecycle(google: Google) -> None:
     assert refused(networks.get(project=PROJECT, network="net"))[0] == 404
 
 
+def test_image_needs_a_source(google: Google) -> None:
+    compute = google.api("compute")
+    images = compute.images()
+    assert refused(images.insert(project=PROJECT, body={"name": "cache"}))[0] == 400
+    body = {"name": "cache", "rawDisk": {"source": "https://storage.googleapis.com/bucket/cache.tar.gz"}}
+    started = google.do(images.insert(project=PROJECT, body=body))
+    google.wait(lambda one: compute.globalOperations().get(project=PROJECT, operation=one["name"]), started)
+    assert google.do(images.get(project=PROJECT, image="cache"))["status"] == "READY"
+    google.do(images.delete(project=PROJECT, image="cache"))
+    assert refused(images.get(project=PROJECT, image="cache"))[0] == 404
+
+
 def test_region_reports_quota_usage(google: Google) -> None:
     limit = {"region": REGION, "metric": "CPUS", "limit": 24}
     google.served.run(lambda cloud: cloud.services["container"].configure({"quotas": [limit]}))

@@ -663,6 +663,23 @@ def test_private_nodes_use_no_public_addresses() -> None:
     run_on_cloud(main)
 
 
+def test_existing_cluster_needs_its_images_once_its_project_has_one() -> None:
+    def config(image: str) -> Obj:
+        return {"secondaryBootDisks": [{"diskImage": f"projects/p/global/images/{image}"}], "gcfsConfig": {"enabled": True}}
+
+    async def main(cloud: Cloud) -> None:
+        await cloud.done(await cloud.create("any", 1, config=config("unknown")))
+        assert (await cloud.pool("any"))["status"] == "RUNNING"
+        body = {"name": "cache", "rawDisk": {"source": "gs://bucket/cache.tar.gz"}}
+        await cloud.call("POST", "/compute/v1/projects/p/global/images", body)
+        await cloud.done(await cloud.create("cached", 1, config=config("cache")))
+        assert (await cloud.pool("cached"))["status"] == "RUNNING"
+        failed = await failed_pool(cloud, CLUSTER, config=config("cahce"))
+        assert failed.message.endswith("The resource 'projects/p/global/images/cahce' was not found")
+
+    run_on_cloud(main)
+
+
 def test_stockout_lasts_35_minutes_and_blocks_the_deletion_of_its_pool() -> None:
     async def main(cloud: Cloud) -> None:
         cloud.set(capacity=[{"zone": "us-central2-b", "machineType": "ct4p-*", "nodes": 0}])

@@ -1,4 +1,4 @@
-"""Compute Engine: networks, subnetworks, routers, addresses, firewalls, resource policies, regions, zones and instance groups."""
+"""Compute Engine: networks, subnetworks, routers, addresses, firewalls, images, resource policies, regions, zones, instance groups."""
 
 from __future__ import annotations
 
@@ -95,6 +95,15 @@ fill_resource_policy = _fill_regional("resourcePolicy", {"status": "READY"})
 fill_address = _fill_regional(
     "address", {"status": "RESERVED", "addressType": "EXTERNAL", "networkTier": "PREMIUM", "address": "203.0.113.10"}
 )
+_IMAGE_SOURCES = ("sourceDisk", "sourceImage", "sourceSnapshot", "rawDisk")
+
+
+def fill_image(call: Call, path: str, body: Obj, before: Obj | None) -> Obj:
+    """An image with its output fields, without content; raises INVALID_ARGUMENT if it has no source."""
+    if not any(body.get(source) for source in _IMAGE_SOURCES):
+        sources = ", ".join(f"'resource.{source}'" for source in _IMAGE_SOURCES)
+        raise invalid_argument(f"Invalid value for field 'resource': one of {sources} is required.")
+    return {"status": "READY", "sourceType": "RAW", "diskSizeGb": "10", **body, **_common_fields(call, path, "image", before)}
 
 
 def fill_firewall(call: Call, path: str, body: Obj, before: Obj | None) -> Obj:
@@ -415,6 +424,7 @@ class Compute:
         self._pools = Table(store, "container/nodePools", "NodePool")
         self._addresses = self._collection("addresses", _REGIONAL, "Address", fill=fill_address)
         self._firewalls = self._collection("firewalls", _GLOBAL, "Firewall", fill=fill_firewall)
+        self._images = self._collection("images", _GLOBAL, "Image", fill=fill_image)
 
     def _collection(self, plural: str, parent: str, message: str, **hooks: Any) -> Collection:
         resource = ResourceType(plural, parent, message, f"compute.{plural}", "items", **hooks)
@@ -422,7 +432,7 @@ class Compute:
 
     def routes(self) -> Iterator[Route]:
         """All routes of the service."""
-        for collection in (self._networks, self._routers, self._policies, self._addresses, self._firewalls):
+        for collection in (self._networks, self._routers, self._policies, self._addresses, self._firewalls, self._images):
             yield from collection.routes()
         yield from self._subnetworks.routes()
         yield from self._operations.routes()

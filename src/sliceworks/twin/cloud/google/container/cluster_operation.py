@@ -97,7 +97,8 @@ def _find_violation(state: GkeState, pool: Document, instance: str) -> Violation
         if violation is not None:
             return violation
     cluster = state.cluster(pool.parent)
-    image = "" if cluster.inner.get("adopted") else state.dependencies.find_missing_image(config, project_of(pool.parent))
+    is_adopted = bool(cluster.inner.get("adopted"))
+    image = state.dependencies.find_missing_image(config, project_of(pool.parent), is_adopted=is_adopted)
     if image:
         return gke_rules.violate("secondary-boot-disk-image", instance=instance, image=image)
     pools = [other for other in state.pools.all(pool.parent) if other.name != pool.name]

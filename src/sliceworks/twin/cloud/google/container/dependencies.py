@@ -94,8 +94,13 @@ class Dependencies:
         if short and self._policies.get(f"projects/{project}/regions/{region}", short) is None:
             enforce(violate("workload-policy-missing", project=project, region=region, policy=short))
 
-    def find_missing_image(self, config: Obj, project: str) -> str:
-        """The first disk image of a node pool that does not exist; images of other projects are assumed to exist."""
+    def find_missing_image(self, config: Obj, project: str, *, is_adopted: bool = False) -> str:
+        """The first disk image of a node pool that does not exist; images of other projects are assumed to exist.
+
+        For an adopted cluster, whose project may have any image, only if the project has an image in the twin's cloud.
+        """
+        if is_adopted and next(self._images.all(f"projects/{project}/global"), None) is None:
+            return ""
         for disk in config.get("secondaryBootDisks") or ():
             image = str(disk.get("diskImage") or "")
             path = image.partition("/compute/v1/")[2] or image
