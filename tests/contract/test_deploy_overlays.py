@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -128,6 +129,34 @@ def test_slices_overlay_sets_identity_and_known_settings() -> None:
     read = settings.read(given)
     assert (read.project, read.cluster, read.location) == ("example-project", "example-cluster", "us-central2")
     assert read.zones == ("us-central2-b",)
+
+
+@pytest.mark.real
+@pytest.mark.skipif(not real_enabled(), reason="needs kubectl built from its Go module: SLICEWORKS_REAL=1")
+def test_changed_setting_restarts_the_slices_controller(tmp_path: Path) -> None:
+    """The pods read settings.env from a ConfigMap with a hash of its content in its name."""
+    for part in ("deploy", "examples/deploy"):
+        shutil.copytree(DEPLOY.parent / part, tmp_path / part)
+    folder = tmp_path / EXAMPLE.relative_to(DEPLOY.parent)
+    before, name = _slices_settings(folder, tmp_path)
+    assert before["GCP_ZONE"] == "us-central2-b"
+    (folder / "settings.env").write_text((folder / "settings.env").read_text().replace("central2-b", "central2-a"))
+    after, other = _slices_settings(folder, tmp_path)
+    assert (after["GCP_ZONE"], after["GCP_CLUSTER"]) == ("us-central2-a", before["GCP_CLUSTER"])
+    assert other != name
+
+
+def _slices_settings(folder: Path, home: Path) -> tuple[dict[str, str], str]:
+    """The settings that win in the pods of the slices controller, and the name of their ConfigMap."""
+    objects = list(yaml.safe_load_all(kubectl.Kubectl(home / "none", "", home)("kustomize", str(folder)).ok()))
+    [pod] = [
+        obj["spec"]["template"]["spec"]
+        for obj in objects
+        if (obj["kind"], obj["metadata"]["name"]) == ("Deployment", "tpu-provisioner-controller-manager")
+    ]
+    name = pod["containers"][0]["envFrom"][-1]["configMapRef"]["name"]
+    [data] = [obj["data"] for obj in objects if (obj["kind"], obj["metadata"]["name"]) == ("ConfigMap", name)]
+    return data, name
 
 
 def test_gateway_document_is_valid() -> None:

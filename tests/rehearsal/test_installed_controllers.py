@@ -108,6 +108,30 @@ def test_slices_controller_runs_until_its_deployment_is_deleted() -> None:
     clock.run(main(), virtual=True, seed=1)
 
 
+def test_changed_settings_restart_the_slices_controller() -> None:
+    """The first zone does not exist; the second one is set by an apply, whose Deployment names another ConfigMap."""
+
+    def in_zone(zone: str) -> Environment:
+        environment = small(SLICES)
+        return environment.model_copy(update={"spec": environment.spec.model_copy(update={"zones": (zone,)})})
+
+    async def main() -> None:
+        async with twin(in_zone("us-central2-c")) as (_cluster, client):
+            await client.create(waiting_job())
+            await clock.sleep(300)
+            selector = "cloud.google.com/gke-tpu-topology=2x2x2"
+            assert not (await client.list_all(NODE, labels=selector)).items
+            changed = in_zone("us-central2-b")
+            name = changed.metadata.name
+            await Applier(client, name).apply(on_twin(changed), await inventory.read(client, name), silent)
+            async with asyncio.timeout(3600):
+                while len((await client.list_all(NODE, labels=selector)).items) < 2:
+                    await clock.sleep(10)
+            assert len(tasks("tpu-provisioner-controller-manager")) == 1
+
+    clock.run(main(), virtual=True, seed=1)
+
+
 def tasks(name: str) -> list[str]:
     return [task.get_name() for task in asyncio.all_tasks() if task.get_name() == f"{name} of the twin"]
 

@@ -9,7 +9,7 @@ import logging
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
@@ -187,12 +187,19 @@ async def run_installed(cluster: Cluster) -> AsyncIterator[InstalledControllers]
         await host.stop()
 
 
+class _HostedController(NamedTuple):
+    """A running controller and the pod template that it was started with."""
+
+    task: asyncio.Task[None]
+    template: Object
+
+
 class InstalledControllers:
     """Running controllers by their Deployments."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._running: dict[tuple[str, str], _HostedController] = {}
 
     def observe(self, change: Change) -> None:
         """Handle a change in the store."""
@@ -204,7 +211,7 @@ class InstalledControllers:
             self.reconcile(change.obj)
 
     def reconcile(self, obj: Object) -> None:
-        """Start or stop the controller of a Deployment."""
+        """Start or stop the controller of a Deployment, or restart it if its pod template has changed."""
         metadata = obj["metadata"]
         labels, key = metadata.get("labels") or {}, (metadata["namespace"], metadata["name"])
         component = labels.get(_COMPONENT) if labels.get(_NAME) == "sliceworks" else None
@@ -214,9 +221,11 @@ class InstalledControllers:
             or not (obj.get("status") or {}).get("availableReplicas")
         ):
             self._cancel(key)
-        elif key not in self._running:
+        elif key not in self._running or self._running[key].template != obj["spec"]["template"]:
+            self._cancel(key)
             with run_as_component(key[1]):
-                self._running[key] = asyncio.get_running_loop().create_task(self._run(component, obj), name=f"{key[1]} of the twin")
+                task = asyncio.get_running_loop().create_task(self._run(component, obj), name=f"{key[1]} of the twin")
+            self._running[key] = _HostedController(task, obj["spec"]["template"])
 
     def list_restartables(self) -> list[Restartable]:
         """Running controllers, for a drill. A killed one restarts unless its Deployment was deleted meanwhile."""
@@ -251,9 +260,11 @@ class InstalledControllers:
 
     def _cancel(self, key: tuple[str, str]) -> asyncio.Task[None] | None:
         """Cancel the controller of a Deployment without waiting for its end; None if it does not run."""
-        if task := self._running.pop(key, None):
-            task.cancel()
-        return task
+        hosted = self._running.pop(key, None)
+        if hosted is None:
+            return None
+        hosted.task.cancel()
+        return hosted.task
 
     async def stop(self) -> None:
         """Stop all controllers."""

@@ -1,4 +1,4 @@
-"""Compute Engine: networks, subnetworks, routers, addresses, firewalls, images, resource policies, regions, zones, instance groups."""
+"""Compute Engine: networks, their resources, images, resource policies, regions, zones and instance groups."""
 
 from __future__ import annotations
 
