@@ -163,6 +163,20 @@ def test_two_versions_are_served_without_conversion(api: Api, ns: str) -> None:
     assert [v["version"] for v in group["versions"]] == ["v2", "v1"]
 
 
+def test_object_of_an_older_storage_version_is_served(api: Api, ns: str) -> None:
+    custom = define(api, definition("widgets", [version("v1"), version("v2", storage=False)]))
+    api.post(custom.at(ns, "v1"), custom.object(spec={"a": 1})).ok(201)
+    flags = [{"op": "replace", "path": f"/spec/versions/{at}/storage", "value": value} for at, value in enumerate((False, True))]
+    api.patch(custom.definition, flags, "application/json-patch+json").ok(200)
+    path = f"{custom.at(ns, 'v2')}/a"
+    eventually(lambda: api.get(path).ok(200).json["apiVersion"] == f"{custom.group}/v2", what="the object has the new version")
+    assert {item["apiVersion"] for item in api.get(custom.at(ns, "v2")).ok(200).json["items"]} == {f"{custom.group}/v2"}
+    patch = [{"op": "add", "path": "/spec/b", "value": 2}]
+    patched = eventually(lambda: api.patch(path, patch, "application/json-patch+json").ok(200).json)
+    assert (patched["apiVersion"], patched["spec"]) == (f"{custom.group}/v2", {"a": 1, "b": 2})
+    assert api.get(f"{custom.at(ns, 'v1')}/a").ok(200).json["apiVersion"] == f"{custom.group}/v1"
+
+
 def test_schema_change_takes_effect(api: Api, ns: str) -> None:
     custom = define(api, simple(spec={"type": "object", "properties": {"a": {"type": "integer"}}}))
     api.post(custom.at(ns), custom.object(spec={"a": 1, "b": "x"})).ok(201)

@@ -120,6 +120,17 @@ def test_openapi_v2_has_custom_resources(cluster: Cluster, api: Api) -> None:
     goldens.check("test_openapi_v2", "custom", bare(document), real=cluster.name == "real", words=words)
 
 
+def test_openapi_v2_lists_no_fields_of_an_open_resource(api: Api) -> None:
+    body = simple()
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"spec": {"type": "object"}}}
+    body["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    custom = define(api, body)
+    name = f"{'.'.join(reversed(custom.group.split('.')))}.v1.{custom.kind}"
+    definition = eventually(lambda: api.get("/openapi/v2").json["definitions"].get(name), what=f"{name} is defined")
+    assert definition.keys() == {"type", "x-kubernetes-group-version-kind"}
+    assert definition["type"] == "object"
+
+
 def bare(node: Any, *, names: bool = False) -> Any:
     """A definition without descriptions."""
     if isinstance(node, list):

@@ -255,3 +255,13 @@ def test_custom_resources_reject_protobuf(cluster: Cluster, api: Api, ns: str) -
             send(api, "POST", custom.at(ns), body)
     else:
         send(api, "POST", custom.at(ns), body).refused(415, "UnsupportedMediaType")
+
+
+def test_times_of_the_first_years_have_four_digits(api: Api, ns: str) -> None:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases"
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "json"}}
+    lease["spec"] = times = {"acquireTime": "0001-01-01T00:00:02.000000Z", "renewTime": "0987-01-01T00:00:05.000001Z"}
+    assert api.post(path, lease).ok(201).json["spec"] == times
+    body = encode({**lease, "metadata": {"name": "protobuf"}})
+    assert read(api.request("POST", path, body, content_type=PROTOBUF, accept=PROTOBUF).ok(201))["spec"] == times
+    assert api.get(f"{path}/protobuf").ok(200).json["spec"] == times

@@ -130,13 +130,18 @@ def read_micro_time(value: Any) -> str:
 
 @lru_cache(maxsize=1024)
 def _microseconds(text: str) -> str:
-    return _parse_time(text, _MICROSECONDS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _format_time(_parse_time(text, _MICROSECONDS), "microseconds")
 
 
 @lru_cache(maxsize=1024)
 def _seconds(text: str) -> str:
     time = _parse_time(text, _SECONDS)
-    return text if _UTC_SECONDS.fullmatch(text) else time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return text if _UTC_SECONDS.fullmatch(text) else _format_time(time, "seconds")
+
+
+def _format_time(time: datetime, timespec: str) -> str:
+    """A time in UTC; its year has four digits, which strftime does not guarantee."""
+    return time.replace(tzinfo=None).isoformat(timespec=timespec) + "Z"
 
 
 def _parse_time(text: str, layout: str) -> datetime:

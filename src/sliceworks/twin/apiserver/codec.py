@@ -493,6 +493,8 @@ def to_served(resource: Resource, version: Version, entry: Entry) -> Obj:
     if needs_conversion(resource, version):
         obj = version_conversion.from_storage(resource, obj, version.name)
     if entry.revision < version.since:
+        if resource.custom:  # the storage version may have been another one
+            obj["apiVersion"] = resource.api_version(version.name)
         schema = version.schema()
         schemas.prune(schema, obj, [])
         with contextlib.suppress(RequestEntityTooLarge):  # it stays readable, with as many defaults as are allowed

@@ -150,7 +150,7 @@ def _time(data: bytes, digits: int) -> str | None:
         time = _EPOCH + timedelta(seconds=seconds, microseconds=nanos // 1000)
     except OverflowError as error:
         raise ProtobufError("time is out of range") from error
-    return time.strftime("%Y-%m-%dT%H:%M:%S") + (f".{time.microsecond:06d}" if digits else "") + "Z"
+    return time.replace(tzinfo=None).isoformat(timespec="microseconds" if digits else "seconds") + "Z"
 
 
 def _int_or_string(data: bytes, depth: int) -> int | str:

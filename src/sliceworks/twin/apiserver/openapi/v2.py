@@ -75,7 +75,10 @@ def _custom(spec: Node, version: Node) -> dict[str, Node]:
     group, names, kind = spec["group"], spec["names"], spec["names"]["kind"]
     home = ".".join([*reversed(group.split(".")), version["name"]])
     list_kind = names.get("listKind") or f"{kind}List"
-    root = _supported_schema((version.get("schema") or {}).get("openAPIV3Schema") or {})
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    # kubectl would call all fields unknown that are not listed.
+    is_open = bool(spec.get("preserveUnknownFields") or schema.get("x-kubernetes-preserve-unknown-fields") or not schema)
+    root: Node = {"type": "object"} if is_open else _supported_schema(schema)
     standard = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
     kinds = {"group": group, "version": version["name"]}
     if "properties" in root:
