@@ -67,6 +67,22 @@ def test_volumes_are_at_their_mount_paths(tmp_path: Path) -> None:
 
 
 @mounts_wanted
+@pytest.mark.parametrize(("path", "expected"), [("/tmp/of-a-test/certificates", True), ("/tmp-of-a-test", False)])
+def test_temporary_folder_holds_volumes_below_it(tmp_path: Path, path: str, expected: bool) -> None:
+    async def main(client: Client) -> None:
+        await client.create({**SETTINGS, "data": {"a": "one\n"}})
+        script = f'ls {path}; [ "$TMPDIR" = /tmp ] && echo same; echo new > "$TMPDIR/of-this-pod"'
+        mounts = [{"name": "settings", "mountPath": path}]
+        await client.create(pod("below", "sh", "-c", script, volumes=VOLUMES, volumeMounts=mounts))
+        assert (await until(client, "below", ended))["phase"] == "Succeeded"
+        assert (await client.logs("below", "default")).split() == ["a", *(["same"] if expected else [])]
+
+    running(main, tmp_path)
+    assert not Path(path).exists()
+    assert not Path("/tmp/of-this-pod").exists()
+
+
+@mounts_wanted
 def test_mounts_work_without_root() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)

@@ -195,8 +195,7 @@ def build_command(
     environment = {
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), _SYSTEM_PATH)),
         "HOME": str(home),
-        # Paths of sockets must be short, so a volume at /tmp is preferred.
-        "TMPDIR": _TMP if any(path == _TMP for _, _, path in view.mounts) else str(home),
+        "TMPDIR": _temporary_folder(view, home),
         "LANG": "C.UTF-8",
         "HOSTNAME": hostname(sources.pod),
         MARKER: f"{sources.pod['metadata'].get('uid', '')}/{container['name']}",
@@ -205,6 +204,15 @@ def build_command(
     environment |= {name: replace_names(value) for name, value in variables.items()}
     is_interactive = {"stdin": bool(container.get("stdin")), "tty": bool(container.get("tty"))}
     return Command(arguments, environment, view, replace_names, **is_interactive)
+
+
+def _temporary_folder(view: MountView, home: Path) -> str:
+    """/tmp if the pod mounts a volume there or below it.
+
+    Paths of sockets must be short, and programs look in their folder for temporary files for what is mounted.
+    """
+    is_mounted = any(mode != "keep" and f"{path}/".startswith(f"{_TMP}/") for mode, _, path in view.mounts)
+    return _TMP if is_mounted else str(home)
 
 
 def add_variables(variables: dict[str, str], container: Obj, sources: Sources, addresses: tuple[str, str]) -> None:
