@@ -67,11 +67,13 @@ MATRIX := kubernetes=1.31.4,jobset=0.10.1,helm=3.17.4 kubernetes=1.32.5,jobset=0
   kubernetes=1.34.4,jobset=0.11.0 kueue=0.16.1
 MATRIX_TESTS := tests/contract/test_helm.py tests/contract/test_client.py tests/contract/slices tests/contract/graphs/test_controller.py \
   tests/contract/workloads/test_training.py
+MATRIX_PROGRAMS := etcd kube-apiserver kube-controller-manager kube-scheduler kubectl jobset kueue helm
 
 test-versions: $(READY) ## Run the chart, both controllers, training jobs and the client on the other versions in MATRIX (needs Go)
 	@for versions in $(MATRIX); do \
 	  export SLICEWORKS_VERSIONS="$${versions//,/ }"; echo "$$SLICEWORKS_VERSIONS"; \
-	  $(BIN)/python -m tests.real.other_versions && $(BIN)/python -m tests.real.build >/dev/null; \
+	  $(BIN)/python -m tests.real.other_versions; \
+	  $(BIN)/python -m tests.real.build $(MATRIX_PROGRAMS) >/dev/null; \
 	  SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(MATRIX_TESTS) $(PYTEST_ARGS); \
 	done
 
