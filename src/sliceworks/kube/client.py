@@ -34,12 +34,21 @@ class SubresourceClient(RestClient):
         return await self.send(requests.create(POD, body, namespace, name=pod, subresource="eviction"))
 
     async def create_token(
-        self, service_account: str, namespace: str, *, audiences: Sequence[str] = (), seconds: int | None = None
+        self,
+        service_account: str,
+        namespace: str,
+        *,
+        audiences: Sequence[str] = (),
+        seconds: int | None = None,
+        pod: Object | None = None,
     ) -> Object:
-        """Create a TokenRequest; the response has `status.token` and `status.expirationTimestamp`."""
+        """Create a TokenRequest, bound to a pod if given; the response has `status.token` and `status.expirationTimestamp`."""
         spec: dict[str, Any] = {"audiences": list(audiences)}
         if seconds is not None:
             spec["expirationSeconds"] = seconds
+        if pod is not None:
+            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+            spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
         body: Object = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "metadata": {}, "spec": spec}
         return await self.send(requests.create(SERVICE_ACCOUNT, body, namespace, name=service_account, subresource="token"))
 

@@ -36,7 +36,7 @@ class ImageProgram(Spec):
     )
     files: dict[ContainerPath, NonEmpty] = Field(
         default_factory=dict,
-        description="Files and folders of this machine by their path in containers, where they are read-only."
+        description="Files and folders of this machine by their path in containers: small files as copies, others read-only."
         " Relative paths start at the folder of the document.",
     )
     entrypoint: list[NonEmpty] = Field(default_factory=list, description="Program and its first arguments; `command` replaces it.")

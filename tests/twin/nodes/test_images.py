@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.support.process_pods import ended, mounts_wanted, pod, running, state, until
+from tests.support.process_pods import ended, mounts_wanted, pod, ready, running, state, until
 
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.platform import image_map
@@ -118,3 +118,19 @@ def test_pods_with_mapped_images_run(tmp_path: Path) -> None:
             assert status["podIP"].startswith("10.")
 
     running(main, tmp_path / "pods", images=image_map.load(tmp_path / "map.yaml"))
+
+
+@mounts_wanted
+def test_probes_see_the_files_of_the_running_container(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("small\n")
+    images = ImageMap([("example.com/files", Image(files={"/file-of-a-test": tmp_path / "file"}))])
+    gone = {"exec": {"command": ["test", "!", "-e", "/file-of-a-test"]}, "periodSeconds": 1}
+
+    async def main(client: Client) -> None:
+        script = "cat /file-of-a-test; rm /file-of-a-test; sleep 600"
+        await client.create(pod("p", "sh", "-c", script, image="example.com/files", readinessProbe=gone))
+        await until(client, "p", ready)
+        assert await client.logs("p", "default") == "small\n"
+        assert (tmp_path / "file").exists()
+
+    running(main, tmp_path / "pods", images=images)

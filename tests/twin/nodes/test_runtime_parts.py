@@ -145,12 +145,14 @@ def test_downward_api_fields(path: str, expected: str) -> None:
         ({"resource": "limits.cpu"}, "2"),
         ({"resource": "limits.cpu", "divisor": "1m"}, "1500"),
         ({"resource": "requests.memory", "divisor": "1Mi"}, "512"),
-        ({"resource": "limits.memory", "containerName": "other"}, "0"),
+        ({"resource": "limits.memory", "containerName": "other"}, "1024"),
+        ({"resource": "requests.memory", "containerName": "other"}, "0"),
+        ({"resource": "limits.ephemeral-storage"}, "0"),
     ],
 )
 def test_resource_fields_use_the_divisor(reference: Object, expected: str) -> None:
     main = {"name": "main", "resources": {"limits": {"cpu": "1500m"}, "requests": {"memory": "512Mi"}}}
-    assert read_resource_field({"spec": {"containers": [main, {"name": "other"}]}}, main, reference) == expected
+    assert read_resource_field({"spec": {"containers": [main, {"name": "other"}]}}, main, reference, {"memory": "1Ki"}) == expected
 
 
 def test_claim_is_shared_by_pods(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ class ContainerRunner:
             await self._finish(_START_ERROR, "StartError", f"failed to start the process: {error}")
             return _START_ERROR
         await self._run_hook(POST_START)
-        probes = [asyncio.create_task(work) for work in self._probes(command)]
+        probes = [asyncio.create_task(work) for work in self._probes(command.inside(self._process.pid))]
         try:
             if not (once or any(self.container.get(kind) for kind in ("readinessProbe", "startupProbe"))):
                 self._set_status({**self._pod.statuses[self.name], "ready": True})
@@ -172,12 +172,12 @@ class ContainerRunner:
 
     async def _build_command(self, sources: Sources) -> Command:
         pod = self._pod
-        pod.token = await pod.access.token(pod.client, pod.pod)
+        pod.tokens = await pod.access.tokens(pod.client, pod.pod)
         image = find_image(pod.images, self.container)
         security = self._read_security_context()
         mounts = self._mount_folders(sources, await pod.populate_volumes(sources))
         files = self._files(image)
-        api_variables = pod.access.variables(pod.token, pod.pod["metadata"]["namespace"], pod.folder)
+        api_variables = pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], pod.folder)
         has_namespaces = not await pod.namespaces.unavailable_reason()
         variables = pod.services.variables(pod.pod, api=has_namespaces)
         folder, host_folder = self._working_folders(mounts, str(self.container.get("workingDir") or image.working_dir))
@@ -252,7 +252,7 @@ class ContainerRunner:
         self._termination_file.write_bytes(b"")
         path = str(self.container.get("terminationMessagePath") or _TERMINATION_PATH)
         self._termination_file.chmod(0o666)  # for any user of the container
-        files = [("ro", str(source), target) for target, source in image.files.items()]
+        files = [("image", str(source), target) for target, source in image.files.items()]
         if image is not MACHINE:
             files.append(("rw", str(self._create_temporary_folder()), _TEMPORARY))
         return [*files, ("rw", str(self._termination_file), path)]
@@ -361,7 +361,8 @@ class ContainerRunner:
 
     def exec(self, words: list[str], options: StreamOptions) -> OpenSession:
         """How to run a command beside the process; raises BadRequest if that does not run."""
-        command = self._require_running()[1].with_arguments(words)
+        process, command = self._require_running()
+        command = command.inside(process.pid).with_arguments(words)
         return lambda: ExecSession.start(command, options)
 
     def attach(self) -> OpenSession:
@@ -393,7 +394,8 @@ class ContainerRunner:
         hook = lifecycle_hook.find_hook(self.container, kind)
         if hook is None or self._command is None or self._process is None or self._process.ended.is_set():
             return
-        if not await lifecycle_hook.run_hook(hook, self.container, self._pod.addresses[1], self._command):
+        command = self._command.inside(self._process.pid)
+        if not await lifecycle_hook.run_hook(hook, self.container, self._pod.addresses[1], command):
             self._report_hook(kind)
             if kind == POST_START:
                 self.kill()

@@ -171,6 +171,10 @@ class Command:
     stdin: bool = False
     tty: bool = False
 
+    def inside(self, pid: int) -> Command:
+        """This command in the file system of a running process."""
+        return replace(self, view=self.view.inside(pid))
+
     def with_arguments(self, words: Iterable[str]) -> Command:
         """Another command in the same environment."""
         return replace(self, arguments=tuple(map(self.replace_names, words)), stdin=False, tty=False)
@@ -235,7 +239,7 @@ def _resolve(source: Obj, container: Obj, sources: Sources, addresses: tuple[str
     if reference := source.get("fieldRef"):
         return read_field(sources.pod, reference["fieldPath"], addresses)
     if reference := source.get("resourceFieldRef"):
-        return read_resource_field(sources.pod, container, reference)
+        return read_resource_field(sources.pod, container, reference, sources.allocatable)
     for kind, name in (("configmap", "configMapKeyRef"), ("secret", "secretKeyRef")):
         if reference := source.get(name):
             value = sources.key(kind, reference)

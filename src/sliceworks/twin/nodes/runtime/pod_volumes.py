@@ -15,7 +15,7 @@ from sliceworks.twin.nodes.runtime.envvars import expand
 from sliceworks.twin.nodes.runtime.value_sources import read_field, read_resource_field
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from sliceworks.twin.nodes.runtime.value_sources import Sources
 Obj = dict[str, Any]
@@ -60,12 +60,22 @@ def _create_folder(folder: Path) -> bool:
 
 
 def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> Path:
-    """The folder of a volume; a claim has one folder in its namespace that outlives pods."""
+    """The folder of a volume; a claim has one folder in its namespace, and a path of a node one folder, that outlive pods."""
     if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
         return folder.parents[1] / "claims" / str(sources.pod["metadata"]["namespace"]) / str(claim)
+    if path := (volume.get("hostPath") or {}).get("path"):
+        return folder.parents[1] / "nodes" / str(sources.pod["spec"].get("nodeName")) / str(path).strip("/")
     if (volume.get("emptyDir") or {}).get("medium") == "Memory" and _SHARED_MEMORY.is_dir():
         return memory_folder(sources.pod["metadata"]["uid"]) / str(volume["name"])
     return folder / str(volume["name"])
+
+
+def token_sources(spec: Obj) -> Iterator[Obj]:
+    """The service account tokens in projected volumes."""
+    for volume in spec.get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if "serviceAccountToken" in source:
+                yield source["serviceAccountToken"]
 
 
 def memory_folder(uid: str) -> Path:
@@ -151,8 +161,8 @@ def _files(volume: Obj, sources: Sources, addresses: tuple[str, str], mounts: di
     if source := volume.get("downwardAPI"):
         return _downward_files(source, sources, addresses, mode)
     if source := volume.get("serviceAccountToken"):
-        is_default = sources.token and not source.get("audience")
-        return {source["path"]: VolumeFile(sources.token.encode(), mode)} if is_default else {}
+        token = sources.tokens.get(source.get("audience") or "")
+        return {source["path"]: VolumeFile(token.encode(), mode)} if token else {}
     files: dict[str, VolumeFile] = {}
     for projection in (volume.get("projected") or {}).get("sources") or ():
         files |= _files(projection, sources, addresses, mounts, mode)
@@ -178,6 +188,6 @@ def _downward_files(source: Obj, sources: Sources, addresses: tuple[str, str], m
         if reference := item.get("fieldRef"):
             value = read_field(sources.pod, reference["fieldPath"], addresses)
         elif reference := item.get("resourceFieldRef"):
-            value = read_resource_field(sources.pod, {}, reference)
+            value = read_resource_field(sources.pod, {}, reference, sources.allocatable)
         files[item["path"]] = VolumeFile(value.encode(), item.get("mode", mode))
     return files

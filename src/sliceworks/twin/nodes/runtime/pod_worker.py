@@ -78,11 +78,12 @@ class PodWorker:
         self.addresses = (host, host if pod["spec"].get("hostNetwork") else hosts.register(pod))
         self.cgroup = None if pod["spec"].get("hostNetwork") else cgroups.create(self.uid, self.addresses[1])
         self.is_stopping = False
-        self.token = ""
+        self.tokens: dict[str, str] = {}
         self.statuses: dict[str, Obj] = {}
         self._recorder = recorder
         self._hosts = hosts
         self._stop_requested = asyncio.Event()
+        self._changed = asyncio.Event()
         self._status_lock = asyncio.Lock()
         self._overlay: Obj = {}
         spec = pod["spec"]
@@ -111,6 +112,7 @@ class PodWorker:
     def on_pod_changed(self, pod: Obj) -> None:
         """Take in a newer state; one that is being deleted is stopped."""
         self.pod = pod
+        self._changed.set()
         if pod["metadata"].get("deletionTimestamp"):
             self._stop_requested.set()
             if self.task.done():
@@ -129,16 +131,17 @@ class PodWorker:
             work = asyncio.create_task(self._run_containers())
             stop = asyncio.create_task(self._stop_requested.wait())
             refresh = asyncio.create_task(self._refresh_volumes())
+            deadline = asyncio.create_task(self._wait_for_deadline())
             try:
-                await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED, timeout=self._deadline())
+                await asyncio.wait({work, stop, deadline}, return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
                     await self._stop(work)
                 else:
                     work.result()
             finally:
-                for task in (work, stop, refresh):
+                for task in (work, stop, refresh, deadline):
                     task.cancel()
-                await asyncio.gather(work, stop, refresh, return_exceptions=True)
+                await asyncio.gather(work, stop, refresh, deadline, return_exceptions=True)
         except NotFound:
             pass  # force-deleted
         except Exception:
@@ -158,7 +161,7 @@ class PodWorker:
     async def populate_volumes(self, sources: Sources) -> dict[str, Path]:
         """Update the folders of the volumes; returns them by volume name."""
         replace_paths = bool(await self.namespaces.unavailable_reason())
-        sources.token = self.token
+        sources.tokens = self.tokens
         return pod_volumes.populate_volumes(self.folder / "volumes", sources, self.addresses, replace_paths=replace_paths)
 
     async def _report_missing_namespaces(self) -> None:
@@ -205,9 +208,18 @@ class PodWorker:
             return None
         return int(ended["exitCode"])
 
-    def _deadline(self) -> float | None:
-        seconds = self.pod["spec"].get("activeDeadlineSeconds")
-        return None if seconds is None else float(seconds)
+    async def _wait_for_deadline(self) -> None:
+        """Return when the pod has been active for its `activeDeadlineSeconds`, which can be set and lowered meanwhile."""
+        started = clock.loop_time()
+        while True:
+            self._changed.clear()
+            seconds = self.pod["spec"].get("activeDeadlineSeconds")
+            left = None if seconds is None else max(float(seconds) - (clock.loop_time() - started), 0.0)
+            try:
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
+            except TimeoutError:
+                return
 
     def _grace_period(self) -> float:
         metadata, spec = self.pod["metadata"], self.pod["spec"]

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 _ALWAYS_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected")
 DEFAULT_SECURITY = SecurityContext()
+_PROCESS_MODES = ("cgroup", "hide", "user")
+"""What the sandbox sets for each process; mounts are those of the container."""
 _HOSTS = "/etc/hosts"
 _SANDBOX_INIT = Path(__file__).with_name("sandbox_init.py")
 _KEPT_FOLDERS = sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[4]})
@@ -47,6 +49,13 @@ class MountView:
         mounts = [word for mount in self.mounts for word in mount]
         host = ("host", self.hostname, "-") if self.hostname else ()
         return (sys.executable, "-I", "-S", str(_SANDBOX_INIT), str(report), self.folder, *host, *mounts, "--", *command)
+
+    def inside(self, pid: int) -> MountView:
+        """The view of a running process."""
+        if not self.mounts:
+            return self
+        kept = (mount for mount in self.mounts if mount[0] in _PROCESS_MODES)
+        return MountView(self.folder, (("enter", str(pid), "-"), *kept))
 
 
 def build_view(
@@ -272,6 +281,11 @@ class Process:
         self._pid_file.unlink(missing_ok=True)
         self.ended.set()
         return exit_code(code)
+
+    @property
+    def pid(self) -> int:
+        """The PID on this machine."""
+        return self._inner.pid
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal to the process group."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_second
 from sliceworks.twin.nodes.runtime.image import run_as_processes
 from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
+from sliceworks.twin.nodes.runtime.pod_volumes import token_sources
 from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
 from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans
 from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy
@@ -48,16 +50,19 @@ class ApiAccess:
         parts = urlsplit(self.url)
         return (parts.hostname or "", parts.port or 443) if self.url else None
 
-    async def token(self, client: Client, pod: Obj) -> str:
-        """Request a token of the pod's service account; empty if the pod does not mount one."""
+    async def tokens(self, client: Client, pod: Obj) -> dict[str, str]:
+        """Request the tokens of the pod's service account that its volumes need, by audience; that for the API has none."""
         spec, namespace = pod["spec"], pod["metadata"]["namespace"]
-        if not self.url or spec.get("automountServiceAccountToken") is False:
-            return ""
-        try:
-            response = await client.create_token(spec.get("serviceAccountName") or "default", namespace, seconds=_TOKEN_SECONDS)
-        except ApiError:
-            return ""  # the service account does not exist
-        return str(response["status"]["token"])
+        audiences = {source.get("audience") or "" for source in token_sources(spec)}
+        if spec.get("automountServiceAccountToken") is not False:
+            audiences.add("")
+        name, tokens = spec.get("serviceAccountName") or "default", {}
+        for audience in sorted(audiences) if self.url else ():
+            requested = [audience] if audience else []
+            with contextlib.suppress(ApiError):  # the service account does not exist
+                response = await client.create_token(name, namespace, audiences=requested, seconds=_TOKEN_SECONDS, pod=pod)
+                tokens[audience] = str(response["status"]["token"])
+        return tokens
 
     def variables(self, token: str, namespace: str, folder: Path) -> dict[str, str]:
         """The environment variables that give a process access to the API."""

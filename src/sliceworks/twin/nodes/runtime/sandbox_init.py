@@ -1,11 +1,12 @@
 """A standalone program: mounts folders at their mount paths in new namespaces, then executes the command.
 
 It imports only the standard library:
-`sandbox_init.py REPORT FOLDER [cgroup FILE -|host NAME -|hide - PATH|ro|rw|keep SOURCE PATH|read-only-root - -|
-user UID:GID:GROUPS CAPABILITIES:PRIVILEGES]… -- COMMAND…`.
+`sandbox_init.py REPORT FOLDER [cgroup FILE -|enter PID -|host NAME -|hide - PATH|ro|rw|image|keep SOURCE PATH|
+read-only-root - -|user UID:GID:GROUPS CAPABILITIES:PRIVILEGES]… -- COMMAND…`.
 Errors are written to the descriptor REPORT, which closes when the command starts. `keep` makes a folder visible again below a
 volume that hides it; `host` sets the host name; `cgroup` enters the cgroup of a cgroup.procs file; `user` sets user, groups, the
-capabilities in hexadecimal, and whether programs can gain privileges (1). `hide` mounts an empty folder, and the command then runs
+capabilities in hexadecimal, and whether programs can gain privileges (1); `enter` enters the namespaces of a process instead of
+creating them; `image` is a read-only mount, or a copy of a small file. `hide` mounts an empty folder, and the command then runs
 without capabilities in a PID namespace: it cannot unmount the folder, and none of its processes outlives it.
 Users other than root enter a user namespace first, if the kernel allows it.
 A mount path that does not exist is created in a copy of its closest parent folder: a tmpfs with bind mounts of everything in that
@@ -13,7 +14,7 @@ folder. The file system of the machine does not change.
 """
 
 # Importing pathlib would double the start time of every container.
-# ruff: noqa: PTH102, PTH103, PTH112, PTH115, PTH116, PTH120, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH115, PTH116, PTH120, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ _PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
 _CAPABILITY_VERSION, _MAX_CAPABILITIES = 0x20080522, 64
 _EXIT_CODE = 128
 
+_MAX_COPY = 1 << 20
 _KERNEL = ("/proc", "/sys", "/dev")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -76,6 +78,17 @@ class Mounts:
         _bind(source, place)
         self._volumes.append(place)
         return place
+
+    def copy(self, source: str, path: str) -> bool:
+        """Copy a small file to a path that does not exist; returns False for other files and paths."""
+        place = os.path.realpath(path)
+        if os.path.lexists(place) or os.path.isdir(source) or os.stat(source).st_size > _MAX_COPY:
+            return False
+        self._create(place, folder=False)
+        with open(source, "rb") as original, open(place, "wb") as file:
+            file.write(original.read())
+        os.chmod(place, stat.S_IMODE(os.stat(source).st_mode))
+        return True
 
     def hide(self, path: str) -> None:
         """Mount an empty folder over a folder."""
@@ -160,13 +173,17 @@ def mount_all(specs: list[tuple[str, str, str]]) -> None:
     for mode, file, _ in specs:
         if mode == "cgroup":
             _enter_cgroup(file)
+    for mode, pid, _ in specs:
+        if mode == "enter":
+            _enter_namespaces(pid)
+            return
     hidden = [path for mode, _, path in specs if mode == "hide" and os.path.isdir(path)]
     unshare(_CLONE_NEWPID if _is_isolated(specs) else 0)
     for mode, name, _ in specs:
         if mode == "host":
             _check(_libc.sethostname(name.encode(), len(name.encode())), "sethostname")
     reads_root = any(mode == "read-only-root" for mode, _, _ in specs)
-    specs = [spec for spec in specs if spec[0] in ("ro", "rw", "keep")]
+    specs = [spec for spec in specs if spec[0] in ("ro", "rw", "image", "keep")]
     opened = [(mode, f"/proc/self/fd/{os.open(source, os.O_PATH)}", path) for mode, source, path in specs]
     mounts, read_only = Mounts(), []
     for path in hidden:
@@ -176,8 +193,10 @@ def mount_all(specs: list[tuple[str, str, str]]) -> None:
     for mode, source, path in sorted(opened, key=lambda spec: (spec[0] == "keep", spec[2].count("/"))):
         if mode == "keep" and not any(_hides(volume, path) for volume in volumes):
             continue
+        if mode == "image" and mounts.copy(source, path):
+            continue
         place = mounts.put(source, path)
-        if mode == "ro":
+        if mode in ("ro", "image"):
             read_only.append(place)
     for place in read_only:
         mounts.make_read_only(place)
@@ -188,6 +207,20 @@ def mount_all(specs: list[tuple[str, str, str]]) -> None:
 def _enter_cgroup(file: str) -> None:
     with open(file, "w", encoding="ascii") as processes:
         processes.write("0")
+
+
+def _enter_namespaces(pid: str) -> None:
+    """Enter the namespaces and the root folder of a process."""
+    kinds = ("user", "mnt", "uts", "pid_for_children")
+    different = [kind for kind in kinds if os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")]
+    opened = [os.open(f"/proc/{pid}/ns/{kind}", os.O_RDONLY) for kind in different]
+    root = os.open(f"/proc/{pid}/root", os.O_PATH)
+    for namespace in opened:
+        _check(_libc.setns(namespace, 0), "setns")
+        os.close(namespace)
+    os.fchdir(root)
+    os.chroot(".")
+    os.close(root)
 
 
 def _is_isolated(specs: list[tuple[str, str, str]]) -> bool:
@@ -206,6 +239,13 @@ def enter_pid_namespace(report: int) -> None:
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     if command := os.fork():
         _wait(command, report)
+
+
+def enter_process(report: int) -> None:
+    """Return in a new process, which is in the PID namespace of the container and ends with this one."""
+    if child := os.fork():
+        _wait(child, report)
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def secure(specs: list[tuple[str, str, str]]) -> None:
@@ -277,7 +317,10 @@ def main(arguments: list[str]) -> None:
     try:
         specs = [(arguments[at], arguments[at + 1], arguments[at + 2]) for at in range(2, end, 3)]
         mount_all(specs)
-        if _is_isolated(specs):
+        if any(mode == "enter" for mode, _, _ in specs):
+            if _is_isolated(specs):
+                enter_process(report)
+        elif _is_isolated(specs):
             enter_pid_namespace(report)
         os.chdir(folder)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and the command would inherit that

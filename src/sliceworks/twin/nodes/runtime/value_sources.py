@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
 import re
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
 from sliceworks.base.errors import NotFound
-from sliceworks.kube.resources import JOB
+from sliceworks.kube.pod_requests import all_containers
+from sliceworks.kube.resources import JOB, NODE
 from sliceworks.twin.nodes import pod_sources
 from sliceworks.twin.nodes.pod_sources import SourceKey, missing_sources, references
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sliceworks.kube.client import Client
 
 Obj = dict[str, Any]
@@ -26,8 +30,10 @@ class Sources:
     def __init__(self, pod: Obj, job: Obj | None, data: dict[SourceKey, dict[str, bytes]]) -> None:
         self.pod = pod
         self.job = job
-        self.token = ""
-        """The token of the pod's service account, if it has one."""
+        self.tokens: Mapping[str, str] = {}
+        """The tokens of the pod's service account by audience; that for the API server has none."""
+        self.allocatable: Obj = {}
+        """The resources of the node, which are the limits of containers without limits."""
         self._data = data
 
     def missing(self) -> Obj:
@@ -54,12 +60,29 @@ async def read_sources(client: Client, pod: Obj) -> Sources:
         except NotFound:
             continue
         data[key] = _decode(key.kind, obj)
+    sources = Sources(pod, await _read_job(client, pod), data)
+    if _uses_resource_fields(pod["spec"]):
+        with contextlib.suppress(NotFound):
+            sources.allocatable = (await client.get(NODE, pod["spec"]["nodeName"]))["status"].get("allocatable") or {}
+    return sources
+
+
+async def _read_job(client: Client, pod: Obj) -> Obj | None:
     owners = pod["metadata"].get("ownerReferences") or ()
     job = next((owner["name"] for owner in owners if owner["kind"] == "Job" and owner.get("controller")), None)
     try:
-        return Sources(pod, await client.get(JOB, job, namespace) if job else None, data)
+        return await client.get(JOB, job, pod["metadata"]["namespace"]) if job else None
     except NotFound:
-        return Sources(pod, None, data)
+        return None
+
+
+def _uses_resource_fields(spec: Obj) -> bool:
+    """Whether a variable or a file has the limit of a container."""
+    values = [entry.get("valueFrom") or {} for container in all_containers(spec) for entry in container.get("env") or ()]
+    for volume in spec.get("volumes") or ():
+        for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
+            values += (source.get("downwardAPI") or {}).get("items") or ()
+    return any("resourceFieldRef" in value for value in values)
 
 
 def _decode(kind: str, obj: Obj) -> dict[str, bytes]:
@@ -93,12 +116,13 @@ def read_field(pod: Obj, path: str, addresses: tuple[str, str]) -> str:
     return str(fields.get(path, ""))
 
 
-def read_resource_field(pod: Obj, container: Obj, reference: Obj) -> str:
-    """A limit or request of a container in units of the divisor, rounded up."""
+def read_resource_field(pod: Obj, container: Obj, reference: Obj, allocatable: Obj) -> str:
+    """A limit or request of a container in units of the divisor, rounded up; without a limit, that of the node."""
     name = reference.get("containerName")
     owner = next((item for item in pod["spec"]["containers"] if item["name"] == name), container)
     part, _, resource = reference["resource"].partition(".")
     resources = owner.get("resources") or {}
-    value = (resources.get(part) or {}).get(resource) or (resources.get("limits") or {}).get(resource) or "0"
+    value = (resources.get(part) or {}).get(resource) or (resources.get("limits") or {}).get(resource)
+    value = value or (allocatable.get(resource) if part == "limits" else None) or "0"
     divisor = quantity.parse(reference.get("divisor") or "1") or 1
     return str(math.ceil(quantity.parse(value) / divisor))
