@@ -6,18 +6,20 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from tests.support import environments
 from tests.support.environments import EXAMPLES, on_twin, silent, small
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound
+from sliceworks.base.transport import Request
 from sliceworks.base.yaml_documents import load_path
 from sliceworks.infra.cluster import inventory
 from sliceworks.infra.cluster.applier import Applier
 from sliceworks.infra.cluster.destroyer import Destroyer
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import DEPLOYMENT, NODE, Resource
+from sliceworks.kube.resources import DEPLOYMENT, JOBSET, NODE, Resource
 from sliceworks.platform.controller_host import run_installed
 from sliceworks.twin.cluster import Cluster
 
@@ -128,6 +130,39 @@ def test_changed_settings_restart_the_slices_controller() -> None:
                 while len((await client.list_all(NODE, labels=selector)).items) < 2:
                     await clock.sleep(10)
             assert len(tasks("tpu-provisioner-controller-manager")) == 1
+
+    clock.run(main(), virtual=True, seed=1)
+
+
+def test_installed_controller_needs_the_roles_of_its_google_service_account() -> None:
+    """In a project that has service accounts: the pod's account may act as the controller's, and that may change clusters."""
+    email = "tpu-provisioner@my-project.iam.gserviceaccount.com"
+    binding = "serviceAccount:my-project.svc.id.goog[tpu-provisioner-system/tpu-provisioner-controller-manager]"
+
+    async def main() -> None:
+        async with twin(small(SLICES)) as (cluster, client):
+
+            async def call(path: str, body: Object) -> None:
+                headers = {"authorization": f"Bearer {cluster.token}"}
+                response = await cluster.serve_cloud(Request("POST", path, headers=headers, body=orjson.dumps(body)))
+                assert response.status == 200, response.body
+
+            async def grant(resource: str, role: str, member: str) -> None:
+                await call(f"{resource}:setIamPolicy", {"policy": {"bindings": [{"role": role, "members": [member]}]}})
+
+            async def message() -> str:
+                await clock.sleep(120)
+                conditions = (await client.get(JOBSET, "job", "default")).get("status", {}).get("conditions", ())
+                return "".join(item["message"] for item in conditions if item["type"] == "sliceworks.dev/SlicesReady")
+
+            await call("/iam/v1/projects/my-project/serviceAccounts", {"accountId": "tpu-provisioner"})
+            await client.create(waiting_job())
+            assert "iam.serviceAccounts.getAccessToken" in await message()
+            await grant(f"/iam/v1/projects/my-project/serviceAccounts/{email}", "roles/iam.workloadIdentityUser", binding)
+            assert "container.clusters" in await message()
+            await grant("/cloudresourcemanager/v1/projects/my-project", "roles/editor", f"serviceAccount:{email}")
+            await clock.sleep(900)
+            assert await message() == "1 of 1 slices are ready"
 
     clock.run(main(), virtual=True, seed=1)
 

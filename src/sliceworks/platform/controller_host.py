@@ -15,9 +15,13 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.errors import NotFound, SliceworksError, root_error
+from sliceworks.cloud.credentials import Token
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import CONFIG_MAP
+from sliceworks.kube.resources import CONFIG_MAP, SERVICE_ACCOUNT
 from sliceworks.schemas import config_connector
+from sliceworks.twin.cloud.core.authorization import AccessTokens
+from sliceworks.twin.cloud.core.cloud_server import IMPERSONATION
+from sliceworks.twin.cloud.core.workload_access import WorkloadAccess, project_of
 from sliceworks.twin.controllers import controller_names
 from sliceworks.twin.controllers.manager import run_as_component
 
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
     from sliceworks.base.yaml_documents import Document
+    from sliceworks.cloud.credentials import Credentials
     from sliceworks.controllers.slices.settings import Settings
     from sliceworks.specs.scenario import CloudCluster, Scenario
     from sliceworks.twin.cluster import Cluster
@@ -37,6 +42,8 @@ DEPLOYMENTS = "apps/deployments"
 _NAME, _COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 _COMPONENTS = (controller_names.GRAPHS, controller_names.SLICES)
 _READY_POLL = 0.1
+GOOGLE_ACCOUNT = "iam.gke.io/gcp-service-account"
+_TOKEN_SECONDS = 10 * 365 * 86400.0
 _RESTART_DELAY = 5.0  # seconds before an ended controller restarts, like a pod
 
 
@@ -107,7 +114,9 @@ async def run_controllers(cluster: Cluster, requirements: ControllerRequirements
         cluster.cloud.services["container"].configure({"clusters": [place.model_dump(by_alias=True)]})
         settings = Settings(place.project, place.location, place.name)
         running.append(
-            _RunningController("slices", lambda: _create_slices_controller(cluster, Client(cluster.transport()), settings))
+            _RunningController(
+                "slices", lambda: _create_slices_controller(cluster, Client(cluster.transport()), settings, Token(cluster.token))
+            )
         )
     try:
         for controller in running:
@@ -160,18 +169,17 @@ def _create_graphs_controller(client: Client) -> Controller:
     return GraphController(client)
 
 
-def _create_slices_controller(cluster: Cluster, client: Client, settings: Settings) -> Controller:
+def _create_slices_controller(cluster: Cluster, client: Client, settings: Settings, credentials: Credentials) -> Controller:
     """The slices controller, connected to the twin's cloud; without zones in the settings, for all zones of the location."""
     from sliceworks.base.metrics import Registry
     from sliceworks.base.transport import InProcess
     from sliceworks.cloud.container import Container
-    from sliceworks.cloud.credentials import Token
     from sliceworks.cloud.session import Session
     from sliceworks.controllers.slices.controller import SlicesController
     from sliceworks.twin.cloud.google.container.resource_names import zones_of
 
     settings = replace(settings, zones=settings.zones or tuple(zones_of(settings.location)))
-    session = Session(credentials=Token(cluster.token), transport=InProcess(cluster.cloud.serve))
+    session = Session(credentials=credentials, transport=InProcess(cluster.cloud.serve))
     container = Container(session, settings.project, settings.location, settings.cluster, prefix="/container")
     return SlicesController(client, container, settings, Registry())
 
@@ -255,8 +263,10 @@ class InstalledControllers:
             return _create_graphs_controller(client)
         from sliceworks.controllers.slices import settings
 
-        env = await _read_env(Client(self._cluster.transport()), deployment)
-        return _create_slices_controller(self._cluster, client, settings.read(env))
+        reader = Client(self._cluster.transport())
+        values = settings.read(await _read_env(reader, deployment))
+        credentials = await _pod_credentials(self._cluster, reader, deployment, values.project)
+        return _create_slices_controller(self._cluster, client, values, credentials)
 
     def _cancel(self, key: tuple[str, str]) -> asyncio.Task[None] | None:
         """Cancel the controller of a Deployment without waiting for its end; None if it does not run."""
@@ -276,9 +286,43 @@ def _client(cluster: Cluster, deployment: Object) -> Client:
     from sliceworks.twin.apiserver.auth.authentication import AUTHENTICATED, User
 
     namespace = deployment["metadata"]["namespace"]
-    account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
+    account = _account_of(deployment)
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED)
     return Client(cluster.as_user(User(f"system:serviceaccount:{namespace}:{account}", groups=groups)), namespace=namespace)
+
+
+@dataclass(frozen=True, slots=True)
+class _WorkloadIdentity:
+    """Credentials of a pod: those of its Google service account, if IAM lets its Kubernetes service account act as that.
+
+    A project without service accounts and IAM policy is not set up: its callers have all permissions.
+    """
+
+    cluster: Cluster
+    project: str
+    token: str
+
+    async def headers(self) -> dict[str, str]:
+        """The Authorization header."""
+        is_set_up = WorkloadAccess(self.cluster.store).is_set_up(self.project)
+        return {"authorization": f"Bearer {self.token if is_set_up else self.cluster.token}"}
+
+    def invalidate(self) -> None:
+        """The token lives as long as the controller."""
+
+
+async def _pod_credentials(cluster: Cluster, client: Client, deployment: Object, project: str) -> Credentials:
+    """The credentials of a Deployment's pods in Google's APIs."""
+    namespace, name = deployment["metadata"]["namespace"], _account_of(deployment)
+    account = await client.find(SERVICE_ACCOUNT, name, namespace) or {"metadata": {}}
+    email = (account["metadata"].get("annotations") or {}).get(GOOGLE_ACCOUNT, "")
+    token, _ = AccessTokens(cluster.store).issue(f"{project}.svc.id.goog[{namespace}/{name}]", _TOKEN_SECONDS)
+    return _WorkloadIdentity(cluster, project_of(email) if email else project, f"{token}{IMPERSONATION}{email}" if email else token)
+
+
+def _account_of(deployment: Object) -> str:
+    """The service account of a Deployment's pods."""
+    return str(deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default")
 
 
 async def _read_env(client: Client, deployment: Object) -> dict[str, str]:

@@ -369,8 +369,15 @@ def test_cloud_error_is_reported_and_nothing_else() -> None:
     assert kinds(decision) == ["SetCondition", "SetCondition"]
     conditions = [(action.regarding.kind, action.status, action.reason, action.event) for action in only(decision, SetCondition)]
     assert conditions == [("Pod", "False", "PermissionDenied", True), ("JobSet", "False", "PermissionDenied", False)]
-    condition = ConditionView("False", "PermissionDenied", "x", seconds_after_now(-5))
+    condition = ConditionView("False", "PermissionDenied", "Required container.clusters.get", seconds_after_now(-5))
     assert kinds(decided(leader(condition=condition), jobset(condition=condition), cloud_error=cloud_error)) == []
+    # Another permission that is missing replaces the message, without another event.
+    other = decided(
+        leader(condition=replace(condition, message="x")),
+        jobset(condition=replace(condition, message="x")),
+        cloud_error=cloud_error,
+    )
+    assert [(action.regarding.kind, action.event) for action in only(other, SetCondition)] == [("Pod", False), ("JobSet", False)]
 
 
 def test_actions_are_sorted_by_urgency() -> None:

@@ -83,11 +83,11 @@ def _report_cloud_error(requests: list[SliceRequest], snapshot: Snapshot, decisi
     assert cloud_error is not None
     actions, problem = decision.actions, (cloud_error.reason, cloud_error.message)
     for request in requests:
-        if request.workload is None and request.condition.reason != cloud_error.reason:
-            since = request.condition.since
-            actions.append(SetCondition(request.regarding, well_known.POD_CONDITION, "False", *problem, event=True, since=since))
+        if request.workload is None and (request.condition.reason, request.condition.message) != problem:
+            since, is_new = request.condition.since, request.condition.reason != cloud_error.reason
+            actions.append(SetCondition(request.regarding, well_known.POD_CONDITION, "False", *problem, event=is_new, since=since))
     for jobset in {request.jobset.ref: request.jobset for request in requests if request.workload is None}.values():
-        if jobset.condition.reason != cloud_error.reason:
+        if (jobset.condition.reason, jobset.condition.message) != problem:
             since = jobset.condition.since if jobset.condition.status == "False" else None
             actions.append(SetCondition(jobset.subject, well_known.JOBSET_CONDITION, "False", *problem, since=since))
     jobset_progress.report_cloud_error(cloud_error, snapshot, decision)

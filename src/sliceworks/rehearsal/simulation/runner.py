@@ -56,9 +56,9 @@ if TYPE_CHECKING:
 
 _CLOUD = "cloud."
 _PROJECT_RECORDS = frozenset(
-    {"operations", "settings", "services", "policies", "faults", "jobs", "uploads", "identityPools", "serviceAgents"}
+    {"operations", "settings", "services", "policies", "faults", "jobs", "uploads", "identityPools", "serviceAgents", "tokens"}
 )
-"""Collections that stay with a project at no cost, as in Google Cloud: settings, operations, service agents, the identity pool."""
+"""Collections that stay with a project at no cost, as in Google Cloud: settings, operations, service agents, access tokens."""
 
 
 def find_leftovers(store: Store) -> tuple[str, ...]:

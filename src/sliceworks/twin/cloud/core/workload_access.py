@@ -25,7 +25,7 @@ class WorkloadAccess:
 
     def find_impersonation_error(self, principal: str, email: str) -> str:
         """Why a principal cannot act as a Google service account; empty if it can."""
-        owner = _project_of(email)
+        owner = project_of(email)
         if self._authorizer.is_allowed(principal, _GET_TOKEN, owner, ("iam", f"projects/{owner}/serviceAccounts/{email}")):
             return ""
         return f"{principal} cannot act as {email}: {_DENIED.format(_GET_TOKEN)}"
@@ -35,21 +35,23 @@ class WorkloadAccess:
 
         Projects without service accounts and IAM policy are not set up: their callers have all permissions.
         """
-        owner = _project_of(email)
-        if not self._is_set_up(owner):
+        owner = project_of(email)
+        if not self.is_set_up(owner):
             return ""
         parent, _ = next(iter(self._clusters.keys()), (f"projects/{owner}", ""))
         pool = parent.split("/")[1]
         if error := self.find_impersonation_error(f"{pool}.svc.id.goog[{service_account}]", email):
             return error
-        if not self._is_set_up(project) or self._authorizer.is_allowed(email, permission, project):
+        if not self.is_set_up(project) or self._authorizer.is_allowed(email, permission, project):
             return ""
         return f"{email} does not have {permission} access to project {project}. {_DENIED.format(permission)}"
 
-    def _is_set_up(self, project: str) -> bool:
+    def is_set_up(self, project: str) -> bool:
+        """Whether a project has an IAM policy or a service account."""
         has_policy = self._policies.get("policies", f"projects/{project}") is not None
         return has_policy or next(self._accounts.all(f"projects/{project}"), None) is not None
 
 
-def _project_of(email: str) -> str:
+def project_of(email: str) -> str:
+    """The project of a Google service account."""
     return email.partition("@")[2].partition(".")[0]
