@@ -16,6 +16,25 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 _UNRELEASED = "Unreleased"
 _SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
+_ENTRY = re.compile(r"^(?=- )", re.MULTILINE)
+_AREA = re.compile(r"- \*\*([\w ]+)")
+AREAS = (
+    "Compatibility",
+    "Installation",
+    "Documents",
+    "Environments",
+    "Queues",
+    "Training",
+    "Slices",
+    "Graphs",
+    "Models",
+    "Gateway",
+    "Load tests",
+    "Rehearsals",
+    "Console",
+    "Twin",
+)
+"""What the entries of fragments begin with, in the order in which they are printed."""
 
 
 def fragments(root: Path) -> list[Path]:
@@ -35,10 +54,17 @@ def section_of(text: str, version: str) -> str | None:
 
 
 def unreleased(root: Path) -> str:
-    """What the next release contains: the section "Unreleased", then the fragments."""
+    """What the next release contains: the section "Unreleased", then the entries of the fragments by area."""
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
-    parts = [sections(text).get(_UNRELEASED, ""), *(path.read_text(encoding="utf-8").strip("\n") for path in fragments(root))]
+    entries = [entry for path in fragments(root) for entry in _ENTRY.split(path.read_text(encoding="utf-8").strip("\n") + "\n")]
+    parts = [sections(text).get(_UNRELEASED, ""), "".join(sorted(entries, key=area)).strip("\n")]
     return "\n".join(part for part in parts if part)
+
+
+def area(entry: str) -> int:
+    """The position of an entry's area; others are last."""
+    match = _AREA.match(entry)
+    return AREAS.index(match[1]) if match and match[1] in AREAS else len(AREAS)
 
 
 def release(root: Path, version: str, date: str) -> None:

@@ -55,6 +55,14 @@ def test_release_moves_fragments_to_a_section(root: Path) -> None:
     assert "`oci://example.com/a/charts/sliceworks`, version 0.2.0" in with_images
 
 
+def test_entries_of_fragments_are_ordered_by_area(root: Path) -> None:
+    (root / "changes" / "c.md").write_text("- Other.\n- **Compatibility:** third.\n  It continues.\n- **Chart, values:** fourth.\n")
+    (root / "changes" / "d.md").write_text("- **Gateway:** fifth.\n- **Twin, nodes:** sixth.\n")
+    expected = ["third", "It continues", "fifth", "sixth", "first", "second", "Other", "fourth"]
+    lines = run(root, "notes", "0.2.0").stdout.splitlines()[2:]
+    assert [line.split("** ")[-1].strip("- .") for line in lines] == expected
+
+
 def test_check_requires_the_section_and_no_fragments(root: Path) -> None:
     assert "has no section of version 0.2.0" in run(root, "check", "0.2.0").stderr
     assert "changes/a.md, changes/b.md: not in the changelog" in run(root, "check", "0.1.0").stderr
