@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from sliceworks.specs.gateway import GatewaySpec
+
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
 JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
 
@@ -62,9 +64,15 @@ def test_imports_and_generators_of_earlier_tests_do_not_count(tmp_path: Path, mo
     del sys.modules["sliceworks.example"]
 
 
+def unhurried(url: str) -> GatewaySpec:
+    """A gateway configuration whose time limits do not end while a trace slows everything down."""
+    times = dict.fromkeys(("connect", "firstToken", "idle", "total"), "5m")
+    return document(url, timeouts=times, health_check={"interval": "1h", "timeout": "5m"})
+
+
 def test_chat_request_crosses_ten_modules_of_the_gateway() -> None:
     async def main() -> None:
-        async with upstream() as echo, gateway(document(echo.url)) as gate, await HttpClient.open(gate.port) as client:
+        async with upstream() as echo, gateway(unhurried(echo.url)) as gate, await HttpClient.open(gate.port) as client:
             with traced_modules() as modules:
                 client.send("POST", "/v1/chat/completions", chat("hello there", stream=True))
                 assert (await client.get()).status == 200

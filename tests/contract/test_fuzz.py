@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.support.clusters import RealCluster, TwinCluster, real_enabled
 from tests.support.fuzzer import Fuzz, Fuzzer
+from tests.support.http import JSON, YAML
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
@@ -62,10 +63,11 @@ def complaint(request: Fuzz, answer: Answer) -> str:
         return f"{answer.status} {answer.body[:300]!r}"
     if answer.status < 400 or request.method == "HEAD":
         return ""
-    if answer.headers.get("Content-Type") != "application/json":
+    content_type = answer.headers.get("Content-Type")
+    if content_type not in (JSON, YAML):
         plain = PLAIN.get(answer.status)
         return "" if plain and answer.text.startswith(plain) else f"{answer.status} is not a Status: {answer.body[:200]!r}"
-    status = answer.json
+    status = answer.yaml if content_type == YAML else answer.json
     if (status.get("kind"), status.get("status"), status.get("code")) != ("Status", "Failure", answer.status) or not status.get(
         "message"
     ):

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import orjson
+import yaml
 from tests.support.watch_stream import Watch
 
 if TYPE_CHECKING:
@@ -45,6 +46,11 @@ class Answer:
     def json(self) -> Any:
         """The body as JSON."""
         return orjson.loads(self.body)
+
+    @property
+    def yaml(self) -> Any:
+        """The body as YAML."""
+        return yaml.load(self.body, yaml.CSafeLoader)
 
     @property
     def text(self) -> str:

@@ -492,6 +492,7 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "rbac.authorization.k8s.io/roles": replace(_RBAC, validate=rbac_objects.validate_role),
     "resource.k8s.io/deviceclasses": Strategy(
+        return_deleted_object=True,
         has_generation=True,
         prepare_for_create=device_strategy.prepare_device_class,
         prepare_for_update=device_strategy.update_device_class,
@@ -499,6 +500,7 @@ STRATEGIES: dict[str, Strategy] = {
         printer=core_kinds.DEVICE_CLASS,
     ),
     "resource.k8s.io/resourceclaims": Strategy(
+        return_deleted_object=True,
         status_reset_fields={"f:metadata": {}, "f:spec": {}},
         parts={
             "status": Part(
@@ -515,6 +517,7 @@ STRATEGIES: dict[str, Strategy] = {
         printer=core_kinds.RESOURCE_CLAIM,
     ),
     "resource.k8s.io/resourceclaimtemplates": Strategy(
+        return_deleted_object=True,
         prepare_for_create=device_strategy.prepare_resource_claim_template,
         prepare_for_update=device_strategy.update_resource_claim_template,
         validate=device_claim.validate_resource_claim_template,
@@ -523,6 +526,7 @@ STRATEGIES: dict[str, Strategy] = {
         printer=core_kinds.RESOURCE_CLAIM_TEMPLATE,
     ),
     "resource.k8s.io/resourceslices": Strategy(
+        return_deleted_object=True,
         has_generation=True,
         selectable_fields=_fields("spec.driver", "spec.nodeName"),
         prepare_for_create=device_strategy.prepare_resource_slice,
