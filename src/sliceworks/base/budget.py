@@ -109,6 +109,31 @@ async def run_in_thread(function: Callable[[], T], seconds: float = _UNLIMITED, 
     return await asyncio.get_running_loop().run_in_executor(_worker, _call_limited, function, seconds, memory)
 
 
+LARGE_BYTES = 128 * 1024
+BYTES_PER_TURN = 512 * 1024
+"""Of objects that are decoded or encoded before the event loop runs."""
+_LARGE_SECONDS, _LARGE_MEMORY = 3.0, 1 << 30
+
+
+async def run_by_size(size: int, function: Callable[[], T]) -> T:
+    """Call a function that reads this many bytes and changes nothing others read: in a thread, if they are many."""
+    return function() if size < LARGE_BYTES else await run_in_thread(function, _LARGE_SECONDS, _LARGE_MEMORY)
+
+
+class Steps:
+    """Lets the event loop run while many or large objects are inspected."""
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    async def take(self, size: int) -> None:
+        """Count work; let the event loop run if this turn has done enough."""
+        self._done += size
+        if self._done > BYTES_PER_TURN:
+            self._done = 0
+            await asyncio.sleep(0)
+
+
 def _call_limited(function: Callable[[], T], seconds: float, memory: float) -> T:
     if not _budget.is_installed or threading.current_thread() is threading.main_thread():
         return function()

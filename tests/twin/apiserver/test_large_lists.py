@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 
 from sliceworks.base import clock
 from sliceworks.base.transport import Request, Response
+from sliceworks.twin.apiserver import yaml_codec
 from sliceworks.twin.apiserver.handlers.response import CHUNK_BYTES, STREAM_THRESHOLD_BYTES, join_chunks
 from sliceworks.twin.cluster import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 PATH = "/api/v1/namespaces/default/configmaps"
 COUNT = 30
@@ -87,21 +92,52 @@ def test_large_list_is_compressed_on_request() -> None:
     clock.run(main(), virtual=True)
 
 
-@pytest.mark.parametrize("path", [f"{PATH}?pretty=true", f"{PATH}?limit=3"])
-def test_other_lists_are_not_streamed(path: str) -> None:
+def test_small_list_is_not_streamed() -> None:
     async def main() -> None:
         async with Cluster(workloads=False) as cluster:
             await fill(cluster)
-            response = await ask(cluster, path)
+            response = await ask(cluster, f"{PATH}?limit=3")
             assert response.stream is None
             assert orjson.loads(response.body)["kind"] == "ConfigMapList"
 
     clock.run(main(), virtual=True)
 
 
+@pytest.mark.parametrize("query", ["", "limit=3", "fieldSelector=metadata.name=none"], ids=["streamed", "small", "empty"])
+def test_lists_in_other_forms_have_the_same_content(query: str) -> None:
+    """Indented JSON and YAML are encoded item by item."""
+
+    async def main() -> None:
+        async with Cluster(workloads=False) as cluster:
+            await clock.sleep(5)  # until all controllers have created their objects
+            await fill(cluster)
+
+            async def read(path: str, accept: str = "application/json") -> bytes:
+                response = await ask(cluster, path, accept=accept)
+                return response.body if response.stream is None else b"".join(await chunks_of(response))
+
+            plain = orjson.loads(await read(f"{PATH}?{query}"))
+            pretty = await read(f"{PATH}?{query}&pretty=true")
+            assert pretty == orjson.dumps(orjson.loads(pretty), option=orjson.OPT_INDENT_2)
+            text = await read(f"{PATH}?{query}", "application/yaml")
+            document = yaml_codec.decode(text)[0]
+            assert text == yaml_codec.encode(document)
+            assert orjson.loads(pretty)["items"] == document["items"] == plain["items"]
+
+    clock.run(main(), virtual=True)
+
+
 def test_chunks_contain_all_bytes() -> None:
     lines = [bytes([65 + index % 26]) * (index * 997 % 9000) for index in range(200)]
-    pieces = list(join_chunks(iter(lines)))
+
+    async def join(parts: list[bytes]) -> list[bytes]:
+        async def each() -> AsyncIterator[bytes]:
+            for part in parts:
+                yield part
+
+        return [piece async for piece in join_chunks(each())]
+
+    pieces = asyncio.run(join(lines))
     assert b"".join(pieces) == b"".join(lines)
     assert all(len(piece) >= CHUNK_BYTES for piece in pieces[:-1])
-    assert list(join_chunks(iter(()))) == []
+    assert asyncio.run(join([])) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -17,7 +18,7 @@ from sliceworks.schemas.field_errors import FieldError, invalid, new_invalid, no
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.handlers.read import render_list
 from sliceworks.twin.apiserver.handlers.response import View, object_response
-from sliceworks.twin.apiserver.handlers.write import decode_stored
+from sliceworks.twin.apiserver.handlers.write import compute, decode_stored
 from sliceworks.twin.apiserver.registry import crd_registry
 from sliceworks.twin.apiserver.request_info import conflict, not_found, object_modified
 
@@ -134,18 +135,18 @@ class DeleteHandler:
         self._server = server
 
     async def delete(self, call: Call) -> Response:
-        options = read_options(call)
+        options = await compute(call, partial(read_options, call))
         current = self._server.store.get(call.resource.storage_key, call.namespace, call.name)
         if current is None:
             raise not_found(call)
         removal = await self.remove(call, current, options)
         await self._server.store.wait_durable()
         if not removal.is_deleted or call.resource.strategy.return_deleted_object:
-            return object_response(call, 200, await self._server.served_entry(call, removal.entry))
+            return await object_response(call, 200, await self._server.served_entry(call, removal.entry))
         return codec.json_response(200, _success(call, removal), call.form, call.warnings)
 
     async def delete_collection(self, call: Call) -> Response:
-        options, store = read_options(call), self._server.store
+        options, store = await compute(call, partial(read_options, call)), self._server.store
         entries, metadata = await self._server.reader.select(call)
         for index, entry in enumerate(entries, 1):
             if index % _OBJECTS_PER_TURN == 0:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import clock
+from sliceworks.base import budget, clock
 from sliceworks.base.errors import BadRequest, Expired
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.handlers import response
@@ -17,7 +18,7 @@ from sliceworks.twin.apiserver.request_info import check_list_options, not_found
 from sliceworks.twin.apiserver.selection import build_filter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from sliceworks.base.transport import Response
     from sliceworks.twin.apiserver.generic_server import ApiServer
@@ -78,7 +79,7 @@ class ReadHandler:
         await self._server.store.wait_durable()
         if entry is None:
             raise not_found(call)
-        return object_response(call, 200, await self._server.served_entry(call, entry))
+        return await object_response(call, 200, await self._server.served_entry(call, entry))
 
     async def list_objects(self, call: Call) -> Response:
         if call.form.view == "PartialObjectMetadata":
@@ -98,7 +99,7 @@ class ReadHandler:
         revision = at if at is not None else self._server.store.revision
         if limit:
             self._history.record(self._server.store.revision)
-        entries, last = _collect(await self._scan(call, match, at, after), match, limit)
+        entries, last = await _collect(await self._scan(call, match, at, after), match, limit)
         metadata: Obj = {"resourceVersion": str(revision)}
         if last:
             metadata["continue"] = encode_continue(revision, last)
@@ -133,35 +134,49 @@ class ReadHandler:
         return None, ""
 
 
-def _collect(scan: Iterable[Entry], match: Callable[[Entry], bool] | None, limit: int) -> tuple[list[Entry], str]:
+async def _collect(scan: Iterable[Entry], match: Callable[[Entry], bool] | None, limit: int) -> tuple[list[Entry], str]:
     """The entries of one chunk, and the key of the last one if more follow."""
-    matching = scan if match is None else (entry for entry in scan if match(entry))
-    if not limit:
-        return list(matching), ""
-    entries: list[Entry] = []
-    for entry in matching:
-        if len(entries) == limit:
-            return entries, entries[-1].key
-        entries.append(entry)
-    return entries, ""
+    if match is None:
+        entries = list(islice(scan, limit + 1) if limit else scan)
+    else:
+        entries, steps = [], budget.Steps()
+        for entry in list(scan):  # as they are now: the store may change while other requests run
+            if match(entry):
+                entries.append(entry)
+                if limit and len(entries) > limit:
+                    break
+            await steps.take(len(entry.data))
+    if not limit or len(entries) <= limit:
+        return entries, ""
+    del entries[limit:]
+    return entries, entries[-1].key
 
 
 async def render_list(call: Call, view: View, entries: list[Entry], metadata: Obj) -> Response:
     """The list document, built from stored bytes where possible; a large list is streamed."""
     if view.table:
-        table = orjson.dumps(await view.list_as_table(entries, metadata))
-        return codec.json_response(200, table, call.form, call.warnings)
+        return await response.document_response(call, 200, orjson.dumps(await view.list_as_table(entries, metadata)))
     kind, version = call.resource.list_kind, call.api_version
     if view.partial:
         kind, version = "PartialObjectMetadataList", "meta.k8s.io/v1"
+    head = {"kind": kind, "apiVersion": version, "metadata": metadata}
     if view.binary:
-        return await response.binary_list_response(call, view, entries, {"kind": kind, "apiVersion": version, "metadata": metadata})
-    head = orjson.dumps({"kind": kind, "apiVersion": version, "metadata": metadata})[:-1] + b',"items":['
-    parts = _list_parts(head, view, entries)
-    if call.form.media == codec.YAML or call.param("pretty") or not _is_large(entries):
-        return codec.json_response(200, b"".join(parts), call.form, call.warnings)
-    headers = codec.json_response(200, b"", call.form, call.warnings).headers
-    return response.stream_response(headers, parts, compress="gzip" in call.request.headers.get("accept-encoding", ""))
+        return await response.binary_list_response(call, view, entries, head)
+    is_large, is_yaml = _is_large(entries), call.form.media == codec.YAML
+    if is_yaml and entries:
+        parts = response.yaml_list_parts(view, entries, head)
+    elif is_large and call.param("pretty") in {"1", "true"}:
+        parts = response.pretty_list_parts(view, entries, head)
+    else:
+        parts = response.list_parts(view, entries, head)
+    if is_large:
+        headers = codec.encoded_response(200, b"", call.form.media, call.warnings).headers
+        compress = "gzip" in call.request.headers.get("accept-encoding", "") and not is_yaml
+        return response.stream_response(headers, parts, compress=compress)
+    body = b"".join([part async for part in parts])
+    if is_yaml and entries:
+        return codec.encoded_response(200, body, codec.YAML, call.warnings)
+    return codec.json_response(200, body, call.form, call.warnings)
 
 
 def _is_large(entries: list[Entry]) -> bool:
@@ -171,15 +186,6 @@ def _is_large(entries: list[Entry]) -> bool:
         if size > response.STREAM_THRESHOLD_BYTES:
             return True
     return False
-
-
-def _list_parts(head: bytes, view: View, entries: list[Entry]) -> Iterator[bytes]:
-    yield head
-    for index, entry in enumerate(entries):
-        if index:
-            yield b","
-        yield view.item_bytes(entry)
-    yield b"]}"
 
 
 def encode_continue(revision: int, key: str) -> str:

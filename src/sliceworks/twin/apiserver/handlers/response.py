@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import clock
+from sliceworks.base import budget, clock
 from sliceworks.base.errors import BadRequest
 from sliceworks.base.transport import Response
 from sliceworks.schemas.builtins import component_name
@@ -17,7 +18,7 @@ from sliceworks.twin.apiserver import codec, protobuf_encoder
 from sliceworks.twin.apiserver.printers import table_columns
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from sliceworks.twin.apiserver.request_info import Call
     from sliceworks.twin.store.watch_cache import Entry
@@ -29,39 +30,95 @@ _GZIP = 16 + zlib.MAX_WBITS
 _PARTIAL = {"PartialObjectMetadata", "PartialObjectMetadataList"}
 _PARTIAL_KIND = ("meta.k8s.io", "v1", "PartialObjectMetadata")
 _MAX_CACHED_BYTES = 16 * 1024 * 1024
-_CELLS_PER_TURN, _BYTES_PER_TURN = 500, 512 * 1024
+_CELLS_PER_TURN = 500
 """Of a table that is rendered without letting the event loop run."""
 
 
-def object_response(call: Call, status: int, entry: Entry) -> Response:
+async def object_response(call: Call, status: int, entry: Entry) -> Response:
     """A response with one object, in the form that the call negotiated."""
     view = View(call)
     if view.binary:
-        return codec.encoded_response(status, view.binary_object(entry), call.form.media, call.warnings)
-    return codec.json_response(status, view.object_bytes(entry), call.form, call.warnings)
+        body = view.envelope(await view.message_in_steps(entry, budget.Steps()))
+        return codec.encoded_response(status, body, call.form.media, call.warnings)
+    size = 0 if view.plain else len(entry.data)
+    return await document_response(call, status, await budget.run_by_size(size, partial(view.object_bytes, entry)))
+
+
+async def document_response(call: Call, status: int, body: bytes) -> Response:
+    """A response with encoded JSON, converted to the media type that the call negotiated."""
+    size = 0 if call.form.media == codec.JSON else len(body)
+    return await budget.run_by_size(size, partial(codec.json_response, status, body, call.form, call.warnings))
 
 
 async def binary_list_response(call: Call, view: View, entries: list[Entry], head: Obj) -> Response:
     """The list of these entries in protobuf; it lets the event loop run while it encodes many or large objects."""
-    messages, size = list[bytes](), 0
+    messages, steps = list[bytes](), budget.Steps()
     for entry in entries:
-        messages.append(view.message(entry))
-        size += len(entry.data)
-        if size > _BYTES_PER_TURN:
-            size = 0
-            await asyncio.sleep(0)
+        messages.append(await view.message_in_steps(entry, steps))
     parts = protobuf_encoder.list_parts(head, messages)
     if sum(map(len, parts)) <= STREAM_THRESHOLD_BYTES:
         return codec.encoded_response(200, b"".join(parts), call.form.media, call.warnings)
     headers = codec.encoded_response(200, b"", call.form.media, call.warnings).headers
-    return stream_response(headers, parts, compress="gzip" in call.request.headers.get("accept-encoding", ""))
+    return stream_response(headers, _each(parts), compress="gzip" in call.request.headers.get("accept-encoding", ""))
 
 
-def join_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
+async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def list_parts(view: View, entries: list[Entry], head: Obj) -> AsyncIterator[bytes]:
+    """A list in compact JSON; `head` is the list without items."""
+    steps = budget.Steps()
+    yield orjson.dumps(head)[:-1] + b',"items":['
+    for index, entry in enumerate(entries):
+        if index:
+            yield b","
+        yield view.item_bytes(entry)
+        await steps.take(len(entry.data))
+    yield b"]}"
+
+
+async def pretty_list_parts(view: View, entries: list[Entry], head: Obj) -> AsyncIterator[bytes]:
+    """A list in indented JSON."""
+    steps = budget.Steps()
+    yield orjson.dumps({**head, "items": []}, option=orjson.OPT_INDENT_2).removesuffix(b"]\n}")
+    for index, entry in enumerate(entries):
+        item = orjson.dumps(orjson.loads(view.item_bytes(entry)), option=orjson.OPT_INDENT_2)
+        yield (b",\n    " if index else b"\n    ") + item.replace(b"\n", b"\n    ")
+        await steps.take(2 * len(entry.data))
+    yield b"\n  ]\n}"
+
+
+async def yaml_list_parts(view: View, entries: list[Entry], head: Obj) -> AsyncIterator[bytes]:
+    """A list in YAML, which has items; fields in order of their names."""
+    from sliceworks.twin.apiserver.yaml_codec import encode
+
+    yield encode({"apiVersion": head["apiVersion"]}) + b"items:\n"
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        batch.append(entry)
+        size += len(entry.data)
+        if size > budget.BYTES_PER_TURN:
+            yield await budget.run_by_size(size, partial(_encode_items, view, batch))
+            batch, size = [], 0
+    if batch:
+        yield await budget.run_by_size(size, partial(_encode_items, view, batch))
+    yield encode({"kind": head["kind"], "metadata": head["metadata"]})
+
+
+def _encode_items(view: View, entries: list[Entry]) -> bytes:
+    from sliceworks.twin.apiserver.yaml_codec import encode
+
+    return encode([orjson.loads(view.item_bytes(entry)) for entry in entries])
+
+
+async def join_chunks(lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same bytes in chunks of about CHUNK_BYTES; larger lines are not copied."""
     chunk: list[bytes] = []
     size = 0
-    for line in lines:
+    async for line in lines:
         if len(line) >= CHUNK_BYTES:
             if chunk:
                 yield b"".join(chunk)
@@ -77,7 +134,7 @@ def join_chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(chunk)
 
 
-def stream_response(headers: Mapping[str, str], parts: Iterable[bytes], *, compress: bool) -> Response:
+def stream_response(headers: Mapping[str, str], parts: AsyncIterator[bytes], *, compress: bool) -> Response:
     """A response that streams these parts."""
     if compress:
         headers = {**headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
@@ -85,16 +142,16 @@ def stream_response(headers: Mapping[str, str], parts: Iterable[bytes], *, compr
     return Response(200, headers, stream=_yielding(join_chunks(parts)))
 
 
-async def _yielding(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
+async def _yielding(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Let the event loop run between chunks."""
-    for chunk in chunks:
+    async for chunk in chunks:
         yield chunk
         await asyncio.sleep(0)
 
 
-def _compress(chunks: Iterable[bytes]) -> Iterator[bytes]:
+async def _compress(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     compressor = zlib.compressobj(1, zlib.DEFLATED, _GZIP)
-    for chunk in chunks:
+    async for chunk in chunks:
         if compressed := compressor.compress(chunk):
             yield compressed
     yield compressor.flush()
@@ -107,16 +164,17 @@ class _MessageCache:
         self._max_size, self._size = max_size, 0
         self._messages: OrderedDict[Entry, bytes] = OrderedDict()
 
-    def encode(self, entry: Entry, component: str) -> bytes:
-        """The message of an entry in its stored version."""
-        message = self._messages.get(entry)
-        if message is None:
-            message = self._messages[entry] = protobuf_encoder.encode_message(component, entry.object())
+    def get(self, entry: Entry) -> bytes | None:
+        return self._messages.get(entry)
+
+    def put(self, entry: Entry, message: bytes) -> None:
+        """Keep the message of an entry in its stored version."""
+        if entry not in self._messages:
+            self._messages[entry] = message
             self._size += len(entry.data) + len(message)
             while self._size > self._max_size:
                 oldest, old_message = self._messages.popitem(last=False)
                 self._size -= len(oldest.data) + len(old_message)
-        return message
 
 
 _messages = _MessageCache(_MAX_CACHED_BYTES)
@@ -155,15 +213,34 @@ class View:
 
     def binary_object(self, entry: Entry) -> bytes:
         """One object in protobuf, with its kind and version."""
+        return self.envelope(self.message(entry))
+
+    def envelope(self, message: bytes) -> bytes:
+        """A message with its kind and version."""
         if self.partial:
-            return protobuf_encoder.envelope("meta.k8s.io/v1", "PartialObjectMetadata", self.message(entry))
-        return protobuf_encoder.envelope(self._call.api_version, self._call.resource.kind, self.message(entry))
+            return protobuf_encoder.envelope("meta.k8s.io/v1", "PartialObjectMetadata", message)
+        return protobuf_encoder.envelope(self._call.api_version, self._call.resource.kind, message)
 
     def message(self, entry: Entry) -> bytes:
         """One object in protobuf, as an item of a list."""
+        message = _messages.get(entry) if self.plain else None
+        return message if message is not None else self._keep_message(entry, self._encode_message(entry))
+
+    async def message_in_steps(self, entry: Entry, steps: budget.Steps) -> bytes:
+        """The same; the event loop runs between many objects, and while a large one is encoded."""
+        message = _messages.get(entry) if self.plain else None
+        if message is None:
+            await steps.take(len(entry.data))
+            message = self._keep_message(entry, await budget.run_by_size(len(entry.data), partial(self._encode_message, entry)))
+        return message
+
+    def _encode_message(self, entry: Entry) -> bytes:
+        return protobuf_encoder.encode_message(self._component, entry.object() if self.plain else self.convert(entry))
+
+    def _keep_message(self, entry: Entry, message: bytes) -> bytes:
         if self.plain:
-            return _messages.encode(entry, self._component)
-        return protobuf_encoder.encode_message(self._component, self.convert(entry))
+            _messages.put(entry, message)
+        return message
 
     def item_bytes(self, entry: Entry) -> bytes:
         """One item of a list: built-in kinds omit the kind and apiVersion, which the list has."""
@@ -181,14 +258,11 @@ class View:
 
     async def list_as_table(self, entries: list[Entry], metadata: Obj) -> Obj:
         """The table of a list; it lets the event loop run while it renders many or large rows."""
-        now, rows = clock.now(), list[Obj]()
-        cells = size = 0
+        now, rows, steps = clock.now(), list[Obj](), budget.Steps()
+        cost = len(self.columns.definitions) * budget.BYTES_PER_TURN // _CELLS_PER_TURN
         for entry in entries:
             rows.append(self._row(codec.to_served(self._call.resource, self._call.version, entry), now))
-            cells, size = cells + len(self.columns.definitions), size + len(entry.data)
-            if cells > _CELLS_PER_TURN or size > _BYTES_PER_TURN:
-                cells = size = 0
-                await asyncio.sleep(0)
+            await steps.take(max(cost, len(entry.data)))
         return self._table(rows, metadata)
 
     def _table(self, rows: list[Obj], metadata: Obj) -> Obj:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -13,6 +14,7 @@ from sliceworks.schemas.field_errors import FieldError, invalid, new_invalid
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.auth.authentication import Authenticator, InvalidToken, User
 from sliceworks.twin.apiserver.auth.rbac import Attributes
+from sliceworks.twin.apiserver.handlers.write import compute
 from sliceworks.twin.apiserver.request_info import check_write_options, method_not_allowed
 
 if TYPE_CHECKING:
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.base.transport import Response
     from sliceworks.twin.apiserver.auth.rbac import Rbac
     from sliceworks.twin.apiserver.generic_server import ApiServer
-    from sliceworks.twin.apiserver.request_info import Call
+from sliceworks.twin.apiserver.request_info import Call
 
 Obj = dict[str, Any]
 _GROUP = "authorization.k8s.io"
@@ -175,7 +177,8 @@ class ReviewHandler:
             raise method_not_allowed()
         check_write_options(call, "CreateOptions")
         kind = call.resource.kind
-        body = codec.read_body_of_kind(call, component_name(call.resource.group, call.version.name, kind), kind)
+        component = component_name(call.resource.group, call.version.name, kind)
+        body = await compute(call, partial(codec.read_body_of_kind, call, component, kind))
         await self._server.admit_body(call, "CREATE", body)
         await self._server.store.wait_durable()
         review = {**self._review(call, kind, body), "kind": kind, "apiVersion": call.api_version}

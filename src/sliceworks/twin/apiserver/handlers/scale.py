@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -16,6 +17,7 @@ from sliceworks.schemas.field_errors import invalid, new_invalid
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.fieldmanager import managed_fields, updater
 from sliceworks.twin.apiserver.handlers.response import partial_metadata
+from sliceworks.twin.apiserver.handlers.write import compute
 from sliceworks.twin.apiserver.patch import jsonpatch
 from sliceworks.twin.apiserver.patch.patcher import copy_patched, read_patch
 from sliceworks.twin.apiserver.patch.strategic_merge import strategic_merge
@@ -35,7 +37,9 @@ _BUILTIN_PATHS = (".spec.replicas", ".status.replicas", ".spec.selector")
 
 async def handle(server: ApiServer, call: Call) -> Response:
     """Get or change the number of replicas."""
-    body = codec.read_body_of_kind(call, _SCALE, "Scale") if call.target.verb == "update" else None
+    body: Obj | None = None
+    if call.target.verb == "update":
+        body = await compute(call, partial(codec.read_body_of_kind, call, _SCALE, "Scale"))
     entry = server.store.get(call.resource.storage_key, call.namespace, call.name)
     if entry is None:
         raise not_found(call)

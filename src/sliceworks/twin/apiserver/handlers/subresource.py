@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -17,6 +18,7 @@ from sliceworks.twin.apiserver.auth.service_account_token import token_request
 from sliceworks.twin.apiserver.handlers import scale
 from sliceworks.twin.apiserver.handlers.delete import check_preconditions, options_from
 from sliceworks.twin.apiserver.handlers.response import object_response
+from sliceworks.twin.apiserver.handlers.write import compute
 from sliceworks.twin.apiserver.request_info import check_write_options, conflict, container_name, not_found
 from sliceworks.twin.apiserver.validation.error_list import ErrorList
 
@@ -70,21 +72,21 @@ class SubresourceHandler:
     async def _finalize(self, call: Call) -> Response:
         """Change `spec.finalizers` of a namespace, which only this subresource can."""
         check_write_options(call, "UpdateOptions")
-        obj = codec.decode(call, *codec.read_body(call))
+        obj = await compute(call, lambda: codec.decode(call, *codec.read_body(call)))
 
         def keep_status(new: Obj, old: Obj) -> None:
             new["status"] = old.get("status")
 
         entry = await self._server.writer.update_object(call, obj, self._entry(call), reset=keep_status)
         await self._server.store.wait_durable()
-        return object_response(call, 200, entry)
+        return await object_response(call, 200, entry)
 
     async def _scale(self, call: Call) -> Response:
         return await scale.handle(self._server, call)
 
     async def bind(self, call: Call) -> Response:
         """Handle a Binding posted to /bindings: it has the name of the pod."""
-        name = str(codec.read_body_of_kind(call, _BINDING, "Binding").get("metadata", {}).get("name") or "")
+        name = str((await _read_body(call, _BINDING, "Binding")).get("metadata", {}).get("name") or "")
         pods = self._server.registry.find("", "v1", "pods")
         assert pods is not None
         target = replace(call.target, resource="pods", name=name, subresource="binding")
@@ -92,7 +94,7 @@ class SubresourceHandler:
 
     async def _binding(self, call: Call) -> Response:
         """Assign a pod to a node."""
-        binding = codec.read_body_of_kind(call, _BINDING, "Binding")
+        binding = await _read_body(call, _BINDING, "Binding")
         _check_name(call, binding, "Binding")
         _check_binding(binding)
         await self._server.admit_body(call, "CREATE", binding)
@@ -119,7 +121,7 @@ class SubresourceHandler:
 
     async def _eviction(self, call: Call) -> Response:
         """Delete a pod if its disruption budget allows."""
-        eviction = codec.read_body_of_kind(call, "io.k8s.api.policy.v1.Eviction", "Eviction")
+        eviction = await _read_body(call, "io.k8s.api.policy.v1.Eviction", "Eviction")
         _check_name(call, eviction, "Eviction")
         raw_options = eviction.get("deleteOptions") or {}
         options = options_from(raw_options)
@@ -181,7 +183,7 @@ class SubresourceHandler:
         self._server.put(resource, call.namespace, name, budget, call.dry_run)
 
     async def _token(self, call: Call) -> Response:
-        body = codec.read_body_of_kind(call, "io.k8s.api.authentication.v1.TokenRequest", "TokenRequest")
+        body = await _read_body(call, "io.k8s.api.authentication.v1.TokenRequest", "TokenRequest")
         await self._server.admit_body(call, "CREATE", body)
         token = token_request(body, call.namespace, call.name, self._server.issuer, self._server.view.get)
         return codec.json_response(201, orjson.dumps(token), call.form)
@@ -195,6 +197,10 @@ class SubresourceHandler:
         if self._server.kubelet is None:
             raise NotFound(f"no log of container {container} in pod {call.name}: the twin simulates its containers", details={})
         return self._server.kubelet.logs(call, pod, container)
+
+
+async def _read_body(call: Call, component: str, kind: str) -> Obj:
+    return await compute(call, partial(codec.read_body_of_kind, call, component, kind))
 
 
 def _check_name(call: Call, body: Obj, kind: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from sliceworks.base import clock
+from sliceworks.base import budget, clock
 from sliceworks.base.errors import ApiError, Expired
 from sliceworks.base.transport import Response
 from sliceworks.twin.apiserver import protobuf_encoder
@@ -21,7 +21,7 @@ from sliceworks.twin.apiserver.selection import build_filter
 from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import Call
@@ -108,28 +108,28 @@ class _Stream:
         last = b""
         if initial:
             entries = list(store.scan(self._resource, namespace))
-            if self._call.resource.conversion is None:
-                entries = self._matching(entries)
             if self._bookmarks and (since == 0 or call.params.get("sendInitialEvents")):
                 last = self._bookmark(_INITIAL_EVENTS_END)
         self._chunks = self._run(entries, last, timeout)
-
-    def _matching(self, entries: list[Entry]) -> list[Entry]:
-        return entries if self._match is None else [entry for entry in entries if self._match(entry)]
 
     def _served(self, entry: Entry) -> Entry:
         """An entry in the version of the call."""
         return self._converted.get(entry, entry)
 
-    def _initial(self, entries: list[Entry], last: bytes) -> Iterator[bytes]:
+    async def _initial(self, entries: list[Entry], last: bytes) -> AsyncIterator[bytes]:
+        steps = budget.Steps()
         for entry in entries:
-            if self._view.table or self._view.binary or len(entry.data) < CHUNK_BYTES:
-                yield self._encode_event(ADDED, entry)
-                continue
-            # The parts of a large event: its object is shared with the store, however many clients do not read it.
-            yield b'{"type":"ADDED","object":'
-            yield self._view.object_bytes(entry)
-            yield b"}\n"
+            if self._match is None or self._match(entry):
+                if self._view.binary:
+                    await self._view.message_in_steps(entry, steps)
+                if self._view.table or self._view.binary or len(entry.data) < CHUNK_BYTES:
+                    yield self._encode_event(ADDED, entry)
+                else:
+                    # The parts of a large event: its object is shared with the store, however many clients do not read it.
+                    yield b'{"type":"ADDED","object":'
+                    yield self._view.object_bytes(entry)
+                    yield b"}\n"
+            await steps.take(len(entry.data))
         if last:
             yield last
 
@@ -142,8 +142,8 @@ class _Stream:
         end = loop.time() + timeout
         try:
             if self._call.resource.conversion is not None:  # selectors see the fields of the version
-                entries = self._matching(await self._server.served_entries(self._call, entries))
-            for chunk in join_chunks(self._initial(entries, last)):
+                entries = await self._server.served_entries(self._call, entries)
+            async for chunk in join_chunks(self._initial(entries, last)):
                 yield chunk
             next_bookmark = loop.time() + _BOOKMARK_INTERVAL
             while True:
@@ -152,8 +152,10 @@ class _Stream:
                 lines = self._drain()
                 if lines:
                     yield b"".join(lines)
-                    if loop.time() < end:
-                        continue
+                if self._watch.changes:
+                    await asyncio.sleep(0)  # other work may run before the next ones are encoded
+                if (lines or self._watch.changes) and loop.time() < end:
+                    continue
                 if self._watch.closed:
                     return
                 now = loop.time()
@@ -194,11 +196,13 @@ class _Stream:
         return [change.entry] if previous is None else [change.entry, previous]
 
     def _drain(self) -> list[bytes]:
+        """The events of the first changes: as many as fit into a chunk, or can be encoded in a turn of the event loop."""
         changes = self._watch.changes
         lines: list[bytes] = []
-        size = 0
-        while changes and size < CHUNK_BYTES:
+        size = decoded = 0
+        while changes and size < CHUNK_BYTES and decoded < budget.BYTES_PER_TURN:
             change = changes.popleft()
+            decoded += len(change.entry.data)
             self._seen = change.revision
             line = self._event_of(change)
             if line:

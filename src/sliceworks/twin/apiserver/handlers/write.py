@@ -41,9 +41,6 @@ Obj = dict[str, Any]
 T = TypeVar("T")
 _ENDPOINTS = {"/endpoints": validate_endpoints, "discovery.k8s.io/endpointslices": validate_endpoint_slice}
 """Kinds that may contain loopback addresses of pods that run as processes."""
-_LARGE_BYTES = 128 * 1024
-_CPU_SECONDS, _MEMORY_BYTES = 3.0, 1 << 30
-"""Of each computation in a thread."""
 _NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
 
 
@@ -194,8 +191,7 @@ async def compute(call: Call, function: Callable[[], T], current: Entry | None =
 
     Other objects, and the stored one, may change meanwhile.
     """
-    size = len(call.request.body) + (len(current.data) if current is not None else 0)
-    return function() if size < _LARGE_BYTES else await budget.run_in_thread(function, _CPU_SECONDS, _MEMORY_BYTES)
+    return await budget.run_by_size(len(call.request.body) + (len(current.data) if current is not None else 0), function)
 
 
 async def decode_stored(server: ApiServer, call: Call, current: Entry) -> Obj:
@@ -217,7 +213,7 @@ class WriteHandler:
             await wait_for_default_account(self._server.store, call.namespace)
         entry = await self.create_object(call, obj)
         await self._server.store.wait_durable()
-        return object_response(call, 201, await self._server.served_entry(call, entry))
+        return await object_response(call, 201, await self._server.served_entry(call, entry))
 
     async def update(self, call: Call) -> Response:
         check_write_options(call, "UpdateOptions")
@@ -234,7 +230,7 @@ class WriteHandler:
         else:
             entry, status = await self.update_object(call, obj, current), 200
         await self._server.store.wait_durable()
-        return object_response(call, status, await self._server.served_entry(call, entry))
+        return await object_response(call, status, await self._server.served_entry(call, entry))
 
     async def patch(self, call: Call) -> Response:
         applies = check_patch_options(call)
@@ -254,7 +250,7 @@ class WriteHandler:
             shared = old if call.target.subresource == "status" and "status" not in call.resource.strategy.parts else None
             entry, status = await self.update_object(call, obj, current, old=shared, applied=patch.apply), 200
         await self._server.store.wait_durable()
-        return object_response(call, status, await self._server.served_entry(call, entry))
+        return await object_response(call, status, await self._server.served_entry(call, entry))
 
     def _current_to_patch(self, call: Call, creates: bool) -> Entry | None:
         """The stored object; None if the patch creates it."""

@@ -167,10 +167,13 @@ def _apply(call: Call, patch: Patch, old: Obj | None, now: str) -> Obj:
         reset = dict(strategy.parts[call.target.subresource].reset_fields)
     elif call.target.subresource == "status":
         reset = dict(strategy.status_reset_fields)
-    merged = updater.apply(
-        old, body, call.version.schema(), kind=call.resource.kind, manager=call.param("fieldManager"), force=call.flag("force"),
-        subresource=call.target.subresource, api_version=call.api_version, now=now, reset_fields=reset,
-    )  # fmt: skip
+    try:
+        merged = updater.apply(
+            old, body, call.version.schema(), kind=call.resource.kind, manager=call.param("fieldManager"), force=call.flag("force"),
+            subresource=call.target.subresource, api_version=call.api_version, now=now, reset_fields=reset,
+        )  # fmt: skip
+    except typed_value.MissingKeyError as error:
+        raise BadRequest(f"failed to create typed live object: {error}") from error
     merged["metadata"].setdefault("name", call.name)
     return codec.decode(call, copy_patched(merged), patch.duplicates)
 

@@ -7,6 +7,7 @@ import struct
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest
 from sliceworks.base.transport import Response
 from sliceworks.twin.apiserver.streaming.remote_command import check_spdy_request, spdy_headers
@@ -14,7 +15,7 @@ from sliceworks.twin.apiserver.streaming.spdy import SpdyConnection, SpdyError, 
 from sliceworks.twin.apiserver.streaming.websocket import WebSocket, handshake_headers, is_websocket_request, negotiate
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 
     from sliceworks.base.http.upgrade import ByteStream
 
@@ -25,6 +26,9 @@ _PROTOCOL = "portforward.k8s.io"
 _TUNNEL, _CHANNELS = f"SPDY/3.1+{_PROTOCOL}", "v4.channel.k8s.io"
 _READ_BYTES = 64 * 1024
 _MAX_PORTS = 50
+_MAX_INCOMPLETE = 500
+_PAIRING_SECONDS = 30.0
+"""How long the second stream of a pair may take."""
 
 
 def respond(method: str, headers: Mapping[str, str], ports: Iterable[str], find_address: FindAddress) -> Response:
@@ -68,7 +72,8 @@ class _Forwarder:
 
     def __init__(self, find_address: FindAddress) -> None:
         self._find_address = find_address
-        self._pairs: dict[str, dict[str, SpdyStream]] = {}
+        self._incomplete: dict[str, tuple[str, SpdyStream, asyncio.TimerHandle]] = {}
+        """First streams of pairs by request, with their type."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, connection: ByteStream) -> None:
@@ -79,26 +84,39 @@ class _Forwarder:
         except SpdyError:
             pass
         finally:
+            for _, _, timer in self._incomplete.values():
+                timer.cancel()
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _add(self, stream: SpdyStream) -> None:
-        kind, port = stream.headers.get("streamtype", ""), stream.headers.get("port", "")
-        pair = self._pairs.setdefault(stream.headers.get("requestid", ""), {})
+        kind, request = stream.headers.get("streamtype", ""), stream.headers.get("requestid", "")
         try:
-            number = _parse_port(port)
+            port = _parse_port(stream.headers.get("port", ""))
         except BadRequest:
-            number = 0
-        if kind not in {"error", "data"} or not number or kind in pair:
+            port = 0
+        other = self._incomplete.get(request)
+        is_refused = len(self._incomplete) >= _MAX_INCOMPLETE if other is None else other[0] == kind
+        if kind not in {"error", "data"} or not port or is_refused:
             await stream.reset()
-            return
-        pair[kind] = stream
-        if len(pair) == 2:
-            del self._pairs[stream.headers.get("requestid", "")]
-            task = asyncio.create_task(self._forward(number, pair["data"], pair["error"]))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        elif other is None:
+            timer = asyncio.get_running_loop().call_later(clock.scale_real_seconds(_PAIRING_SECONDS), self._expire, request)
+            self._incomplete[request] = kind, stream, timer
+        else:
+            other[2].cancel()
+            del self._incomplete[request]
+            data, error = (stream, other[1]) if kind == "data" else (other[1], stream)
+            self._run(self._forward(port, data, error))
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _expire(self, request: str) -> None:
+        _, stream, _ = self._incomplete.pop(request)
+        self._run(stream.reset())
 
     async def _forward(self, port: int, data: SpdyStream, error: SpdyStream) -> None:
         try:

@@ -20,9 +20,11 @@ _FIN = 1
 _REFUSED, _CANCEL = 3, 5
 _HEAD = struct.Struct(">IBBH")
 _NUMBER = struct.Struct(">I")
-_MAX_FRAME, _MAX_HEADERS, _MAX_STREAMS = 1 << 20, 64 * 1024, 1000
+_MAX_FRAME, _MAX_HEADERS, _MAX_FIELDS, _MAX_STREAMS = 1 << 20, 16 * 1024, 64, 1000
 _CHUNK = 32 * 1024
 _MAX_BUFFERED = 1 << 20
+_MAX_BUFFERED_IN_ALL = 8 << 20
+"""Of all streams of a connection."""
 
 
 class SpdyError(Exception):
@@ -35,10 +37,8 @@ class SpdyStream:
     def __init__(self, connection: SpdyConnection, number: int, headers: Mapping[str, str]) -> None:
         self.number, self.headers = number, headers
         self._connection = connection
-        self._received: list[bytes] = []
-        self._size = 0
+        self._received = bytearray()
         self._changed = asyncio.Event()
-        self._consumed = asyncio.Event()
         self._ended = self._closed = False
 
     async def read(self) -> bytes:
@@ -46,11 +46,14 @@ class SpdyStream:
         while not self._received and not self._ended:
             self._changed.clear()
             await self._changed.wait()
-        data = b"".join(self._received)
-        self._received.clear()
-        self._size = 0
-        self._consumed.set()
+        data = bytes(self._received)
+        self._forget_received()
         return data
+
+    def _forget_received(self) -> None:
+        self._connection.buffered -= len(self._received)
+        self._received.clear()
+        self._connection.consumed.set()
 
     async def write(self, data: bytes) -> None:
         """Send bytes."""
@@ -63,29 +66,31 @@ class SpdyStream:
         """Close this side; what the client still sends is ignored."""
         if not self._closed:
             self._closed = True
+            self._forget_received()
             await self._connection.send_end(self.number)
 
     async def reset(self) -> None:
         """End the stream in both directions."""
         self._closed = True
+        self._forget_received()
         self.end()
         await self._connection.send_reset(self.number, _CANCEL)
 
     async def feed(self, data: bytes) -> None:
         """Take received bytes in; waits while too many are not read."""
-        while self._size > _MAX_BUFFERED and not self._closed:
-            self._consumed.clear()
-            await self._consumed.wait()
-        if data and not self._ended:
-            self._received.append(data)
-            self._size += len(data)
+        connection = self._connection
+        while not self._closed and (len(self._received) > _MAX_BUFFERED or connection.buffered > _MAX_BUFFERED_IN_ALL):
+            connection.consumed.clear()
+            await connection.consumed.wait()
+        if data and not self._ended and not self._closed:
+            self._received += data
+            connection.buffered += len(data)
             self._changed.set()
 
     def end(self) -> None:
         """The client sends no more."""
         self._ended = True
         self._changed.set()
-        self._consumed.set()
 
 
 class SpdyConnection:
@@ -98,6 +103,9 @@ class SpdyConnection:
         self._inflate = zlib.decompressobj(zdict=DICTIONARY)
         self._deflate = zlib.compressobj(zdict=DICTIONARY)
         self._sending = asyncio.Lock()
+        self.buffered = 0
+        """Received bytes that no stream has read yet."""
+        self.consumed = asyncio.Event()
 
     async def streams(self) -> AsyncIterator[SpdyStream]:
         """The streams that the client opens, until it closes the connection. Iterating also feeds the other streams."""
@@ -178,6 +186,8 @@ class SpdyConnection:
         fields: list[str] = []
         position = _NUMBER.size
         while position + _NUMBER.size <= len(data):
+            if len(fields) >= 2 * _MAX_FIELDS:
+                raise SpdyError(f"more than {_MAX_FIELDS} headers")
             (length,) = _NUMBER.unpack_from(data, position)
             position += _NUMBER.size
             fields.append(data[position : position + length].decode("latin-1"))

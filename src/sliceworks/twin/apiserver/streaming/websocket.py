@@ -84,7 +84,8 @@ class WebSocket:
         for frame in self._protocol.events_received():
             if frame.opcode not in (Opcode.BINARY, Opcode.TEXT, Opcode.CONT):  # type: ignore[union-attr] # never an HTTP message
                 continue
-            self._parts.append(bytes(frame.data))  # type: ignore[union-attr]
+            if frame.data:  # type: ignore[union-attr]
+                self._parts.append(bytes(frame.data))  # type: ignore[union-attr]
             if frame.fin:  # type: ignore[union-attr]
                 self._messages.append(b"".join(self._parts))
                 self._parts.clear()
