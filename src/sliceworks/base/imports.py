@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import sys
 from importlib import import_module
@@ -37,7 +36,9 @@ def install_command(*extras: str) -> str:
 
 def _requirements(extra: str) -> list[str]:
     """The requirements of an extra, as the installed package lists them."""
-    return [line for line in importlib.metadata.requires("sliceworks") or () if line.endswith(f"extra == '{extra}'")]
+    from importlib.metadata import requires  # slow to import, and every command imports this module
+
+    return [line for line in requires("sliceworks") or () if line.endswith(f"extra == '{extra}'")]
 
 
 def _missing(extra: str) -> list[str]:

@@ -1,13 +1,15 @@
-"""Object caches: responses to writes that arrive after later watch events."""
+"""Object caches: responses to writes that arrive after later watch events, and the memory of cached objects."""
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import TYPE_CHECKING, Any
 
 from tests.support.graph_controller import A_BOX, BOX, BOXES, GraphHarness, RecordingTransport, run_with_controller
 
 from sliceworks.base import clock
-from sliceworks.controllers.graphs.object_cache import ObjectCaches
+from sliceworks.controllers.graphs import well_known
+from sliceworks.controllers.graphs.object_cache import ObjectCaches, to_cached
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import Resource
 
@@ -70,3 +72,21 @@ def test_relabeled_object_is_cached_again() -> None:
 
 def _labelled(value: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one", "labels": {"kro.run/owned": value}}}
+
+
+def test_cached_objects_allocate_little_more_than_their_json() -> None:
+    count, padding = 200, "x" * 500
+    fields = {"f:data": {f"f:field-{number}": {} for number in range(20)}}
+    managed = {"manager": well_known.APPLYSET, "operation": "Apply", "fieldsV1": fields}
+    objects: list[dict[str, Any]] = [
+        {"metadata": {"name": f"object-{number}", "namespace": "default", "managedFields": [managed]}, "data": {"padding": padding}}
+        for number in range(count)
+    ]
+    tracemalloc.start()
+    try:
+        records = [to_cached(obj) for obj in objects]
+        allocated, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert allocated / count < 1_000
+    assert len({id(record.fields) for record in records}) == 1

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from sys import intern
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from sliceworks.base.errors import Forbidden, NotFound, TimedOut
+from sliceworks.base.memory import exact_size
 from sliceworks.controllers.graphs import well_known
 from sliceworks.kube.informers import Informers
 from sliceworks.kube.resources import Key
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 
 CACHE_KEY = "record"
+
+_MAX_SHARED = 1024
 
 
 class Owner(NamedTuple):
@@ -86,11 +90,17 @@ def to_cached(obj: Object, **extra: Any) -> CachedObject:
         metadata["name"],
         metadata.get("uid", ""),
         metadata.get("resourceVersion", ""),
-        orjson.dumps(obj),
-        fields=orjson.dumps(fields) if fields is not None else b"",
+        exact_size(orjson.dumps(obj)),
+        fields=_shared(orjson.dumps(fields)) if fields is not None else b"",
         deleting="deletionTimestamp" in metadata,
         **extra,
     )
+
+
+@lru_cache(_MAX_SHARED)
+def _shared(fields: bytes) -> bytes:
+    """The same bytes for equal field sets: objects of one node of a graph differ only in values."""
+    return exact_size(fields)
 
 
 def cached_in(entry: Object | None) -> CachedObject | None:

@@ -18,6 +18,7 @@ import orjson
 
 from sliceworks.base import budget
 from sliceworks.base.errors import ServiceUnavailable
+from sliceworks.base.memory import exact_size
 from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry, HistoryWindow, Watch, WatchCache
 
 if TYPE_CHECKING:
@@ -110,8 +111,7 @@ class Store:
         budget.end()
         self._check_failure()
         obj["metadata"]["resourceVersion"] = str(self.revision + 1)
-        # Copy to the exact size: the buffer that orjson returns is several times larger.
-        data = bytes(memoryview(orjson.dumps(obj)))
+        data = exact_size(orjson.dumps(obj))
         entry = Entry(resource, namespace, name, self.revision + 1, data)
         self.revision += 1
         return entry
