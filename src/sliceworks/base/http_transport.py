@@ -1,34 +1,28 @@
-"""The transport over HTTP and HTTPS: a pool of connections by aiohttp, timeouts in real seconds, and the environment's proxy."""
+"""The transport over HTTP and HTTPS: a pool of connections, timeouts in real seconds, and the environment's proxy."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
+import ssl
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import aiohttp
-from yarl import URL
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Unreachable, UsageError
+from sliceworks.base.http.client import Address, ConnectFailed, Disconnected, HttpClient, Timeouts
 from sliceworks.base.sockets import is_loopback
 from sliceworks.base.transport import Response
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
+    from sliceworks.base.http.client import IncomingResponse
     from sliceworks.base.transport import Request
 
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 65.0  # kube-apiserver ends requests other than watches after 60 seconds
-_KEEP_ALIVE_SECONDS = 60.0
-_READ_BUFFER_BYTES = 1 << 20
-_MAX_HEADER_BYTES = 1 << 16
-_TLS_CLOSE_SECONDS = 0.05
-_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
+_ERRORS = (ConnectFailed, Disconnected, OSError, TimeoutError)
 
 
 class HttpTransport:
@@ -55,125 +49,88 @@ class HttpTransport:
         self._headers = {"user-agent": user_agent}
         if compress and not is_loopback(parts.hostname):
             self._headers["accept-encoding"] = "gzip"
-        self._options: dict[str, Any] = {"server_hostname": tls_server_name} if tls_server_name else {}
-        if proxy := _proxy_from_environment(parts.scheme, parts.hostname) if proxy is None else proxy:
-            self._options["proxy"] = _check_proxy(proxy)
-        self._session: aiohttp.ClientSession | None = None
+        self._server_name = tls_server_name
+        proxy = _proxy_from_environment(parts.scheme, parts.hostname) if proxy is None else proxy
+        self._proxy = _check_proxy(proxy) if proxy else ""
+        self._prefix = parts.path.rstrip("/")
+        self._client: HttpClient | None = None
         self._closed = False
 
     async def send(self, request: Request, *, stream: bool = False) -> Response:
         """Send one request. Redirects are returned, not followed."""
-        session = self._open()
+        client, headers = self._open(), {**self._headers, **request.headers}
         try:
-            response = await session.request(
-                request.method,
-                URL(self.url + request.target, encoded=True),
-                data=request.body or None,
-                headers={**self._headers, **request.headers},
-                allow_redirects=False,
-                timeout=self._timeout(stream),
-                **self._options,
+            response = await client.send(
+                request.method, self._prefix + request.target, headers, request.body, self._timeouts(stream=stream)
             )
-            headers = _lower_names(response.headers)
             if stream and response.status < 300:
-                return Response(response.status, headers, stream=self._chunks(response))
+                return Response(response.status, response.headers, stream=self._chunks(response))
             try:
-                return Response(response.status, headers, await response.read())
+                return Response(response.status, response.headers, await response.read())
             finally:
-                response.release()
+                response.abort()
         except _ERRORS as error:
             raise self._unreachable(error) from error
 
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        await self._close_session()
+        await self._close_connections()
 
-    async def _close_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-            if self.url.startswith("https:"):
-                # aiohttp closes TLS connections in the background; a loop that ends before that logs errors.
-                await asyncio.sleep(clock.scale_real_seconds(_TLS_CLOSE_SECONDS))
+    async def _close_connections(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open(self) -> HttpClient:
         if self._closed:
             raise Unreachable(f"connection to {self.url} is closed")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # No limit of connections: each watch holds one, and would starve other requests.
-                connector=aiohttp.TCPConnector(
-                    ssl=self._tls_context(), limit=0, socket_factory=_create_socket, keepalive_timeout=_KEEP_ALIVE_SECONDS
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=("accept-encoding",),
-                read_bufsize=_READ_BUFFER_BYTES,
-                max_line_size=_MAX_HEADER_BYTES,
-                max_field_size=_MAX_HEADER_BYTES,
-            )
-        return self._session
+        if self._client is None:
+            server = Address.of(self.url)
+            tls = self._tls_context() if server.scheme == "https" else None
+            self._client = HttpClient(server, tls, server_hostname=self._server_name, proxy=self._proxy)
+        return self._client
 
-    def _tls_context(self) -> ssl.SSLContext | bool:
-        """The TLS context of a new pool of connections; True for the default one, False to verify nothing."""
-        return self._verify_tls
+    def _tls_context(self) -> ssl.SSLContext:
+        """The TLS context of new connections."""
+        return _default_tls_context(verify=self._verify_tls)
 
-    def _timeout(self, stream: bool) -> aiohttp.ClientTimeout:
+    def _timeouts(self, *, stream: bool) -> Timeouts:
         """Timeouts in real seconds, because the server runs in real time. A stream may be silent for any time."""
         read = None if stream else clock.scale_real_seconds(self._read_seconds)
-        connect = clock.scale_real_seconds(min(_CONNECT_SECONDS, self._read_seconds))
-        return aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
+        return Timeouts(clock.scale_real_seconds(min(_CONNECT_SECONDS, self._read_seconds)), read)
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async def _chunks(self, response: IncomingResponse) -> AsyncIterator[bytes]:
         try:
-            while chunk := await response.content.readany():
+            async for chunk in response.chunks():
                 yield chunk
         except _ERRORS as error:
             raise self._unreachable(error) from error
         finally:
-            # A graceful TLS close would outlast the stream, and perhaps the loop: nothing awaits it.
-            if (connection := response.connection) is not None and connection.transport is not None:
-                connection.transport.abort()
-            response.close()
+            response.abort()
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         if isinstance(error, TimeoutError):
             return Unreachable(f"timed out waiting for {self.url}")
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.__cause__
+        if isinstance(cause, ssl.SSLCertVerificationError):
             return Unreachable(
-                f"certificate of {self.url} is not trusted: {error.certificate_error}",
+                f"certificate of {self.url} is not trusted: {cause}",
                 hint="trust its certificate authority; for a cluster, set certificate-authority in the kubeconfig",
             )
-        if isinstance(error, aiohttp.ClientConnectorError):
-            reason = error.os_error.strerror or str(error.os_error)
-            return Unreachable(f"cannot connect to {self.url}: {reason}", hint=self._hint)
+        if isinstance(cause, OSError):
+            return Unreachable(f"cannot connect to {self.url}: {cause.strerror or cause}", hint=self._hint)
         return Unreachable(f"connection to {self.url} failed: {str(error) or type(error).__name__}")
 
 
-# After 30 idle seconds, three probes 10 seconds apart. Not all platforms have these options.
-_KEEP_ALIVE_OPTIONS = [
-    (getattr(socket, name), value)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-    if hasattr(socket, name)
-]
-
-
-def _create_socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket with TCP keepalive, so that watches, which may be silent for long, notice a lost peer within a minute."""
-    family, kind, protocol, _, _ = address
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEP_ALIVE_OPTIONS:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
-    return sock
-
-
-def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
-    joined: dict[str, str] = {}
-    for name, value in headers.items():
-        key = name.lower()
-        joined[key] = f"{joined[key]}, {value}" if key in joined else value
-    return joined
+@lru_cache
+def _default_tls_context(*, verify: bool) -> ssl.SSLContext:
+    """A context that trusts the system's CA certificates, or verifies nothing."""
+    context = ssl.create_default_context() if verify else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 def _proxy_from_environment(scheme: str, host: str) -> str:

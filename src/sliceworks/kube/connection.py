@@ -147,8 +147,9 @@ def in_cluster_connection(environ: Mapping[str, str] = os.environ, directory: Pa
 
 def ssl_context(connection: Connection, certificate: Certificate | None) -> ssl.SSLContext:
     """The TLS context for a cluster and a client certificate."""
-    context = ssl.create_default_context()
-    if connection.ca is not None:
+    if connection.ca is None:
+        context = ssl.create_default_context()
+    else:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         try:
             context.load_verify_locations(cadata=connection.ca.decode())

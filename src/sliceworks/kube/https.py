@@ -49,11 +49,11 @@ class HttpsTransport(HttpTransport):
         certificate = await self._credentials.certificate()
         if certificate != self._certificate:
             self._certificate = certificate
-            await self._close_session()
+            await self._close_connections()
         return await super().send(replace(request, headers=headers), stream=stream)
 
-    def _tls_context(self) -> ssl.SSLContext | bool:
-        return ssl_context(self._connection, self._certificate) if self.url.startswith("https:") else True
+    def _tls_context(self) -> ssl.SSLContext:
+        return ssl_context(self._connection, self._certificate)
 
 
 def open_client(
