@@ -24,6 +24,7 @@ from sliceworks.training.jobset import build_jobset
 from sliceworks.training.log_source import PodSelection
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
+from sliceworks.twin.nodes.runtime import process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,12 +54,13 @@ exec python3 -m http.server --directory "$folder" "$port"
 
 
 def with_board(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a program named tensorboard next to the twin's Python."""
+    """Put a program named tensorboard next to the twin's Python, where the user of the container finds both."""
     folder.mkdir()
     (folder / "tensorboard").write_text(BOARD)
     (folder / "tensorboard").chmod(0o755)
     (folder / "python3").symlink_to(os.path.realpath(sys.executable))
     monkeypatch.setattr(sys, "executable", str(folder / "python3"))
+    monkeypatch.setattr(process, "_KEPT_FOLDERS", [*process._KEPT_FOLDERS, folder])
 
 
 async def until(look: Callable[[], Any], what: str) -> Any:
@@ -91,7 +93,8 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
                 LogFollower(client, jobset, PodSelection(), LogWindow(), LogPrinter(single_source=True)).run()
             )
             await until((data / "loss").read_text, "the loss is written")
-            seen: str = await until(lambda: fetch(f"http://127.0.0.1:{port}/loss"), "the board shows it")
+            board = await address_of(client, "train-tensorboard-")
+            seen: str = await until(lambda: fetch(f"http://{board}:{port}/loss"), "the board shows it")
             shown = describe_job(
                 JobDetails(await client.get(JOBSET, "train", TEAM), None, await list_pods(client, "train", TEAM), [])
             )
@@ -104,6 +107,16 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
     assert f":{port}, or kubectl port-forward -n {TEAM} pod/train-tensorboard-0-0-" in shown
     output = capsys.readouterr()
     assert (output.out, output.err) == ("first\nsecond\ndone\n", "train restarted: attempt 1\n")
+
+
+async def address_of(client: Client, prefix: str) -> str:
+    """The IP of a pod, which may be one of its own, once it runs."""
+    async with asyncio.timeout(90):
+        while True:
+            for pod in await list_pods(client, "train", TEAM):
+                if pod["metadata"]["name"].startswith(prefix) and (address := pod["status"].get("podIP")):
+                    return str(address)
+            await clock.sleep(0.1)
 
 
 def fetch(url: str) -> str:

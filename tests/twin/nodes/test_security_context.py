@@ -11,6 +11,7 @@ from tests.support.process_pods import ended, mounts_wanted, pod, running, state
 
 from sliceworks.base import clock
 from sliceworks.kube.resources import CORE_EVENT, POD
+from sliceworks.twin.nodes.runtime import process
 from sliceworks.twin.nodes.runtime.pod_volumes import memory_folder
 from sliceworks.twin.nodes.runtime.security_context import read_security_context
 
@@ -195,3 +196,23 @@ def test_container_is_killed_if_its_hook_fails(tmp_path: Path) -> None:
             await clock.sleep(0.02)
 
     running(main, tmp_path)
+
+
+@root_wanted
+@mounts_wanted
+def test_programs_in_a_private_home_can_be_run_by_other_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, programs = tmp_path / "home", tmp_path / "home" / "python" / "bin"
+    programs.mkdir(parents=True)
+    home.chmod(0o700)
+    (home / "secret").write_text("hidden")
+    script = f"id -u\ncat {home}/secret 2>/dev/null || echo no secret\ntouch $HOME/file && echo home\n"
+    (programs / "run").write_text(f"#!/bin/sh\n{script}")
+    (programs / "run").chmod(0o755)
+    monkeypatch.setattr(process, "_KEPT_FOLDERS", [home / "python"])
+
+    async def main(client: Client) -> None:
+        await client.create(pod("user", str(programs / "run"), securityContext={"runAsUser": 1234}))
+        await until(client, "user", ended)
+        assert (await client.logs("user", "default")).splitlines() == ["1234", "no secret", "home"]
+
+    running(main, tmp_path / "twin")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from pathlib import Path
 from signal import SIGKILL
@@ -177,7 +176,7 @@ class ContainerRunner:
         security = self._read_security_context()
         mounts = self._mount_folders(sources, await pod.populate_volumes(sources))
         files = self._files(image)
-        api_variables = pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], pod.folder)
+        api_variables = pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], self.folder, security)
         has_namespaces = not await pod.namespaces.unavailable_reason()
         variables = pod.services.variables(pod.pod, api=has_namespaces)
         folder, host_folder = self._working_folders(mounts, str(self.container.get("workingDir") or image.working_dir))
@@ -233,8 +232,9 @@ class ContainerRunner:
             metadata = pod["metadata"]
             where = f'pod: "{metadata["name"]}_{metadata["namespace"]}({self._pod.uid})", container: {self.name}'
             raise InvalidContainer(f"container has runAsNonRoot and image will run as root ({where})")
-        if security.user and os.geteuid() == 0:
-            os.chown(self._home(), security.user, security.group)
+        security.own(self._home())
+        for folder in (self._pod.folder, self.folder) if security.has_other_user else ():
+            folder.chmod(0o711)  # folders above them stay private outside the container
         return security
 
     def _home(self) -> Path:

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import signal
+import stat
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,9 +87,18 @@ def build_view(
     ]
     more = (*files, *([("rw", str(file), _HOSTS)] if file is not None else []))
     mounts += [mount for mount in more if mount[2] not in sources]
-    hides = [("hide", "-", str(path)) for path in hidden]
+    hides = [("hide", "-", str(path)) for path in hidden] + [("open", "-", path) for path in _private_folders(security, pod_folder)]
     kept = [("keep", str(path), str(path)) for path in (pod_folder, *_KEPT_FOLDERS)] if mounts or hides else []
     return MountView(folder, (*enters, *hides, *mounts, *kept, *security.mounts()), hostname)
+
+
+def _private_folders(security: SecurityContext, pod_folder: Path) -> list[str]:
+    """Folders that only the user of the twin may enter, such as its home, with files of the pod, Python or this package."""
+    if not security.has_other_user:
+        return []
+    above = (folder for kept in (pod_folder, *_KEPT_FOLDERS) for folder in reversed(kept.parents))
+    private = dict.fromkeys(str(folder) for folder in above if not folder.stat().st_mode & stat.S_IXOTH)
+    return [folder for folder in private if not any(folder.startswith(f"{other}/") for other in private)]
 
 
 @dataclass(frozen=True, slots=True)

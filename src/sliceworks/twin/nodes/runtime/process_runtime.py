@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.streaming.remote_command import OpenSession, StreamOptions
     from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
     from sliceworks.twin.nodes.runtime.image import ImageMap
+    from sliceworks.twin.nodes.runtime.security_context import SecurityContext
 Obj = dict[str, Any]
 _TOKEN_SECONDS = 86_400
 
@@ -64,8 +65,8 @@ class ApiAccess:
                 tokens[audience] = str(response["status"]["token"])
         return tokens
 
-    def variables(self, token: str, namespace: str, folder: Path) -> dict[str, str]:
-        """The environment variables that give a process access to the API."""
+    def variables(self, token: str, namespace: str, folder: Path, security: SecurityContext) -> dict[str, str]:
+        """The environment variables that give a process of a container access to the API; `folder` has the container's files."""
         if not token:
             return {}
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,6 +74,7 @@ class ApiAccess:
         content = kubeconfig.render(name="twin", server=self.url, token=token, ca=self.ca, namespace=namespace)
         file.touch(mode=0o600)
         file.write_text(content)
+        security.own(file)
         return {"KUBECONFIG": str(file)}
 
 

@@ -1,13 +1,14 @@
 """A standalone program: mounts folders at their mount paths in new namespaces, then executes the command.
 
 It imports only the standard library:
-`sandbox_init.py REPORT FOLDER [cgroup FILE -|enter PID -|host NAME -|hide - PATH|ro|rw|image|keep SOURCE PATH|
+`sandbox_init.py REPORT FOLDER [cgroup FILE -|enter PID -|host NAME -|hide - PATH|open - PATH|ro|rw|image|keep SOURCE PATH|
 read-only-root - -|user UID:GID:GROUPS CAPABILITIES:PRIVILEGES]… -- COMMAND…`.
 Errors are written to the descriptor REPORT, which closes when the command starts. `keep` makes a folder visible again below a
 volume that hides it; `host` sets the host name; `cgroup` enters the cgroup of a cgroup.procs file; `user` sets user, groups, the
 capabilities in hexadecimal, and whether programs can gain privileges (1); `enter` enters the namespaces of a process instead of
 creating them; `image` is a read-only mount, or a copy of a small file. `hide` mounts an empty folder, and the command then runs
-without capabilities in a PID namespace: it cannot unmount the folder, and none of its processes outlives it.
+without capabilities in a PID namespace: it cannot unmount the folder, and none of its processes outlives it. `open` mounts an empty
+folder that all users may enter, for the `keep` below it.
 Users other than root enter a user namespace first, if the kernel allows it.
 A mount path that does not exist is created in a copy of its closest parent folder: a tmpfs with bind mounts of everything in that
 folder. The file system of the machine does not change.
@@ -34,6 +35,7 @@ _EXIT_CODE = 128
 
 _MAX_COPY = 1 << 20
 _KERNEL = ("/proc", "/sys", "/dev")
+_HIDING_MODES = {"hide": "700", "open": "755"}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -90,9 +92,9 @@ class Mounts:
         os.chmod(place, stat.S_IMODE(os.stat(source).st_mode))
         return True
 
-    def hide(self, path: str) -> None:
+    def hide(self, path: str, mode: str) -> None:
         """Mount an empty folder over a folder."""
-        _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=700")
+        _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode={mode}")
         self._copied.add(path)
 
     def _create(self, place: str, *, folder: bool) -> None:
@@ -177,7 +179,7 @@ def mount_all(specs: list[tuple[str, str, str]]) -> None:
         if mode == "enter":
             _enter_namespaces(pid)
             return
-    hidden = [path for mode, _, path in specs if mode == "hide" and os.path.isdir(path)]
+    hidden = {path: _HIDING_MODES[mode] for mode, _, path in specs if mode in _HIDING_MODES and os.path.isdir(path)}
     unshare(_CLONE_NEWPID if _is_isolated(specs) else 0)
     for mode, name, _ in specs:
         if mode == "host":
@@ -186,9 +188,9 @@ def mount_all(specs: list[tuple[str, str, str]]) -> None:
     specs = [spec for spec in specs if spec[0] in ("ro", "rw", "image", "keep")]
     opened = [(mode, f"/proc/self/fd/{os.open(source, os.O_PATH)}", path) for mode, source, path in specs]
     mounts, read_only = Mounts(), []
-    for path in hidden:
+    for path, mode in hidden.items():
         if os.path.isdir(path):  # not below one that is hidden already
-            mounts.hide(path)
+            mounts.hide(path, mode)
     volumes = [*hidden, *(path for mode, _, path in specs if mode != "keep")]
     for mode, source, path in sorted(opened, key=lambda spec: (spec[0] == "keep", spec[2].count("/"))):
         if mode == "keep" and not any(_hides(volume, path) for volume in volumes):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from pathlib import Path
 
 Obj = dict[str, Any]
 _CAPABILITIES = tuple(
@@ -49,6 +50,16 @@ class SecurityContext(NamedTuple):
     has_read_only_root: bool = False
     is_forbidden_root: bool = False
     """Whether `runAsNonRoot` is set and the user is root."""
+
+    @property
+    def has_other_user(self) -> bool:
+        """Whether the container runs as another user than the twin."""
+        return os.geteuid() == 0 and self.user != 0
+
+    def own(self, path: Path) -> None:
+        """Give a file of the container to its user."""
+        if self.has_other_user:
+            os.chown(path, self.user, self.group)
 
     def mounts(self) -> list[tuple[str, str, str]]:
         """Words for the sandbox; without root a container always runs as the user of the twin."""
