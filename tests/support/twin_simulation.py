@@ -62,7 +62,7 @@ _SOURCES = {
     "persistentvolumeclaims": PERSISTENT_VOLUME_CLAIM,
     "serviceaccounts": SERVICE_ACCOUNT,
 }
-_EVENTFUL, _PATIENCE, _STUCK, _INSPECTION = 900.0, 6 * 3600.0, 180.0, 50.0
+_EVENTFUL, _PATIENCE, _STUCK, _RELEASE, _INSPECTION = 900.0, 6 * 3600.0, 180.0, 90.0, 50.0
 _QUEUE_LABEL, _PRIORITY_LABEL = f"{_KUEUE}/queue-name", f"{_KUEUE}/priority-class"
 _EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _IMAGE, _RUN_SECONDS, _STATE = "example.com/train:1", "sliceworks.dev/run-seconds", "sliceworks.dev/state"
@@ -472,12 +472,23 @@ async def _inspect(life: Life, index: int) -> None:
     """Each job that does not run says why, and no object outlives its owner. What is unexplained does not last for minutes."""
     life.owners.check()
     for name, resource in sorted(life.submitted.items()):
-        reported = await (_unexplained(life, name) if resource is JOBSET else _unstarted(life, name))
-        since, before = life.stuck.get(name, (0.0, ""))
-        if not reported or reported != before:
-            life.stuck[name] = (clock.loop_time(), reported)
-        elif clock.loop_time() - since > _STUCK:
-            life.wrong.append(f"{clock.loop_time():.1f} {name} does not run since {since:.1f}, without a cause: {reported}")
+        _report_stuck(life, name, await (_unexplained(life, name) if resource is JOBSET else _unstarted(life, name)))
+    for workload in (await life.client.list(WORKLOAD, "default")).items:
+        since = "" if workload["spec"].get("active", True) else "it was deactivated"
+        if is_condition_true(workload, "Evicted"):
+            since = f"its eviction at {find_condition(workload, 'Evicted')['lastTransitionTime']}"
+        is_held = is_condition_true(workload, "QuotaReserved") and not is_condition_true(workload, "Finished")
+        held = f"its quota is not released since {since}" if since and is_held else ""
+        _report_stuck(life, workload["metadata"]["name"], held, patience=_RELEASE)
+
+
+def _report_stuck(life: Life, name: str, reported: str, patience: float = _STUCK) -> None:
+    """Report what has been in the same unexplained state for too long."""
+    since, before = life.stuck.get(name, (0.0, ""))
+    if not reported or reported != before:
+        life.stuck[name] = (clock.loop_time(), reported)
+    elif clock.loop_time() - since > patience:
+        life.wrong.append(f"{clock.loop_time():.1f} {name} is stuck since {since:.1f}, without a cause: {reported}")
 
 
 async def _unexplained(life: Life, name: str) -> str:

@@ -74,7 +74,7 @@ def test_service_account_lifecycle(google: Google) -> None:
     google.do(accounts.disable(name=path, body={}))
     assert google.do(accounts.get(name=path))["disabled"] is True
     listed = pages(google, accounts, "accounts", name=AT, pageSize=2)
-    assert [len(page) for page in listed] == [2, 1]
+    assert [len(page) for page in listed] == [2, 2], "three accounts, and Compute Engine's"
     policy = google.do(accounts.getIamPolicy(resource=path))
     google.do(accounts.setIamPolicy(resource=path, body={"policy": {**policy, "bindings": [VIEWER]}}))
     assert refused(accounts.setIamPolicy(resource=path, body={"policy": policy}))[0] == 409

@@ -11,6 +11,7 @@ from tests.support.clouds import Cloud, run_on_cloud
 
 from sliceworks.twin.cloud.core.authorization import ADMINISTRATOR
 from sliceworks.twin.cloud.core.cloud_server import IMPERSONATION
+from sliceworks.twin.cloud.core.iam_policy import default_account
 
 PROJECT = "my-project"
 NETWORKS = f"/compute/v1/projects/{PROJECT}/global/networks"
@@ -256,5 +257,29 @@ def test_projects_with_resources_are_listed_for_callers_that_may_get_them() -> N
         policy = {"policy": {"bindings": [viewer]}}
         await succeed(cloud, "POST", "/cloudresourcemanager/v1/projects/serve-project:setIamPolicy", policy)
         assert await names(account=runner) == {"serve-project"}
+
+    run_on_cloud(main)
+
+
+def test_every_project_with_compute_engine_has_a_default_service_account() -> None:
+    email = default_account(PROJECT)
+    user = {"role": "roles/iam.serviceAccountUser", "members": ["user:me@example.com"]}
+
+    async def main(cloud: Cloud) -> None:
+        async def emails() -> list[str]:
+            return [account["email"] for account in (await succeed(cloud, "GET", ACCOUNTS)).get("accounts", ())]
+
+        assert await emails() == [email]
+        assert (await succeed(cloud, "GET", f"{ACCOUNTS}/{email}"))["displayName"] == "Compute Engine default service account"
+        await succeed(cloud, "POST", f"{ACCOUNTS}/{email}:setIamPolicy", {"policy": {"bindings": [user]}})
+        assert (await succeed(cloud, "POST", f"{ACCOUNTS}/{email}:getIamPolicy"))["bindings"] == [user]
+        await succeed(cloud, "POST", ACCOUNTS, {"accountId": "runner"})  # the twin knows projects by what they contain
+        assert (await succeed(cloud, "GET", f"/iam/v1/projects/-/serviceAccounts/{email}"))["projectId"] == PROJECT
+        await succeed(cloud, "POST", f"{ACCOUNTS}/{email}:disable")
+        assert (await succeed(cloud, "GET", f"{ACCOUNTS}/{email}"))["disabled"] is True
+        await succeed(cloud, "DELETE", f"{ACCOUNTS}/{email}")
+        assert await emails() == [f"runner@{PROJECT}.iam.gserviceaccount.com"]
+        await succeed(cloud, "POST", "/serviceusage/v1/projects/new-project/services/iam.googleapis.com:enable", {})
+        assert await succeed(cloud, "GET", "/iam/v1/projects/new-project/serviceAccounts") == {}
 
     run_on_cloud(main)

@@ -79,13 +79,17 @@ class EnabledServices:
         """Whether a project has enabled a service, given by its full name."""
         return any(document.name == name for document in self.all(project))
 
+    def allows(self, service: str, project: str) -> bool:
+        """Whether requests to a service, given by its short name, are allowed in a project."""
+        if not project or service in _INITIAL or self._managed.get("", project) is None:
+            return True
+        names = [service, *([_IMPLIED[service]] if service in _IMPLIED else [])]
+        return any(self.has(project, f"{name}{_DOMAIN}") for name in names)
+
     def check(self, service: str, project: str) -> None:
         """Raise PERMISSION_DENIED if a project has not enabled a service, given by its short name."""
         service = _ALIASES.get(service, service)
-        if not project or service in _INITIAL or self._managed.get("", project) is None:
-            return
-        names = [service, *([_IMPLIED[service]] if service in _IMPLIED else [])]
-        if any(self.has(project, f"{name}{_DOMAIN}") for name in names):
+        if self.allows(service, project):
             return
         number, full = project_number(project), f"{service}{_DOMAIN}"
         title = _TITLES.get(service, f"{full} API")

@@ -109,6 +109,11 @@ class PolicyMembers:
             raise refuse("policy-account-missing", account=name)
 
 
+def default_account(project: str) -> str:
+    """The email of a project's default service account, which Compute Engine creates; nodes without an account have it."""
+    return f"{project_number(project)}-compute@developer.gserviceaccount.com"
+
+
 def is_visible(account: Document) -> bool:
     """Whether a new service account has reached all of Google's systems."""
     since = account.inner.get("visible")

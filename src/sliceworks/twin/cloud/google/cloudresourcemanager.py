@@ -55,18 +55,23 @@ def create(context: ServiceContext) -> list[RestService]:
     return [RestService("cloudresourcemanager", "v1", routes)]
 
 
+def find_projects(store: Store) -> set[str]:
+    """The projects that have something in them."""
+    keys = chain.from_iterable(Table(store, name, kind).keys() for name, kind in _IN_PROJECTS.items())
+    return {match["project"] for key in keys if (match := _PROJECT.search("/".join(key)))}
+
+
 class Projects:
     """All projects."""
 
     def __init__(self, store: Store) -> None:
         self._policies = IamPolicies(store, "cloudresourcemanager")
         self._authorizer = Authorizer(store)
-        self._tables = [Table(store, name, kind) for name, kind in _IN_PROJECTS.items()]
+        self._store = store
 
     def find_all(self, call: Call) -> Obj:
         """List the projects that the caller may get, of those that have something in them."""
-        keys = chain.from_iterable(table.keys() for table in self._tables)
-        names = {match["project"] for key in keys if (match := _PROJECT.search("/".join(key)))}
+        names = find_projects(self._store)
         names = {name for name in names if self._authorizer.is_allowed(call.caller, "resourcemanager.projects.get", name)}
         described = (Document("", name, self._describe(name)) for name in sorted(names))
         terms = call.query.get("filter", "").split()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.names import numeric_id
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.collection import paginate
-from sliceworks.twin.cloud.core.document_store import Document, Table
+from sliceworks.twin.cloud.core.document_store import Document, Table, require
+from sliceworks.twin.cloud.core.enabled_services import EnabledServices
 from sliceworks.twin.cloud.core.exceptions import already_exists, invalid_argument, not_found
-from sliceworks.twin.cloud.core.iam_policy import IamPolicies
+from sliceworks.twin.cloud.core.iam_policy import IamPolicies, default_account
 from sliceworks.twin.cloud.core.routes import Call, Route
 from sliceworks.twin.cloud.core.service import RestService
+from sliceworks.twin.cloud.google.cloudresourcemanager import find_projects
 from sliceworks.twin.cloud.google.iam_roles import CustomRoles
 
 if TYPE_CHECKING:
@@ -37,9 +40,10 @@ class ServiceAccounts:
     """Service accounts of all projects."""
 
     def __init__(self, store: Store) -> None:
+        self._store = store
         self._table = Table(store, "iam/serviceAccounts", "ServiceAccount")
         self._policies = IamPolicies(store, "iam")
-        self._authorizer = Authorizer(store)
+        self._authorizer, self._services = Authorizer(store), EnabledServices(store)
         self._propagation_seconds = 0.0
 
     def set_propagation_seconds(self, seconds: float) -> None:
@@ -73,7 +77,7 @@ class ServiceAccounts:
 
     def has(self, project: str, email: str) -> bool:
         """Whether a project has a service account."""
-        return self._table.get(f"projects/{project}", email) is not None
+        return any(document.name == email for document in self._all(project))
 
     def create(self, call: Call) -> Obj:
         """Create a service account."""
@@ -87,15 +91,7 @@ class ServiceAccounts:
         if self._table.get(parent, email) is not None:
             raise already_exists(f"{parent}/serviceAccounts/{email}")
         account = call.body.get("serviceAccount") or {}
-        body = {
-            "name": f"{parent}/serviceAccounts/{email}",
-            "projectId": project,
-            "uniqueId": numeric_id(email),
-            "email": email,
-            "etag": "MDEwMjE5MjA=",
-            "oauth2ClientId": numeric_id(email),
-            **{key: account[key] for key in ("displayName", "description") if account.get(key)},
-        }
+        body = _new_account(project, email, {key: account[key] for key in ("displayName", "description") if account.get(key)})
         visible = clock.timestamp_after(self._propagation_seconds)
         self._table.put(Document(parent, email, body, {"visible": visible} if self._propagation_seconds else {}))
         return body
@@ -106,7 +102,7 @@ class ServiceAccounts:
 
     def find_all(self, call: Call) -> Obj:
         """List the service accounts of a project."""
-        page, token = paginate(call, self._table.all(f"projects/{call.params['project']}"), default_size=20)
+        page, token = paginate(call, self._all(call.params["project"]), default_size=20)
         return {**({"accounts": [document.body for document in page]} if page else {}), **token}
 
     def update(self, call: Call) -> Obj:
@@ -123,7 +119,10 @@ class ServiceAccounts:
     def delete(self, call: Call) -> Obj:
         """Delete a service account and its policy."""
         document = self._get_document(call)
-        self._table.delete(document)
+        if document.name == default_account(document.body["projectId"]):
+            self._table.put(replace(document, inner={"deleted": True}))
+        else:
+            self._table.delete(document)
         self._policies.delete(document.body["name"])
         return {}
 
@@ -155,11 +154,29 @@ class ServiceAccounts:
         """Return a service account by email or unique ID; project `-` is the project of the email."""
         project, key = call.params["project"], call.params["account"]
         if project == "-":
-            project = key.partition("@")[2].partition(".")[0]
+            own = key.partition("@")[2].partition(".")[0]
+            project = next((name for name in find_projects(self._store) if default_account(name) == key), own)
         parent = f"projects/{project}"
-        document = self._table.get(parent, key) or next(
-            (account for account in self._table.all(parent) if account.body["uniqueId"] == key), None
-        )
-        if document is None:
-            raise not_found(f"{parent}/serviceAccounts/{key}")
-        return document
+        document = next((item for item in self._all(project) if key in (item.name, item.body["uniqueId"])), None)
+        return require(document, not_found(f"{parent}/serviceAccounts/{key}"))
+
+    def _all(self, project: str) -> Iterator[Document]:
+        """The accounts of a project by name; its default one exists as soon as Compute Engine is enabled."""
+        parent, email = f"projects/{project}", default_account(project)
+        accounts = {document.name: document for document in self._table.all(parent)}
+        if email not in accounts and self._services.allows("compute", project):
+            body = _new_account(project, email, {"displayName": "Compute Engine default service account"})
+            accounts[email] = Document(parent, email, body)
+        return (accounts[name] for name in sorted(accounts) if not accounts[name].inner.get("deleted"))
+
+
+def _new_account(project: str, email: str, descriptions: Obj) -> Obj:
+    return {
+        "name": f"projects/{project}/serviceAccounts/{email}",
+        "projectId": project,
+        "uniqueId": numeric_id(email),
+        "email": email,
+        "etag": "MDEwMjE5MjA=",
+        "oauth2ClientId": numeric_id(email),
+        **descriptions,
+    }

@@ -10,7 +10,7 @@ from sliceworks.catalog.gke_rules import PoolSize, Violation, violate
 from sliceworks.twin.cloud.core.authorization import Authorizer
 from sliceworks.twin.cloud.core.document_store import Document, Table
 from sliceworks.twin.cloud.core.exceptions import enforce
-from sliceworks.twin.cloud.core.iam_policy import is_visible
+from sliceworks.twin.cloud.core.iam_policy import default_account, is_visible
 from sliceworks.twin.cloud.google.container.resource_names import project_of, region_of
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Dependencies:
 
     def check_caller(self, caller: str, project: str, account: str) -> None:
         """Raise GoogleError if a caller may not act as the service account of a node pool."""
-        email = account if "@" in account else f"{project_number(project)}-compute@developer.gserviceaccount.com"
+        email = account if "@" in account else default_account(project)
         domain = email.partition("@")[2]
         owner = domain.removesuffix(_ACCOUNT_DOMAIN) if domain.endswith(_ACCOUNT_DOMAIN) else project
         resource = ("iam", f"projects/{owner}/serviceAccounts/{email}")
