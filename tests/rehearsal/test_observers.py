@@ -18,7 +18,8 @@ from sliceworks.rehearsal.simulation.job_observer import JobEvent
 from sliceworks.rehearsal.simulation.pool_observer import ProvisioningFailure, chip_type
 from sliceworks.serving.record import to_config_map
 from sliceworks.serving.validation import parse_valid
-from sliceworks.twin.store.watch_cache import Change, Entry
+from sliceworks.twin.store.entry import Entry
+from sliceworks.twin.store.watch_cache import Change
 
 
 def test_zero_length_states_are_dropped() -> None:

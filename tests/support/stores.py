@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
     from pathlib import Path
 
-    from sliceworks.twin.store.watch_cache import Change, Entry, HistoryWindow, Watch
+    from sliceworks.twin.store.entry import Entry
+    from sliceworks.twin.store.watch_cache import Change, HistoryWindow, Watch
 
 PODS, NODES = "/pods", "/nodes"
 

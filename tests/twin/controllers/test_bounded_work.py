@@ -12,7 +12,7 @@ from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 from sliceworks.base.loops import VirtualLoop
 from sliceworks.twin.controllers.builtin import garbage_collector
 from sliceworks.twin.controllers.runtime.controller_context import WRITES_PER_TURN
-from sliceworks.twin.store.watch_cache import Entry
+from sliceworks.twin.store.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable

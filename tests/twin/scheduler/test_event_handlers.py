@@ -10,7 +10,8 @@ from tests.support.scheduler_snapshot import HOST, ZONE, pod_object
 
 from sliceworks.twin.scheduler.event_handlers import EventHandlers
 from sliceworks.twin.scheduler.schedule_one import ScheduleResult, schedule_pod
-from sliceworks.twin.store.watch_cache import Change, Entry
+from sliceworks.twin.store.entry import Entry
+from sliceworks.twin.store.watch_cache import Change
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 Obj = dict[str, Any]

@@ -12,7 +12,8 @@ from sliceworks.rehearsal.forecast.snapshot import RESOURCES
 from sliceworks.twin.controllers.kueue.cache import Cache
 from sliceworks.twin.controllers.kueue.core.model import BEST_EFFORT_FIFO, LOWER, NEVER, PodSet, WorkloadInfo, WorkloadKey
 from sliceworks.twin.controllers.kueue.kueue_api import CLUSTER_QUEUES
-from sliceworks.twin.store.watch_cache import ADDED, MODIFIED, Change, Entry
+from sliceworks.twin.store.entry import Entry
+from sliceworks.twin.store.watch_cache import ADDED, MODIFIED, Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from sliceworks.twin.apiserver.registry.resources import Resource, Version
     from sliceworks.twin.apiserver.request_info import Call
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 Obj = dict[str, Any]
 JSON, YAML = "application/json", "application/yaml"

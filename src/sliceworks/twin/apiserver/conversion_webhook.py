@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sliceworks.twin.apiserver.registry.resources import Resource, Version
     from sliceworks.twin.apiserver.webhook_client import WebhookClient
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 Obj = dict[str, Any]
 _TIMEOUT_SECONDS = 30.0

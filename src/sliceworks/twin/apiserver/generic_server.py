@@ -32,7 +32,7 @@ from sliceworks.twin.apiserver.patch.patcher import patch_type
 from sliceworks.twin.apiserver.registry import service_allocator
 from sliceworks.twin.apiserver.registry.crd_registry import CrdRegistry
 from sliceworks.twin.apiserver.request_info import Call, ObjectModified, method_not_allowed, parse_request_info, unknown_path
-from sliceworks.twin.store.watch_cache import Entry
+from sliceworks.twin.store.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

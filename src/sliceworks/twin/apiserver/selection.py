@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sliceworks.twin.apiserver.request_info import Call
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 # Strings that JSON encodes without escapes, and that are not numbers or booleans.
 _is_word = re.compile(r"(?!true$|false$)[A-Za-z][A-Za-z0-9._:/-]*", re.ASCII).fullmatch

@@ -15,7 +15,7 @@ import orjson
 from sliceworks import schemas
 from sliceworks.schemas import builtins
 from sliceworks.twin.apiserver.registry.resources import Conversion
-from sliceworks.twin.store.watch_cache import Entry
+from sliceworks.twin.store.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

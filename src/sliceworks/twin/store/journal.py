@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
-from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry
+from sliceworks.twin.store.entry import Entry
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -19,7 +19,8 @@ import orjson
 from sliceworks.base import budget
 from sliceworks.base.errors import ServiceUnavailable
 from sliceworks.base.memory import exact_size
-from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry, HistoryWindow, Watch, WatchCache
+from sliceworks.twin.store.entry import Entry
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, HistoryWindow, Watch, WatchCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

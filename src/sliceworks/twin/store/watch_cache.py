@@ -8,42 +8,16 @@ from dataclasses import dataclass
 from heapq import merge
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from sliceworks.base.errors import Expired
+from sliceworks.twin.store.entry import RecentEntries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from sliceworks.twin.store.entry import Entry
+
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _MAX_ENCODED_BYTES = 16 * 1024 * 1024
-
-
-class Entry:
-    """A stored object at one revision, as the JSON bytes that are sent to clients."""
-
-    __slots__ = ("_labels", "data", "key", "name", "namespace", "resource", "revision")
-
-    def __init__(self, resource: str, namespace: str, name: str, revision: int, data: bytes) -> None:
-        self.resource = resource
-        self.namespace = namespace
-        self.name = name
-        self.key = f"{namespace}/{name}" if namespace else name
-        self.revision = revision
-        self.data = data
-        self._labels: dict[str, str] | None = None
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """The labels of the object, decoded once."""
-        if self._labels is None:
-            self._labels = self.object()["metadata"].get("labels") or {}
-        return self._labels
-
-    def object(self) -> dict[str, Any]:
-        """A new copy of the object, which the caller may change."""
-        decoded: dict[str, Any] = orjson.loads(self.data)
-        return decoded
 
 
 class EncodedEvents(dict[object, bytes]):
@@ -213,10 +187,14 @@ class Watches:
 
 @dataclass(frozen=True, slots=True)
 class HistoryWindow:
-    """How much history is kept per resource. It may exceed this by a quarter, so that not every change trims it."""
+    """How much history is kept per resource. It may exceed this by a quarter, so that not every change trims it.
+
+    Objects that were written before the last `uncompressed_bytes` are compressed, unless only the history needs them.
+    """
 
     changes: int = 8_192
     bytes: int = 32 * 1024 * 1024
+    uncompressed_bytes: int = 8 * 1024 * 1024
 
 
 class WatchCache:
@@ -231,6 +209,7 @@ class WatchCache:
         self.watches = Watches()
         self._window = window
         self._bytes = 0
+        self._recent = RecentEntries(window.uncompressed_bytes)
 
     def restore(self, change: Change) -> None:
         """Apply a change from the journal; changes come oldest first."""
@@ -252,10 +231,11 @@ class WatchCache:
             if key not in self.entries:
                 self._keys.add(key)
             self.entries[key] = change.entry
+            self._recent.add(change.entry, self.entries)
 
     def _append(self, change: Change) -> None:
         self.changes.append(change)
-        self._bytes += len(change.entry.data)
+        self._bytes += change.entry.size
 
     def trim(self, announced: int) -> list[Change]:
         """Trim history to its window; returns the dropped changes, which have all been announced.
@@ -285,7 +265,7 @@ class WatchCache:
 
     def _drop_oldest(self) -> Change:
         change = self.changes.popleft()
-        self._bytes -= len(change.entry.data)
+        self._bytes -= change.entry.size
         return change
 
     def since(self, revision: int) -> list[Change]:

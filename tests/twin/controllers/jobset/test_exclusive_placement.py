@@ -12,7 +12,8 @@ from tests.support.jobset_objects import follower
 from sliceworks.base.errors import Forbidden, NotFound
 from sliceworks.twin.controllers.jobset import jobset_api
 from sliceworks.twin.controllers.jobset.exclusive_placement import LeaderPods
-from sliceworks.twin.store.watch_cache import Change, Entry
+from sliceworks.twin.store.entry import Entry
+from sliceworks.twin.store.watch_cache import Change
 
 
 def _observe(leaders: LeaderPods, pod: dict[str, Any], kind: str = "ADDED", **spec: Any) -> None:

@@ -9,7 +9,7 @@ from tests.support.embedded_twin import run_on_twin
 
 from sliceworks.base import clock
 from sliceworks.twin.controllers.kueue.kueue_api import WORKLOADS
-from sliceworks.twin.store.watch_cache import Entry
+from sliceworks.twin.store.entry import Entry
 
 if TYPE_CHECKING:
     from tests.support.embedded_twin import EmbeddedTwin

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.registry.resources import Strategy
     from sliceworks.twin.apiserver.request_info import Call
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 Obj = dict[str, Any]
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"

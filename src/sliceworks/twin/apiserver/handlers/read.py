@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.base.transport import Response
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import Call
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 Obj = dict[str, Any]
 _HISTORY_SECONDS, _MARK_SECONDS = 300.0, 10.0
@@ -145,7 +145,7 @@ async def _collect(scan: Iterable[Entry], match: Callable[[Entry], bool] | None,
                 entries.append(entry)
                 if limit and len(entries) > limit:
                     break
-            await steps.take(len(entry.data))
+            await steps.take(entry.size)
     if not limit or len(entries) <= limit:
         return entries, ""
     del entries[limit:]
@@ -182,7 +182,7 @@ async def render_list(call: Call, view: View, entries: list[Entry], metadata: Ob
 def _is_large(entries: list[Entry]) -> bool:
     size = 0
     for entry in entries:
-        size += len(entry.data)
+        size += entry.size
         if size > response.STREAM_THRESHOLD_BYTES:
             return True
     return False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
 
     from sliceworks.twin.apiserver.request_info import Call
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 Obj = dict[str, Any]
 CHUNK_BYTES = 64 * 1024
@@ -40,7 +40,7 @@ async def object_response(call: Call, status: int, entry: Entry) -> Response:
     if view.binary:
         body = view.envelope(await view.message_in_steps(entry, budget.Steps()))
         return codec.encoded_response(status, body, call.form.media, call.warnings)
-    size = 0 if view.plain else len(entry.data)
+    size = 0 if view.plain else entry.size
     return await document_response(call, status, await budget.run_by_size(size, partial(view.object_bytes, entry)))
 
 
@@ -75,7 +75,7 @@ async def list_parts(view: View, entries: list[Entry], head: Obj) -> AsyncIterat
         if index:
             yield b","
         yield view.item_bytes(entry)
-        await steps.take(len(entry.data))
+        await steps.take(entry.size)
     yield b"]}"
 
 
@@ -86,7 +86,7 @@ async def pretty_list_parts(view: View, entries: list[Entry], head: Obj) -> Asyn
     for index, entry in enumerate(entries):
         item = orjson.dumps(orjson.loads(view.item_bytes(entry)), option=orjson.OPT_INDENT_2)
         yield (b",\n    " if index else b"\n    ") + item.replace(b"\n", b"\n    ")
-        await steps.take(2 * len(entry.data))
+        await steps.take(2 * entry.size)
     yield b"\n  ]\n}"
 
 
@@ -99,7 +99,7 @@ async def yaml_list_parts(view: View, entries: list[Entry], head: Obj) -> AsyncI
     size = 0
     for entry in entries:
         batch.append(entry)
-        size += len(entry.data)
+        size += entry.size
         if size > budget.BYTES_PER_TURN:
             yield await budget.run_by_size(size, partial(_encode_items, view, batch))
             batch, size = [], 0
@@ -171,10 +171,10 @@ class _MessageCache:
         """Keep the message of an entry in its stored version."""
         if entry not in self._messages:
             self._messages[entry] = message
-            self._size += len(entry.data) + len(message)
+            self._size += entry.size + len(message)
             while self._size > self._max_size:
                 oldest, old_message = self._messages.popitem(last=False)
-                self._size -= len(oldest.data) + len(old_message)
+                self._size -= oldest.size + len(old_message)
 
 
 _messages = _MessageCache(_MAX_CACHED_BYTES)
@@ -230,8 +230,8 @@ class View:
         """The same; the event loop runs between many objects, and while a large one is encoded."""
         message = _messages.get(entry) if self.plain else None
         if message is None:
-            await steps.take(len(entry.data))
-            message = self._keep_message(entry, await budget.run_by_size(len(entry.data), partial(self._encode_message, entry)))
+            await steps.take(entry.size)
+            message = self._keep_message(entry, await budget.run_by_size(entry.size, partial(self._encode_message, entry)))
         return message
 
     def _encode_message(self, entry: Entry) -> bytes:
@@ -262,7 +262,7 @@ class View:
         cost = len(self.columns.definitions) * budget.BYTES_PER_TURN // _CELLS_PER_TURN
         for entry in entries:
             rows.append(self._row(codec.to_served(self._call.resource, self._call.version, entry), now))
-            await steps.take(max(cost, len(entry.data)))
+            await steps.take(max(cost, entry.size))
         return self._table(rows, metadata)
 
     def _table(self, rows: list[Obj], metadata: Obj) -> Obj:

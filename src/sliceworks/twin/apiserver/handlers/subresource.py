@@ -25,7 +25,7 @@ from sliceworks.twin.apiserver.validation.error_list import ErrorList
 if TYPE_CHECKING:
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import Call
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 Obj = dict[str, Any]
 _TEXT = {"content-type": "text/plain"}

@@ -18,13 +18,14 @@ from sliceworks.twin.apiserver.codec import PROTOBUF
 from sliceworks.twin.apiserver.handlers.response import CHUNK_BYTES, View, join_chunks, partial_metadata
 from sliceworks.twin.apiserver.request_info import check_list_options, revision_param
 from sliceworks.twin.apiserver.selection import build_filter
-from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, Entry
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import Call
+    from sliceworks.twin.store.entry import Entry
     from sliceworks.twin.store.watch_cache import Watch
 
 Obj = dict[str, Any]
@@ -122,14 +123,14 @@ class _Stream:
             if self._match is None or self._match(entry):
                 if self._view.binary:
                     await self._view.message_in_steps(entry, steps)
-                if self._view.table or self._view.binary or len(entry.data) < CHUNK_BYTES:
+                if self._view.table or self._view.binary or entry.size < CHUNK_BYTES:
                     yield self._encode_event(ADDED, entry)
                 else:
                     # The parts of a large event: its object is shared with the store, however many clients do not read it.
                     yield b'{"type":"ADDED","object":'
                     yield self._view.object_bytes(entry)
                     yield b"}\n"
-            await steps.take(len(entry.data))
+            await steps.take(entry.size)
         if last:
             yield last
 
@@ -202,7 +203,7 @@ class _Stream:
         size = decoded = 0
         while changes and size < CHUNK_BYTES and decoded < budget.BYTES_PER_TURN:
             change = changes.popleft()
-            decoded += len(change.entry.data)
+            decoded += change.entry.size
             self._seen = change.revision
             line = self._event_of(change)
             if line:

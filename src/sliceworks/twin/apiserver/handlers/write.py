@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sliceworks.base.transport import Response
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import Call
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 Obj = dict[str, Any]
 T = TypeVar("T")
@@ -191,7 +191,7 @@ async def compute(call: Call, function: Callable[[], T], current: Entry | None =
 
     Other objects, and the stored one, may change meanwhile.
     """
-    return await budget.run_by_size(len(call.request.body) + (len(current.data) if current is not None else 0), function)
+    return await budget.run_by_size(len(call.request.body) + (current.size if current is not None else 0), function)
 
 
 async def decode_stored(server: ApiServer, call: Call, current: Entry) -> Obj:

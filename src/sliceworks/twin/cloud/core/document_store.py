@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sliceworks.twin.cloud.core.exceptions import GoogleError
+    from sliceworks.twin.store.entry import Entry
     from sliceworks.twin.store.store import Store
-    from sliceworks.twin.store.watch_cache import Entry
 
 Obj = dict[str, Any]
 

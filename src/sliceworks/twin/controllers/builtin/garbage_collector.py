@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sliceworks.kube.resources import Object
-    from sliceworks.twin.store.watch_cache import Entry
+    from sliceworks.twin.store.entry import Entry
 
 _TRACKED_FIELDS = (b'"ownerReferences"', b'"deletionTimestamp"')
 _CACHE_SIZE = 10_000
@@ -190,7 +190,7 @@ class GarbageCollector(Controller[ObjectKey]):
         for entry in self.context.entries(resource) if missing else ():
             if (uid := await self._find_uid(entry, missing)) is not None:
                 live.add(uid)
-            scanned += len(entry.data)
+            scanned += entry.size
             if scanned >= _BYTES_PER_TURN:
                 scanned = 0
                 await asyncio.sleep(0)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.auth.authentication import User
     from sliceworks.twin.apiserver.registry.resources import Registry
     from sliceworks.twin.controllers.runtime.controller import Change, Controller
+    from sliceworks.twin.store.entry import Entry
     from sliceworks.twin.store.store import Store
-    from sliceworks.twin.store.watch_cache import Entry
 
     Handle = Callable[[Request, User], Awaitable[Response]]
 
@@ -148,7 +148,7 @@ class ControllerContext:
 
     async def decode(self, entry: Entry, function: Callable[[Entry], T]) -> T:
         """Call a function that decodes an object, in a thread if the object is large."""
-        if len(entry.data) < _LARGE_BYTES:
+        if entry.size < _LARGE_BYTES:
             return function(entry)
         return await budget.run_in_thread(partial(function, entry))
 
