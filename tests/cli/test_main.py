@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import subprocess
 import sys
@@ -206,3 +207,21 @@ def test_terminal_does_not_obey_a_document(
     assert out == ""
     assert message in err
     assert [line.isprintable() for line in err.splitlines()] == [True] * len(err.splitlines())
+
+
+def test_a_twin_starts_without_documents(tmp_path: Path) -> None:
+    """Loading the documents takes longer than loading the API server."""
+    code = """
+import sys
+import sliceworks.twin.main
+
+async def serve(*_):
+    print("sliceworks.twin.cluster" in sys.modules, "pydantic" in sys.modules)
+
+sliceworks.twin.main.serve = serve
+from sliceworks.cli.main import run
+run(["twin", "start", "--foreground"])
+"""
+    environment = {**os.environ, "SLICEWORKS_HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "True False\n", done.stderr

@@ -120,7 +120,6 @@ def start(
     timeout: float,
 ) -> None:
     """Start a twin and print how to use it. A running twin is left unchanged."""
-    from sliceworks.platform import image_map as images
     from sliceworks.platform import twin_home, twin_process
 
     if isolate and not processes:
@@ -128,7 +127,7 @@ def start(
     if image_map and not processes:
         raise UsageError("--image-map: requires --processes")
     if image_map and not foreground:
-        images.load(Path(image_map))  # reports errors here rather than in the twin's log
+        twin_process.load_images(image_map)  # reports errors here rather than in the twin's log
     home = twin_home.find(name)
     without_names = home.settings().without if without is None else controller_names.parse(without)
     given = (port, memory, speed or 1.0, workloads, processes, config_connector, cloud_port)

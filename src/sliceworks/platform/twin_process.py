@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from sliceworks.platform.twin_home import Home, Settings, State
+    from sliceworks.twin.nodes.runtime.image import ImageMap
 
 _LINES_OF_LOG = 3
 _MIN_FREE_DISK = 1 << 20  # bytes
@@ -31,7 +32,6 @@ def run_foreground(home: Home, settings: Settings) -> None:
     import logging
 
     from sliceworks.base.watchdog import Watchdog
-    from sliceworks.platform import image_map
     from sliceworks.platform.controller_host import run_installed
     from sliceworks.twin.main import TwinOptions, serve
 
@@ -45,7 +45,7 @@ def run_foreground(home: Home, settings: Settings) -> None:
         workloads=settings.workloads,
         processes=settings.processes,
         isolate=settings.isolate,
-        images=image_map.load(Path(settings.image_map)) if settings.image_map else None,
+        images=load_images(settings.image_map) if settings.image_map else None,
         config_connector=settings.config_connector,
         without=settings.without,
         cloud_port=settings.cloud_port,
@@ -64,6 +64,14 @@ def run_foreground(home: Home, settings: Settings) -> None:
         settings = _with_clock(home, settings)
         home.remember(settings)
         clock.run(main(), speed=settings.speed, start=_start_time(home, settings) if settings.has_own_clock else None)
+
+
+def load_images(path: str) -> ImageMap:
+    """The programs that a twin runs instead of images; InvalidDocument names file, line and field."""
+    # Imported here: documents take longer to load than the API server.
+    from sliceworks.platform import image_map
+
+    return image_map.load(Path(path))
 
 
 def _restart(home: Home, settings: Settings) -> None:
