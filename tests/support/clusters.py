@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tests.real.control_plane import ControlPlane
 
 
+_ABSENT = ("volume-provisioner",)
+"""Controllers of the twin that a real control plane does not have: its volumes are created by the tests."""
 _REPLACED = ("kube-scheduler", "kube-controller-manager", "jobset", "kueue")
 """Controllers of the twin that the real ones replace on a mixed cluster."""
 
@@ -97,9 +99,19 @@ class TwinCluster:
 
     name = "twin"
 
-    def __init__(self, folder: Path, *, memory: bool = True, workloads: bool = False, options: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        memory: bool = True,
+        workloads: bool = False,
+        without: tuple[str, ...] = (),
+        options: tuple[str, ...] = (),
+    ) -> None:
+        """`without` names controllers that do not run."""
         self.folder, self._port = folder, free_port()
-        self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)), *options)
+        disabled = ("--without", ",".join((*_ABSENT, *without)))
+        self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)), *disabled, *options)
         self.url = f"https://127.0.0.1:{self._port}"
         self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "SLICEWORKS_HOME": str(folder)})
         self.kubeconfig = folder / "twins" / "contract" / "kubeconfig"
@@ -148,7 +160,7 @@ class MixedCluster:
         """`flags` are additional flags of kube-controller-manager."""
         from tests.real.controllers import CONTROLLERS, WORKLOADS, Controllers
 
-        self.twin = TwinCluster(folder, workloads=True, options=("--without", ",".join(_REPLACED)))
+        self.twin = TwinCluster(folder, workloads=True, without=_REPLACED)
         self.url, self.authority = self.twin.url, self.twin.authority
         self.token, self.kubeconfig, self.api = self.twin.token, self.twin.kubeconfig, self.twin.api
         self.plane = Controllers(folder, self.kubeconfig, self.authority)

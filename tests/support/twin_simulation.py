@@ -335,7 +335,8 @@ def _with_sources(life: Life, name: str, template: Obj) -> Obj:
         container["volumeMounts"] = [{"name": "needed", "mountPath": "/needed"}]
     needed: Obj = {"apiVersion": "v1", "kind": _SOURCES[kind].kind, "metadata": metadata}
     if kind == "persistentvolumeclaims":
-        needed["spec"] = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+        resources = {"requests": {"storage": "1Gi"}}
+        needed["spec"] = {"accessModes": ["ReadWriteMany"], "storageClassName": "standard-rwx", "resources": resources}
     life.later.append(needed)
     return template
 

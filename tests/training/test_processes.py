@@ -19,7 +19,7 @@ from sliceworks.cli.train_client import list_pods
 from sliceworks.cli.train_description import JobDetails, describe_job
 from sliceworks.cli.train_log_stream import LogFollower, LogPrinter, LogWindow
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import JOBSET
+from sliceworks.kube.resources import JOBSET, PERSISTENT_VOLUME_CLAIM
 from sliceworks.training.jobset import build_jobset
 from sliceworks.training.log_source import PodSelection
 from sliceworks.twin.cluster import Cluster
@@ -37,7 +37,7 @@ CLAIM: Object = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
     "metadata": {"name": "runs", "namespace": TEAM},
-    "spec": {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}},
+    "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "standard-rwx", "resources": {"requests": {"storage": "1Gi"}}},
 }
 # Fails once; the second time it writes a file and runs until it is stopped.
 PROGRAM = """
@@ -79,7 +79,7 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with_board(tmp_path / "bin", monkeypatch)
-    port, data = free_port(), tmp_path / "twin" / "claims" / TEAM / "runs"
+    port = free_port()
     text = f"""slices: {{type: v4-8}}, script: run.sh, env: {{DATA: /runs}}, restarts: {{max: 1}}, cpu: '1', memory: 1Gi,
       volumes: [{{name: runs, mountPath: /runs, pvc: runs}}], tensorboard: {{logs: /runs, image: board, port: {port}}}"""
 
@@ -92,7 +92,9 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
             following = asyncio.create_task(
                 LogFollower(client, jobset, PodSelection(), LogWindow(), LogPrinter(single_source=True)).run()
             )
-            await until((data / "loss").read_text, "the loss is written")
+            await until(lambda: list((tmp_path / "twin" / "volumes").glob("*/loss")), "the loss is written")
+            claim = await client.get(PERSISTENT_VOLUME_CLAIM, "runs", TEAM)
+            data = tmp_path / "twin" / "volumes" / claim["spec"]["volumeName"]
             board = await address_of(client, "train-tensorboard-")
             seen: str = await until(lambda: fetch(f"http://{board}:{port}/loss"), "the board shows it")
             shown = describe_job(

@@ -1,26 +1,27 @@
 """The Kubernetes client: everything that talks to a cluster goes through it. Public names are imported at first use.
 
-resources        group, version, kind and paths; the built-in resources
-requests         requests as data, built by pure functions
-rest             sends requests: retries, errors, warnings, watch events
-client           reads, writes, watches and subresource calls
-discovery        the resources that a cluster serves
-selectors        label selectors
-field_selectors  field selectors
-connection       server, credentials, TLS, the in-cluster service account
-kubeconfig       kubeconfig files
-exec_plugin      credentials from an exec plugin
-https            the HTTPS transport, and open_client
-reflector        lists and watches one selection of objects
-informers        shared reflectors with indexed caches
-workqueue        keys to reconcile, with delays and rate-limited retries
-controller       the reconcile loop
-leader_election  leader election with a Lease
-events           the event recorder
-pod_requests     resource requests of a pod
-pod_diagnosis    why pods are not ready
-node_affinity    node selectors, node affinity, taints and tolerations
-pod_placement    node selectors and tolerations for accelerators on GKE
+resources           group, version, kind and paths; the built-in resources
+requests            requests as data, built by pure functions
+rest                sends requests: retries, errors, warnings, watch events
+client              reads, writes, watches and subresource calls
+discovery           the resources that a cluster serves
+selectors           label selectors
+field_selectors     field selectors
+connection          server, credentials, TLS, the in-cluster service account
+kubeconfig          kubeconfig files
+exec_plugin         credentials from an exec plugin
+https               the HTTPS transport, and open_client
+reflector           lists and watches one selection of objects
+informers           shared reflectors with indexed caches
+workqueue           keys to reconcile, with delays and rate-limited retries
+controller          the reconcile loop
+leader_election     leader election with a Lease
+events              the event recorder
+pod_requests        resource requests of a pod
+pod_diagnosis       why pods are not ready
+node_affinity       node selectors, node affinity, taints and tolerations
+persistent_volumes  claims, volumes and storage classes that match
+pod_placement       node selectors and tolerations for accelerators on GKE
 """
 
 from __future__ import annotations

@@ -79,9 +79,14 @@ def parse_node_affinity(spec: Mapping[str, Any]) -> NodeAffinity:
     required, preferred = affinity.get(_REQUIRED), affinity.get(_PREFERRED) or ()
     return NodeAffinity(
         from_labels(spec.get("nodeSelector") or {}),
-        None if required is None else tuple(map(_parse_term, required.get("nodeSelectorTerms") or ())),
+        None if required is None else parse_node_selector(required),
         tuple((term.get("weight", 0), _parse_term(term.get("preference") or {})) for term in preferred),
     )
+
+
+def parse_node_selector(selector: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...]:
+    """The terms of a node selector, of which a node must match one."""
+    return tuple(map(_parse_term, selector.get("nodeSelectorTerms") or ()))
 
 
 def _parse_term(term: Mapping[str, Any]) -> NodeSelectorTerm:

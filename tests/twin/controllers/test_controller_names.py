@@ -50,6 +50,9 @@ def test_list_of_names() -> None:
     assert controller_names.parse("") == ()
 
 
+_ALL_BUT_ONE = ("kube-scheduler", "kube-controller-manager", "volume-provisioner", "jobset", "kueue")
+
+
 def test_objects_of_controllers_that_do_not_run_are_only_stored() -> None:
     async def play(twin: EmbeddedTwin) -> None:
         # The service account controller does not run either.
@@ -67,7 +70,7 @@ def test_objects_of_controllers_that_do_not_run_are_only_stored() -> None:
         assert GROUPS.isdisjoint(group["name"] for group in (await twin.do("GET", "/apis"))["groups"])
         assert [component.name for component in twin.cluster.controllers.components] == ["cnrm-controller-manager"]
 
-    run_on_twin(play, workloads=True, without=("kube-scheduler", "kube-controller-manager", "jobset", "kueue"))
+    run_on_twin(play, workloads=True, without=_ALL_BUT_ONE)
 
 
 def test_one_controller_of_kube_controller_manager_does_not_run() -> None:

@@ -12,7 +12,7 @@ from sliceworks.kube.client import Client
 from sliceworks.kube.resources import CONFIG_MAP, EVENT, POD, SERVICE_ACCOUNT
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
-from sliceworks.twin.nodes.pod_sources import CLAIM, SourceKey, missing_sources
+from sliceworks.twin.nodes.pod_sources import BOUND, CLAIM, SourceKey, missing_sources
 from sliceworks.twin.nodes.pod_sources import CONFIG_MAP as CONFIG
 from sliceworks.twin.nodes.pod_sources import SECRET as SECRETS
 
@@ -275,4 +275,7 @@ def test_a_missing_claim_of_a_bound_pod_is_named() -> None:
         "failed to process volumes=[data]: error processing PVC default/disk: "
         'failed to fetch PVC from API server: persistentvolumeclaims "disk" not found'
     )
-    assert missing_sources(obj, {SourceKey(CLAIM, "default", "disk"): frozenset[str]()}.get) is None
+    message = missing_sources(obj, {SourceKey(CLAIM, "default", "disk"): frozenset[str]()}.get)
+    assert message is not None
+    assert message["volumes"][0]["message"].endswith("error processing PVC default/disk: PVC is not bound")
+    assert missing_sources(obj, {SourceKey(CLAIM, "default", "disk"): frozenset({BOUND})}.get) is None

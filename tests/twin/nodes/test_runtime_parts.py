@@ -157,13 +157,13 @@ def test_resource_fields_use_the_divisor(reference: Object, expected: str) -> No
 
 def test_claim_is_shared_by_pods(tmp_path: Path) -> None:
     named = [{"name": "files", "persistentVolumeClaim": {"claimName": "runs"}}, {"name": "own", "emptyDir": {}}]
-    created = [
-        pod_volumes.populate_volumes(
-            tmp_path / uid / "volumes", Sources({"metadata": {"namespace": space}, "spec": {"volumes": named}}, None, {}), ("", "")
-        )
-        for uid, space in (("one", "team"), ("two", "team"), ("three", "other"))
-    ]
-    assert created[0]["files"] == created[1]["files"] != created[2]["files"]
+    created = []
+    for uid, source in (("one", {"csi": {}}), ("two", {"csi": {}}), ("three", {"local": {"path": "/disk"}})):
+        sources = Sources({"metadata": {"namespace": "team"}, "spec": {"volumes": named, "nodeName": "host"}}, None, {})
+        sources.volumes = {"runs": {"metadata": {"name": "pvc-1"}, "spec": source}}
+        created.append(pod_volumes.populate_volumes(tmp_path / uid / "volumes", sources, ("", "")))
+    assert created[0]["files"] == created[1]["files"] == tmp_path / "volumes" / "pvc-1"
+    assert created[2]["files"] == tmp_path / "nodes" / "host" / "disk"
     assert created[0]["own"] != created[1]["own"]
     assert all(folder.is_dir() and folder.is_relative_to(tmp_path) for folders in created for folder in folders.values())
 

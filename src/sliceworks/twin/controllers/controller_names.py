@@ -14,7 +14,8 @@ CONTROLLER_MANAGER = "kube-controller-manager"
 SCHEDULER = "kube-scheduler"
 JOBSET, KUEUE, CONFIG_CONNECTOR = "jobset", "kueue", "config-connector"
 GRAPHS, SLICES = "graphs", "slices"
-PROGRAMS = (SCHEDULER, CONTROLLER_MANAGER, JOBSET, KUEUE, CONFIG_CONNECTOR, GRAPHS, SLICES)
+VOLUME_PROVISIONER = "volume-provisioner"
+PROGRAMS = (SCHEDULER, CONTROLLER_MANAGER, VOLUME_PROVISIONER, JOBSET, KUEUE, CONFIG_CONNECTOR, GRAPHS, SLICES)
 """The programs whose controllers the twin has; the last two are the controllers of Sliceworks."""
 OF_CONTROLLER_MANAGER = (
     "clusterrole-aggregation-controller",
@@ -25,11 +26,14 @@ OF_CONTROLLER_MANAGER = (
     "endpoints-controller",
     "endpointslice-controller",
     "endpointslice-mirroring-controller",
+    "ephemeral-volume-controller",
     "garbage-collector-controller",
     "horizontal-pod-autoscaler-controller",
     "job-controller",
     "namespace-controller",
     "node-lifecycle-controller",
+    "persistentvolume-binder-controller",
+    "persistentvolume-expander-controller",
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sliceworks.twin.controllers import config_connector, jobset, kueue
+from sliceworks.twin.controllers import config_connector, jobset, kueue, volume_provisioner
 from sliceworks.twin.controllers import controller_names as names
 from sliceworks.twin.controllers.builtin.cronjob_controller import CronJobController
 from sliceworks.twin.controllers.builtin.daemonset_controller import DaemonSetController
@@ -13,8 +13,11 @@ from sliceworks.twin.controllers.builtin.disruption_controller import Disruption
 from sliceworks.twin.controllers.builtin.endpoints_controller import EndpointsController
 from sliceworks.twin.controllers.builtin.endpointslice_controller import EndpointSliceController
 from sliceworks.twin.controllers.builtin.endpointslicemirroring_controller import EndpointSliceMirroringController
+from sliceworks.twin.controllers.builtin.ephemeral_volume_controller import EphemeralVolumeController
 from sliceworks.twin.controllers.builtin.job_controller import JobController, TTLAfterFinishedController
 from sliceworks.twin.controllers.builtin.node_lifecycle import NodeLifecycleController
+from sliceworks.twin.controllers.builtin.persistentvolume_controller import PersistentVolumeController
+from sliceworks.twin.controllers.builtin.persistentvolume_expander import PersistentVolumeExpander
 from sliceworks.twin.controllers.builtin.pod_gc import PodGCController
 from sliceworks.twin.controllers.builtin.podautoscaler_controller import HorizontalController
 from sliceworks.twin.controllers.builtin.replicaset_controller import ReplicaSetController, ReplicationManager
@@ -52,6 +55,9 @@ CONTROLLERS: dict[str, Callable[[ControllerContext], Controller[Any]]] = {
     "node-lifecycle-controller": NodeLifecycleController,
     "taint-eviction-controller": TaintEvictionController,
     "pod-garbage-collector-controller": PodGCController,
+    "ephemeral-volume-controller": EphemeralVolumeController,
+    "persistentvolume-binder-controller": PersistentVolumeController,
+    "persistentvolume-expander-controller": PersistentVolumeExpander,
 }
 """The controllers of kube-controller-manager that run workloads, in the order in which they observe a change."""
 
@@ -61,6 +67,7 @@ def _scheduler(context: ControllerContext) -> tuple[Controller[Any], ...]:
 
 
 _OTHERS: dict[str, tuple[str, ControllerFactory]] = {
+    names.VOLUME_PROVISIONER: ("csi-provisioner", volume_provisioner.controllers),
     names.JOBSET: ("jobset-controller-manager", jobset.controllers),
     names.KUEUE: ("kueue-controller-manager", kueue.controllers),
     names.CONFIG_CONNECTOR: ("cnrm-controller-manager", config_connector.controllers),
@@ -87,13 +94,15 @@ def aggregated_apis(context: ControllerContext, without: Container[str]) -> dict
 def install(
     store: Store, webhooks: Webhooks, *, config_connector_kinds: bool = False, without: Container[str] = ()
 ) -> list[dict[str, Any]]:
-    """Register the webhooks of JobSet, Kueue and Config Connector; returns the objects to create, such as their CRDs.
+    """Register the webhooks of JobSet, Kueue and Config Connector; returns the objects to create, such as
+    their CRDs and the StorageClasses of GKE.
 
     Config Connector's many CRDs are included only with `config_connector_kinds`.
     """
     if names.CONFIG_CONNECTOR not in without:
         config_connector.install(webhooks)
     return [
+        *(volume_provisioner.storage_classes() if names.VOLUME_PROVISIONER not in without else ()),
         *(jobset.install(store, webhooks) if names.JOBSET not in without else ()),
         *(kueue.install(store, webhooks) if names.KUEUE not in without else ()),
         *(config_connector.definitions() if config_connector_kinds else ()),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import names
 from sliceworks.kube import resources
+from sliceworks.kube.persistent_volumes import claim_name
 from sliceworks.kube.pod_requests import all_containers
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     Lookup = Callable[["SourceKey"], frozenset[str] | None]
 Obj = dict[str, Any]
 CONFIG_MAP, SECRET, SERVICE_ACCOUNT, CLAIM = "configmap", "secret", "serviceaccount", "persistentvolumeclaim"
+BOUND = "Bound"
 RESOURCES = {
     CONFIG_MAP: resources.CONFIG_MAP,
     SECRET: resources.SECRET,
@@ -32,8 +34,15 @@ class SourceKey(NamedTuple):
     name: str
 
 
+def is_bound_claim(obj: Obj) -> bool:
+    """Whether an object is a claim that has a volume."""
+    return (obj.get("status") or {}).get("phase") == BOUND and "volumeName" in (obj.get("spec") or {})
+
+
 def source_keys(obj: Obj) -> frozenset[str]:
-    """The data keys of a ConfigMap or Secret; empty for other kinds."""
+    """The data keys of a ConfigMap or Secret, and `BOUND` for a claim that has a volume; empty for other kinds."""
+    if is_bound_claim(obj):
+        return frozenset((BOUND,))
     return frozenset(obj.get("data") or ()) | frozenset(obj.get("binaryData") or ())
 
 
@@ -76,7 +85,7 @@ def missing_sources(pod: Obj, lookup: Lookup) -> Obj | None:
     volumes = [
         {"name": volume["name"], "message": message}
         for volume in spec.get("volumes") or ()
-        if volume["name"] in mounted and (message := _volume_message(volume, spec, namespace, lookup))
+        if volume["name"] in mounted and (message := _volume_message(volume, pod, namespace, lookup))
     ]
     if volumes:
         return {"volumes": volumes}
@@ -100,8 +109,8 @@ def references(pod: Obj) -> Iterator[SourceKey]:
     """Every object that a pod refers to."""
     spec, namespace = pod["spec"], pod["metadata"]["namespace"]
     for volume in spec.get("volumes") or ():
-        if claim := volume.get("persistentVolumeClaim"):
-            yield SourceKey(CLAIM, namespace, claim.get("claimName", ""))
+        if claim := claim_name(pod, volume):
+            yield SourceKey(CLAIM, namespace, claim)
         for projection in (volume.get("projected") or {}).get("sources") or (volume,):
             for kind, source in _file_sources(projection):
                 yield SourceKey(kind, namespace, _name(source))
@@ -138,16 +147,23 @@ def _variable_sources(container: Obj) -> Iterator[tuple[str, Obj]]:
                 yield kind, reference
 
 
-def _volume_message(volume: Obj, spec: Obj, namespace: str, lookup: Lookup) -> str:
-    name = volume["name"]
-    if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
-        if lookup(SourceKey(CLAIM, namespace, claim)) is not None:
-            return ""
-        return (
-            f"Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], "
-            f"failed to process volumes=[{name}]: error processing PVC {namespace}/{claim}: "
-            f'failed to fetch PVC from API server: persistentvolumeclaims "{claim}" not found'
-        )
+def _claim_message(name: str, claim: str, namespace: str, lookup: Lookup) -> str:
+    keys = lookup(SourceKey(CLAIM, namespace, claim))
+    if keys is not None and BOUND in keys:
+        return ""
+    problem = "PVC is not bound"
+    if keys is None:
+        problem = f'failed to fetch PVC from API server: persistentvolumeclaims "{claim}" not found'
+    return (
+        f"Unable to attach or mount volumes: unmounted volumes=[{name}], unattached volumes=[], "
+        f"failed to process volumes=[{name}]: error processing PVC {namespace}/{claim}: {problem}"
+    )
+
+
+def _volume_message(volume: Obj, pod: Obj, namespace: str, lookup: Lookup) -> str:
+    name, spec = volume["name"], pod["spec"]
+    if claim := claim_name(pod, volume):
+        return _claim_message(name, claim, namespace, lookup)
     messages: list[str] = []
     for projection in (volume.get("projected") or {}).get("sources") or (volume,):
         if "serviceAccountToken" in projection and lookup(SourceKey(SERVICE_ACCOUNT, namespace, _account(spec))) is None:

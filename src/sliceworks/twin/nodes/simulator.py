@@ -16,7 +16,7 @@ from sliceworks.catalog import labels
 from sliceworks.kube import requests
 from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.reflector import Reflector, Selection
-from sliceworks.kube.resources import NODE, POD, Key, key_of
+from sliceworks.kube.resources import NODE, PERSISTENT_VOLUME, POD, Key, key_of
 from sliceworks.kube.workqueue import run_worker
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes import pod_sources
@@ -167,6 +167,9 @@ class NodeSimulator:
         self._tasks += [asyncio.create_task(worker, name="nodes: worker") for worker in workers]
         nodes = ObjectSink(self._on_node_changed, self._on_node_deleted)
         pods = ObjectSink(self._on_pod_changed, self._on_pod_deleted)
+        if self.runtime is not None:
+            volumes = ObjectSink(self._on_volume_changed, lambda _: None)
+            await self._start_readers([(Selection(PERSISTENT_VOLUME), volumes)])
         await self._start_readers(
             ((Selection(NODE, labels=self._selector), nodes), (Selection(POD, fields="spec.nodeName!="), pods))
         )
@@ -202,6 +205,11 @@ class NodeSimulator:
 
     def _on_source_deleted(self, kind: str, key: Key) -> None:
         self._sources.delete(SourceKey(kind, *key))
+
+    def _on_volume_changed(self, volume: Obj) -> None:
+        is_released = (volume.get("status") or {}).get("phase") == "Released"
+        if self.runtime is not None and is_released and volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+            self.runtime.on_volume_released(volume["metadata"]["name"])
 
     def _on_node_changed(self, obj: Obj) -> None:
         # Managed fields and images are not needed. The object may be shared: copy it instead of deleting fields.

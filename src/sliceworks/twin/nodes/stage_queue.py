@@ -63,6 +63,10 @@ class PodRuntime(Protocol):
         """Handle a deleted pod."""
         ...
 
+    def on_volume_released(self, name: str) -> None:
+        """Handle a PersistentVolume that is reclaimed with its data."""
+        ...
+
 
 class PodStorage(Protocol):
     """Cloud Storage of the simulated pods."""

@@ -9,7 +9,7 @@ from sliceworks.base.errors import ApiError
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller_context import STRATEGIC_MERGE_PATCH, ObjectKey
 from sliceworks.twin.controllers.runtime.recorder import SeriesRecorder
-from sliceworks.twin.controllers.runtime.resource_keys import PODS
+from sliceworks.twin.controllers.runtime.resource_keys import CLAIMS, PODS, VOLUMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
     from sliceworks.twin.scheduler.default_preemption import Preemption
     from sliceworks.twin.scheduler.pod_info import PodInfo
+    from sliceworks.twin.scheduler.volume_binding import VolumeBindings
 
     Condition = dict[str, Any]
 
@@ -58,6 +59,13 @@ class Binder:
         regarding, message = _reference(pod), f"Successfully assigned {namespace}/{name} to {node}"
         self._recorder.forget(regarding, "FailedScheduling")
         await self._recorder.event(regarding, "Normal", "Scheduled", "Binding", message)
+
+    async def bind_volumes(self, bindings: VolumeBindings) -> None:
+        """Reserve volumes for claims, and name the node of claims whose volumes must be provisioned there."""
+        for volume in bindings.volumes:
+            await self._writer.update(VOLUMES, volume)
+        for claim in bindings.claims:
+            await self._writer.update(CLAIMS, claim)
 
     async def report_unschedulable(self, pod: PodInfo, message: str, *, is_new: bool, clears_nomination: bool) -> None:
         """Record why a pod is unschedulable, and write its condition if the message is new or its nomination is cleared."""

@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from sliceworks.base.errors import BadRequest
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
-from sliceworks.twin.controllers.runtime.resource_keys import BUDGETS, CLAIMS, NAMESPACES, NODES, PODS, SERVICES
+from sliceworks.twin.controllers.runtime.resource_keys import (
+    BUDGETS,
+    CLAIMS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SERVICES,
+    STORAGE_CLASSES,
+    VOLUMES,
+)
 from sliceworks.twin.scheduler.default_preemption import DisruptionBudget
 from sliceworks.twin.scheduler.node_plugins import FilterStatus, check_node, check_resources
 from sliceworks.twin.scheduler.pod_info import DEFAULT_SCHEDULER, PodKey
 from sliceworks.twin.scheduler.pod_queue import SchedulingQueue
 from sliceworks.twin.scheduler.snapshot import Snapshot
 from sliceworks.twin.scheduler.topology_constraints import WORKLOADS
+from sliceworks.twin.scheduler.volume_binding import PLUGIN
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller import Change
@@ -25,15 +35,17 @@ _MIN_SHAPES = 4096
 # The plugins whose result may change after an event.
 _HELPED_BY_POD_REMOVED = frozenset(("PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
 _HELPED_BY_POD_ADDED = frozenset(("PodTopologySpread", "PodAffinity"))
-_HELPED_BY_NODE = frozenset(("NodePorts", "PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
-_HELPED_BY_CLAIM = frozenset(("VolumeBinding",))
+_HELPED_BY_NODE = frozenset(("NodePorts", PLUGIN, "PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
+_HELPED_BY_VOLUMES = frozenset((PLUGIN,))
 _HELPED_BY_FREE_RESOURCES = frozenset(("NodeResourcesFit", "NodePorts"))
 
 
 class EventHandlers:
     """Keeps a snapshot and a scheduling queue in step with the cluster."""
 
-    resources: ClassVar[frozenset[str]] = frozenset((PODS, NODES, NAMESPACES, BUDGETS, CLAIMS, SERVICES, *WORKLOADS))
+    resources: ClassVar[frozenset[str]] = frozenset(
+        (PODS, NODES, NAMESPACES, BUDGETS, CLAIMS, VOLUMES, STORAGE_CLASSES, SERVICES, *WORKLOADS)
+    )
 
     def __init__(self) -> None:
         self.snapshot = Snapshot()
@@ -55,8 +67,21 @@ class EventHandlers:
             self.snapshot.set_namespace(change.name, None if deleted else change.obj["metadata"].get("labels") or {})
             self.queue.requeue_rejected(_HELPED_BY_POD_REMOVED)
         elif resource == CLAIMS:
-            (self.snapshot.claims.discard if deleted else self.snapshot.claims.add)((change.namespace, change.name))
-            self.queue.requeue_rejected(_HELPED_BY_CLAIM)
+            key = (change.namespace, change.name)
+            if deleted:
+                self.snapshot.volumes.claims.pop(key, None)
+            else:
+                self.snapshot.volumes.claims[key] = change.obj
+            self.queue.requeue_rejected(_HELPED_BY_VOLUMES)
+        elif resource == VOLUMES:
+            self.snapshot.volumes.set_volume(change.name, None if deleted else change.obj)
+            self.queue.requeue_rejected(_HELPED_BY_VOLUMES)
+        elif resource == STORAGE_CLASSES:
+            if deleted:
+                self.snapshot.volumes.classes.pop(change.name, None)
+            else:
+                self.snapshot.volumes.classes[change.name] = change.obj
+            self.queue.requeue_rejected(_HELPED_BY_VOLUMES)
         elif resource == BUDGETS:
             self._update_budget((change.namespace, change.name), None if deleted else change.obj)
         elif resource == SERVICES:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from sliceworks.kube.node_affinity import Tolerations, parse_node_affinity
+from sliceworks.kube.persistent_volumes import pod_claims
 from sliceworks.kube.pod_requests import all_containers, pod_requests, sidecars
 from sliceworks.kube.resources import controller_of
 from sliceworks.twin.scheduler.topology_constraints import (
@@ -94,7 +95,8 @@ class PodInfo:
         self.started: str = status.get("startTime") or ""
         self.terminating = bool(metadata.get("deletionTimestamp"))
         self.preempted = self.terminating and _is_preempted(status)
-        self.claims = _claims(spec)
+        self.claims = tuple(pod_claims(obj)) if spec.get("volumes") else ()
+        """The names of its claims, and whether each is that of an ephemeral volume."""
         owner = controller_of(obj)
         self.owner = (owner["apiVersion"], owner["kind"], owner["name"]) if owner else None
 
@@ -178,11 +180,6 @@ def _normalized_image(container: Mapping[str, Any]) -> str:
     """The image name with its tag."""
     name: str = container.get("image") or ""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"
-
-
-def _claims(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    volumes = spec.get("volumes") or ()
-    return tuple(volume["persistentVolumeClaim"].get("claimName", "") for volume in volumes if "persistentVolumeClaim" in volume)
 
 
 def _is_preempted(status: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from sliceworks.twin.scheduler.node_plugins import (
     normalize_score,
 )
 from sliceworks.twin.scheduler.topology_plugins import TopologyFilter, TopologyScore
+from sliceworks.twin.scheduler.volume_binding import PLUGIN, VolumeFilter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -73,15 +74,15 @@ class _SchedulingCycle:
         self.topology: TopologyFilter | None = None
         if terms.affinity or terms.anti_affinity or self.spreads.hard or snapshot.existing_terms.anti_affinity:
             self.topology = TopologyFilter(pod, snapshot, self.spreads)
+        self.volumes = VolumeFilter(pod, snapshot.volumes) if pod.claims else None
         self.node_names = shape.node.affinity.node_names() if shape.node.affinity.required else None
 
     def run(self) -> ScheduleResult | Unschedulable:
         pod, snapshot = self.pod, self.snapshot
         if self.node_names is not None and not self.node_names:
             return self._reject_early("pod affinity terms conflict", "NodeAffinity")
-        missing = next((claim for claim in pod.claims if (pod.key[0], claim) not in snapshot.claims), None)
-        if missing is not None:
-            return self._reject_early(f'persistentvolumeclaim "{missing}" not found', "VolumeBinding")
+        if self.volumes is not None and self.volumes.problem:
+            return self._reject_early(self.volumes.problem, PLUGIN)
         nominated = snapshot.nodes.get(pod.nominated) if pod.nominated else None
         if nominated is not None and check_fit(pod, nominated, self.topology, snapshot) is None:
             return ScheduleResult(nominated.name)
@@ -99,7 +100,7 @@ class _SchedulingCycle:
         topology_score = None
         if self.spreads.soft or terms.preferred or snapshot.existing_terms.weights:
             topology_score = TopologyScore(self.pod, snapshot, self.spreads)
-        if self.topology is None and not snapshot.nominated and (topology_score is None or not topology_score.is_significant):
+        if not self._needs_pod_filter and (topology_score is None or not topology_score.is_significant):
             return group.best()
         best = _best(list(self.candidates(group)), topology_score)
         return clock.rng().choice(best) if len(best) > 1 else best[0] if best else None
@@ -118,10 +119,11 @@ class _SchedulingCycle:
                     return
 
     def _filter(self, node: NodeInfo) -> FilterStatus | None:
-        """Why a node of the group's feasible ones rejects the pod because of other pods."""
+        """Why a node of the group's feasible ones rejects the pod because of volumes or other pods."""
         if node.name in self.snapshot.nominated:
             return check_fit(self.pod, node, self.topology, self.snapshot)
-        return self.topology.filter(node) if self.topology is not None else None
+        status = self.volumes.filter(node) if self.volumes is not None else None
+        return status or (self.topology.filter(node) if self.topology is not None else None)
 
     def _explain(self) -> Unschedulable:
         snapshot, group = self.snapshot, self.snapshot.group(self.pod.shape.node)
@@ -137,7 +139,7 @@ class _SchedulingCycle:
 
     @property
     def _needs_pod_filter(self) -> bool:
-        return self.topology is not None or bool(self.snapshot.nominated)
+        return self.topology is not None or self.volumes is not None or bool(self.snapshot.nominated)
 
     def _explain_named(self, group: NodeGroup, by_pods: NodeStatuses) -> Unschedulable:
         """The result when node affinity restricts the pod to named nodes."""
@@ -192,13 +194,15 @@ def check_fit(
     nominated = snapshot.nominated.get(node.name, {}).values()
     added = [(other, 1) for other in nominated if other.key != pod.key and other.priority >= pod.priority]
     if added:
-        status = _filter_node(pod, node, topology, [*removed, *added])
+        status = _filter_node(pod, node, topology, snapshot, [*removed, *added])
         if status is not None:
             return status
-    return _filter_node(pod, node, topology, removed)
+    return _filter_node(pod, node, topology, snapshot, removed)
 
 
-def _filter_node(pod: PodInfo, node: NodeInfo, topology: TopologyFilter | None, deltas: list[PodDelta]) -> FilterStatus | None:
+def _filter_node(
+    pod: PodInfo, node: NodeInfo, topology: TopologyFilter | None, snapshot: Snapshot, deltas: list[PodDelta]
+) -> FilterStatus | None:
     requirements = pod.shape.node
     result = check_node(requirements, node)
     if isinstance(result, FilterStatus):
@@ -210,6 +214,8 @@ def _filter_node(pod: PodInfo, node: NodeInfo, topology: TopologyFilter | None, 
     finally:
         for other, sign in reversed(deltas):
             (node.remove if sign > 0 else node.add)(other)
+    if status is None and pod.claims:
+        status = VolumeFilter(pod, snapshot.volumes).filter(node)
     if status is not None or topology is None:
         return status
     return topology.filter(node, deltas)

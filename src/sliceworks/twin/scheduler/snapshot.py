@@ -10,6 +10,7 @@ from sliceworks.twin.scheduler.node_plugins import NodeGroup
 from sliceworks.twin.scheduler.pod_info import PodInfoCache
 from sliceworks.twin.scheduler.topology_constraints import DefaultSpreadSelectors
 from sliceworks.twin.scheduler.topology_counts import ExistingPodTerms, TopologyCounts
+from sliceworks.twin.scheduler.volume_binding import VolumeCache
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -33,7 +34,7 @@ class Snapshot:
         self.pods: dict[PodKey, PodInfo] = {}
         self.namespaces: dict[str, Labels] = {}
         self.node_classes: dict[NodeClass, int] = {}
-        self.claims: set[PodKey] = set()
+        self.volumes = VolumeCache()
         self.nominated: dict[str, dict[PodKey, PodInfo]] = {}
         self.default_spreads = DefaultSpreadSelectors()
         self.existing_terms = ExistingPodTerms()

@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock, quantity
+from sliceworks.kube.persistent_volumes import storage_class_of
 from sliceworks.twin.apiserver import pod_resources
 from sliceworks.twin.apiserver.admission.chain import CREATE, UPDATE, Admission, Charge, Obj
-from sliceworks.twin.apiserver.admission.storage_class import storage_class_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

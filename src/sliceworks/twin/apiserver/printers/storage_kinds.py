@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import quantity
-from sliceworks.twin.apiserver.admission.storage_class import is_default_storage_class, storage_class_of
+from sliceworks.kube.persistent_volumes import is_default_class, storage_class_of
 from sliceworks.twin.apiserver.printers.cells import NONE, UNSET, Obj, name_of, printer, spec_of, status_of
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def claim_cells(obj: Obj, now: datetime) -> list[Any]:
 
 
 def _storage_class_name(obj: Obj, now: datetime) -> str:
-    return name_of(obj, now) + (" (default)" if is_default_storage_class(obj) else "")
+    return name_of(obj, now) + (" (default)" if is_default_class(obj) else "")
 
 
 def driver_cells(obj: Obj, now: datetime) -> list[Any]:

@@ -155,6 +155,7 @@ STRATEGIES: dict[str, Strategy] = {
     "/persistentvolumes": Strategy(
         return_deleted_object=True,
         selectable_fields=_NAME_FIELD,
+        parts={"status": Part({"f:spec": {}}, strategies.prepare_volume_status, lambda errors, new, old: None)},
         prepare_for_create=strategies.prepare_volume,
         validate=storage.validate_persistent_volume,
         validate_update=storage.validate_persistent_volume_update,

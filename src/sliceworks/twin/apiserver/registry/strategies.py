@@ -108,6 +108,15 @@ def prepare_volume(obj: Obj, cluster: ClusterView) -> None:
     obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": clock.timestamp()}
 
 
+def prepare_volume_status(new: Obj, old: Obj) -> None:
+    """The status subresource of a PersistentVolume sets the time of a new phase, unless the client does."""
+    new["spec"] = old.get("spec") or {}
+    status, before = new.setdefault("status", {}), old.get("status") or {}
+    has_time = status.get("lastPhaseTransitionTime") not in (None, before.get("lastPhaseTransitionTime"))
+    if status.get("phase") != before.get("phase") and not has_time:
+        status["lastPhaseTransitionTime"] = clock.timestamp()
+
+
 def encode_string_data(obj: Obj) -> None:
     """Move `stringData` of a Secret to `data`, base64-encoded."""
     strings = obj.pop("stringData", None)

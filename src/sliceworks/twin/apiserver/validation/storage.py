@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sliceworks.base import quantity
-from sliceworks.twin.apiserver.admission.storage_class import CLASS_ANNOTATION
+from sliceworks.kube.persistent_volumes import CLASS_ANNOTATION
 from sliceworks.twin.apiserver.validation import error_list
 from sliceworks.twin.apiserver.validation.error_list import ErrorList, list_items
 from sliceworks.twin.apiserver.validation.resource_requirements import validate_basic_quantity, validate_positive_quantity

@@ -16,6 +16,8 @@ garbage_collector, dependency_graph                                             
 namespace_controller, resource_quota_controller                                   namespaces and their quotas
 serviceaccount_controller, clusterrole_aggregation                                accounts and roles
 node_lifecycle, taint_eviction, pod_gc                                            nodes that stop reporting, and their pods
+persistentvolume_controller, volume_index                                         claims and their volumes
+persistentvolume_expander, ephemeral_volume_controller                            claims that grow, claims of pods
 storage_protection                                                                claims and volumes in use
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.persistent_volumes import pod_claims
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, ObjectKey, controller_user
@@ -11,7 +12,7 @@ from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.controllers.runtime.resource_keys import CLAIMS, PODS, VOLUMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 _CLASSES = "storage.k8s.io/volumeattributesclasses"
 _PROTECTED = {
@@ -62,16 +63,7 @@ class StorageProtectionController(Controller[ObjectKey]):
             return any((user.get("spec") or {}).get("volumeAttributesClassName") == key.name for user in objects)
         entries = self.context.entries(PODS, key.namespace)
         pods = (entry.object() for entry in entries if any(field in entry.data for field in _CLAIM_FIELDS))
-        return any(key.name in pod_claims(pod) for pod in pods if _is_running(pod))
-
-
-def pod_claims(pod: Mapping[str, Any]) -> Iterator[str]:
-    """The names of the claims that a pod uses, with those of its ephemeral volumes."""
-    for volume in (pod.get("spec") or {}).get("volumes") or ():
-        if "persistentVolumeClaim" in volume:
-            yield volume["persistentVolumeClaim"].get("claimName", "")
-        elif "ephemeral" in volume:
-            yield f"{pod['metadata']['name']}-{volume.get('name', '')}"
+        return any(key.name == name for pod in pods if _is_running(pod) for name, _ in pod_claims(pod))
 
 
 def _is_running(pod: Mapping[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.kube.persistent_volumes import claim_name
 from sliceworks.kube.pod_requests import all_containers
 from sliceworks.twin.nodes.runtime.atomic_writer import VolumeFile, give_to_group, write_atomically
 from sliceworks.twin.nodes.runtime.envvars import expand
@@ -60,14 +61,22 @@ def _create_folder(folder: Path) -> bool:
 
 
 def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> Path:
-    """The folder of a volume; a claim has one folder in its namespace, and a path of a node one folder, that outlive pods."""
-    if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
-        return folder.parents[1] / "claims" / str(sources.pod["metadata"]["namespace"]) / str(claim)
-    if path := (volume.get("hostPath") or {}).get("path"):
-        return folder.parents[1] / "nodes" / str(sources.pod["spec"].get("nodeName")) / str(path).strip("/")
+    """The folder of a volume; a PersistentVolume and a path of a node each have one that outlives pods."""
+    root, source = folder.parents[1], volume
+    if (persistent := sources.volumes.get(claim_name(sources.pod, volume))) is not None:
+        source = persistent["spec"]
+        if not {"hostPath", "local"} & set(source):
+            return volume_folder(root, persistent["metadata"]["name"])
+    if path := (source.get("hostPath") or source.get("local") or {}).get("path"):
+        return root / "nodes" / str(sources.pod["spec"].get("nodeName")) / str(path).strip("/")
     if (volume.get("emptyDir") or {}).get("medium") == "Memory" and _SHARED_MEMORY.is_dir():
         return memory_folder(sources.pod["metadata"]["uid"]) / str(volume["name"])
     return folder / str(volume["name"])
+
+
+def volume_folder(root: Path, name: str) -> Path:
+    """The folder of a PersistentVolume, below the folder of all pods."""
+    return root / "volumes" / name
 
 
 def token_sources(spec: Obj) -> Iterator[Obj]:

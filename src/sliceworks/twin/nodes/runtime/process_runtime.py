@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from sliceworks.kube import kubeconfig
 from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.resources import Key, key_of
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.nodes.runtime import pod_volumes
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
 from sliceworks.twin.nodes.runtime.image import run_as_processes
 from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
@@ -157,6 +159,11 @@ class ProcessRuntime:
         if worker is not None:
             worker.kill()
             self._run_in_background(self._clean_up(worker))
+
+    def on_volume_released(self, name: str) -> None:
+        """Delete the files of a PersistentVolume."""
+        folder = pod_volumes.volume_folder(self._folder, name)
+        self._run_in_background(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sliceworks.base import quantity
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.pod_requests import all_containers
-from sliceworks.kube.resources import JOB, NODE
+from sliceworks.kube.resources import JOB, NODE, PERSISTENT_VOLUME
 from sliceworks.twin.nodes import pod_sources
-from sliceworks.twin.nodes.pod_sources import SourceKey, missing_sources, references
+from sliceworks.twin.nodes.pod_sources import BOUND, SourceKey, is_bound_claim, missing_sources, references
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,8 @@ class Sources:
         self.job = job
         self.tokens: Mapping[str, str] = {}
         """The tokens of the pod's service account by audience; that for the API server has none."""
+        self.volumes: Mapping[str, Obj] = {}
+        """The PersistentVolumes of the pod's claims, by claim."""
         self.allocatable: Obj = {}
         """The resources of the node, which are the limits of containers without limits."""
         self._data = data
@@ -51,16 +53,21 @@ class Sources:
 
 
 async def read_sources(client: Client, pod: Obj) -> Sources:
-    """Read the ConfigMaps, Secrets, account and Job of a pod."""
+    """Read the ConfigMaps, Secrets, volumes, account and Job of a pod."""
     namespace = pod["metadata"]["namespace"]
     data: dict[SourceKey, dict[str, bytes]] = {}
+    volumes: dict[str, Obj] = {}
     for key in dict.fromkeys(references(pod)):
         try:
             obj = await client.get(pod_sources.RESOURCES[key.kind], key.name, namespace)
         except NotFound:
             continue
         data[key] = _decode(key.kind, obj)
+        if is_bound_claim(obj):
+            with contextlib.suppress(NotFound):
+                volumes[key.name] = await client.get(PERSISTENT_VOLUME, obj["spec"]["volumeName"])
     sources = Sources(pod, await _read_job(client, pod), data)
+    sources.volumes = volumes
     if _uses_resource_fields(pod["spec"]):
         with contextlib.suppress(NotFound):
             sources.allocatable = (await client.get(NODE, pod["spec"]["nodeName"]))["status"].get("allocatable") or {}
@@ -87,7 +94,7 @@ def _uses_resource_fields(spec: Obj) -> bool:
 
 def _decode(kind: str, obj: Obj) -> dict[str, bytes]:
     if kind not in (pod_sources.CONFIG_MAP, pod_sources.SECRET):
-        return {}
+        return {BOUND: b""} if is_bound_claim(obj) else {}
     if kind == pod_sources.SECRET:
         return {key: base64.b64decode(value) for key, value in (obj.get("data") or {}).items()}
     plain = {key: value.encode() for key, value in (obj.get("data") or {}).items()}
