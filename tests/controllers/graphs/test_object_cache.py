@@ -76,7 +76,7 @@ def _labelled(value: str) -> dict[str, Any]:
 
 def test_cached_objects_allocate_little_more_than_their_json() -> None:
     count, padding = 200, "x" * 500
-    fields = {"f:data": {f"f:field-{number}": {} for number in range(20)}}
+    fields: dict[str, Any] = {"f:data": {f"f:field-{number}": {} for number in range(20)}}
     managed = {"manager": well_known.APPLYSET, "operation": "Apply", "fieldsV1": fields}
     objects: list[dict[str, Any]] = [
         {"metadata": {"name": f"object-{number}", "namespace": "default", "managedFields": [managed]}, "data": {"padding": padding}}
