@@ -46,6 +46,14 @@ def read_fields(message: bytes) -> Iterator[Field]:
         at = end
 
 
+def read_varints(packed: bytes) -> Iterator[int]:
+    """The numbers of a packed repeated field; raises DecodeError."""
+    at = 0
+    while at < len(packed):
+        number, at = _read_varint(packed, at)
+        yield number
+
+
 def _read_varint(message: bytes, at: int) -> tuple[int, int]:
     value = shift = 0
     while True:

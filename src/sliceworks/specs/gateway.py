@@ -167,7 +167,7 @@ class Limits(Spec):
     max_tokens: Positive | None = Field(
         default=None,
         description="Completion tokens of a request, in all its completions (prompts × n or best_of). A request for more is"
-        " rejected; one without a limit gets this one.",
+        " rejected; one without a limit gets this one, except tensors (`/infer` and gRPC), which keep their server's default.",
     )
 
 

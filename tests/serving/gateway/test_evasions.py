@@ -6,6 +6,7 @@ The key may use the model `m` with at most 12 completion tokens. The model `secr
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import json
 from dataclasses import replace
@@ -18,7 +19,7 @@ from tests.support.gateways import LIMITS, Client, Running, chat, document, gate
 from sliceworks.base import clock
 from sliceworks.serving.gateway import state
 
-KEYS = [{"name": "a", "sha256": hashlib.sha256(b"ka").hexdigest(), "models": ["m"]}]
+KEYS = [{"name": "a", "sha256": hashlib.sha256(b"ka").hexdigest(), "models": ["m", "t"]}]
 CHAT = "/v1/chat/completions"
 LIMIT = 12
 DEEP = b"[" * 100_000
@@ -53,9 +54,18 @@ def named(model: str, **more: Any) -> bytes:
     return orjson.dumps(chat("w", model=model, **more))
 
 
+def infer(inputs: list[dict[str, Any]], tail: bytes = b"", **more: Any) -> bytes:
+    """An inference request; with a tail, binary tensors follow the JSON."""
+    text = {"name": "text_input", "datatype": "BYTES", "shape": [1], "data": ["w"]}
+    body = orjson.dumps({"inputs": [text, *inputs], **more})
+    header = f"\ninference-header-content-length: {len(body)}" if tail else ""
+    return message(f"POST /v2/models/t/infer{header}", body + tail)
+
+
 PROBE = b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
 GOOD = named("m", max_tokens=1)
 SECRET = named("secret", max_tokens=1)
+UTF_7 = b'{"model":"m","max_tokens":1,"messages":[],"user":"+ACI-,+ACI-model+ACI-:+ACI-secret"}'
 HIDDEN = call(SECRET)  # as the body of another request
 
 EVASIONS: dict[str, bytes] = {
@@ -100,6 +110,43 @@ EVASIONS: dict[str, bytes] = {
     "deep": call(b'{"model":"m","messages":' + DEEP),
     "deep and closed": call(b'{"model":"m","messages":' + DEEP + b"]" * 100_000 + b"}"),
     "deep with a duplicate": call(b'{"model":"m","model":"secret","messages":' + DEEP),
+    "several times the number": call(b'{"model":"m","max_tokens":1,"max_tokens":99,"messages":[]}'),
+    "string": call(named("m", max_tokens="99")),
+    "true": call(named("m", max_tokens=True)),
+    "2**64": call(b'{"model":"m","max_tokens":18446744073709551617,"messages":[]}'),
+    "camel case": call(b'{"model":"m","max_tokens":1,"maxNewTokens":99,"messages":[]}'),
+    "candidates": call(named("m", max_tokens=2, candidate_count=7)),
+    "beams": call(named("m", max_tokens=2, num_beams=7)),
+    "name of another server": call(named("m", max_tokens=1, request_output_len=99)),
+    "container in a container": call(named("m", max_tokens=1, extra_body={"sampling_params": {"max_tokens": 99}})),
+    "duplicate in a container": call(b'{"model":"m","options":{"n":1,"n":99},"messages":[]}'),
+    "duplicate in a container of a container": call(b'{"model":"m","options":{"reasoning":{"n":1,"N":99}},"messages":[]}'),
+    "options in a string": call(named("m", max_tokens=1, sampling_parameters='{"max_tokens": 99}')),
+    "options in a string, duplicate": call(named("m", sampling_parameters='{"max_tokens": 1, "max_tokens": 99}')),
+    "options in a string, mixed case": call(named("m", sampling_parameters='{"max_tokens": 1, "Max_Tokens": 99}')),
+    "options in a string without a limit": call(named("m", max_tokens=1, sampling_parameters="{}")),
+    "prompts of tokens": call(orjson.dumps({"model": "m", "prompt": [[1, 2]] * 13, "max_tokens": 1}), "/v1/completions"),
+    "prompts and candidates": call(orjson.dumps({"model": "m", "prompt": ["a"] * 4, "n": 4, "max_tokens": 1}), "/v1/completions"),
+    # Tensors.
+    "tensor": infer([{"name": "max_tokens", "datatype": "INT32", "shape": [1], "data": [99]}]),
+    "nested tensor": infer([{"name": "request_output_len", "datatype": "INT32", "shape": [1, 1], "data": [[99]]}]),
+    "batch of tensors": infer([{"name": "max_tokens", "datatype": "INT32", "shape": [13, 1], "data": [[1]] * 13}]),
+    "tensor in another case": infer([{"name": "Max_Tokens", "datatype": "INT32", "shape": [1], "data": [99]}]),
+    "binary tensor": infer([{"name": "max_tokens", "datatype": "INT32", "shape": [1], "parameters": {"binary_data_size": 4}}]),
+    "binary tensor behind the JSON": infer(
+        [{"name": "max_tokens", "datatype": "INT32", "shape": [1], "parameters": {"binary_data_size": 4}}], tail=b"\x63\0\0\0"
+    ),
+    "options in a tensor": infer(
+        [{"name": "sampling_parameters", "datatype": "BYTES", "shape": [1], "data": ['{"max_tokens": 99}']}]
+    ),
+    "parameter of an inference": infer([], parameters={"max_tokens": 99}),
+    "beams of a tensor": infer(
+        [{"name": name, "datatype": "INT32", "shape": [1], "data": [4]} for name in ("request_output_len", "beam_width")]
+    ),
+    # Encodings of the body.
+    "compressed": message(f"POST {CHAT}\ncontent-encoding: gzip", gzip.compress(SECRET)),
+    "form": message(f"POST {CHAT}\ncontent-type: application/x-www-form-urlencoded", b"model=secret&prompt=w"),
+    "multipart": message(f"POST {CHAT}\ncontent-type: multipart/form-data; boundary=x", b'--x\r\nname="model"\r\n\r\nsecret\r\n'),
     # Paths.
     "path of the admin port": message("GET /admin/status"),
     "metrics": message("GET /metrics"),
@@ -149,6 +196,15 @@ ACCEPTED: dict[str, bytes] = {
     "no limit": call(named("m")),
     "chunks": chunked(b"".join(b"1\r\n%c\r\n" % byte for byte in GOOD), b"0\r\n\r\n"),
     "chunk extension and trailer": chunked(b"%x;a=b\r\n" % len(GOOD), GOOD, b"\r\n0\r\nauthorization: Bearer kb\r\n\r\n"),
+    "another character set": message(f"POST {CHAT}\ncontent-type: application/json; charset=utf-7", UTF_7),
+    "an encoding that the body does not have": message(f"POST {CHAT}\ncontent-encoding: secret", GOOD),
+    "other paths and methods in headers": message(
+        f"POST {CHAT}\nx-original-url: /v1/models/secret\nx-rewrite-url: /secret\nx-http-method-override: secret"
+        "\nx-gateway-model-name: secret\nx-envoy-original-path: /secret",
+        GOOD,
+    ),
+    "options in a string": call(named("m", max_tokens=1, sampling_parameters='{"max_tokens": 3}')),
+    "null limits": call(named("m", max_tokens=None, max_completion_tokens=None, n=None)),
     "model in a prompt": call(orjson.dumps(chat('{"model":"secret"} "Model": "secret"', max_tokens=1))),
     "model in a tool": call(named("m", tools=[{"type": "function", "function": {"parameters": {"model": 1, "n": 99}}}])),
     "hop-by-hop headers": message(f"POST {CHAT}\nconnection: close, x-model\nx-model: secret\nte: trailers", GOOD),
@@ -185,13 +241,15 @@ class Backend:
         for head, body in self.received:
             assert b"Bearer ka" not in head, "the key of a client is not passed on"
             assert b"secret" not in head
+            assert b"utf-7" not in head
             for fields in reads(body):
                 assert fields["model"] == "m"
-                assert 1 <= fields["max_tokens"] * fields.get("n", 1) <= LIMIT
+                assert 1 <= fields["max_tokens"] * (fields.get("n") or 1) <= LIMIT
 
 
 def spec(url: str) -> Any:
     models = [{"name": name, "backends": [{"kind": "openai", "url": url}]} for name in ("m", "secret")]
+    models.append({"name": "t", "backends": [{"kind": "triton", "url": url}]})
     return document(url, keys=KEYS, limits={"maxTokens": LIMIT}, models=models)
 
 

@@ -10,6 +10,7 @@ import os
 import random
 import socket
 import time
+import tracemalloc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -332,7 +333,26 @@ def test_incomplete_request_is_freed() -> None:
                     await until(lambda size=size: any(item._body_size >= size for item in gate.program.server.connections))  # type: ignore[misc]
                     [line] = gate.program.server.connections
                 await until(lambda: not gate.program.server.connections)
-                assert (line._large, line._body, line._body_size) == (None, [], 0)
+                assert (line._large, line._body, line._body_size) == (None, b"", 0)
+
+    clock.run(main())
+
+
+def test_small_chunks_take_no_more_memory_than_their_body() -> None:
+    """Two bytes in each chunk: kept one by one, they would take thirty times as much."""
+
+    async def main() -> None:
+        async with upstream() as echo, gateway(document(echo.url)) as gate, await Client.open(gate.port) as client:
+            tracemalloc.start()
+            before = tracemalloc.get_traced_memory()[0]
+            client.writer.write(HEAD + b"transfer-encoding: chunked\r\n\r\n")
+            for _ in range(20):
+                client.writer.write(b"2\r\nxx\r\n" * 10_000)
+                await client.writer.drain()
+            await until(lambda: any(item._body_size == 400_000 for item in gate.program.server.connections))
+            grown = tracemalloc.get_traced_memory()[0] - before
+            tracemalloc.stop()
+            assert grown < 3_000_000
 
     clock.run(main())
 

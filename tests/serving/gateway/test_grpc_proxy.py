@@ -299,6 +299,31 @@ def test_unreadable_message_ends_the_stream_with_a_reason() -> None:
     clock.run(main())
 
 
+def test_token_limit_holds_for_tensors() -> None:
+    """Over gRPC the options of a completion are tensors: in the first message of a stream and in later ones."""
+
+    def asking_for(tokens: int) -> bytes:
+        tensor = protobuf_wire.string(1, "request_output_len") + protobuf_wire.string(2, "INT32")
+        raw = protobuf_wire.length_delimited(7, tokens.to_bytes(4, "little"))
+        return protobuf_wire.string(1, "m") + protobuf_wire.length_delimited(5, tensor) + raw
+
+    async def main() -> None:
+        async with server(echo_messages) as address, gateway_for(address, limits={"maxTokens": 12}) as (_, ask):
+            assert [item async for item in ask(aiter_of(asking_for(12)))] == [asking_for(12)]
+            for messages in ([asking_for(13)], [asking_for(1), asking_for(2**20)]):
+                with pytest.raises(grpc.aio.AioRpcError) as caught:
+                    assert [item async for item in ask(aiter_of(*messages))]
+                assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+                assert "must be at most 12" in (caught.value.details() or "")
+
+    clock.run(main())
+
+
+async def aiter_of(*messages: bytes) -> AsyncIterator[bytes]:
+    for item in messages:
+        yield item
+
+
 def test_metadata_is_proxied() -> None:
     async def reject(messages: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
         given = [pair for pair in context.invocation_metadata() if pair[0].startswith("x-")]

@@ -65,7 +65,7 @@ class RequestParser(asyncio.BufferedProtocol):
         self._url = b""
         self._path = self._query = ""
         self._headers: dict[str, str] = {}
-        self._body: list[bytes] = []
+        self._body: bytes | bytearray = b""
         self._head_size = self._body_size = self._raw_size = 0
         self._large: bytearray | None = None
         self._started_at = 0.0
@@ -214,8 +214,12 @@ class RequestParser(asyncio.BufferedProtocol):
         if self._error is None and length - len(body) > _LARGE and not self._body:
             self._large = bytearray(length)
             self._large[: len(body)] = body
+        elif self._error is None and self._body:
+            # One buffer: a list of many small chunks would take many times their size.
+            self._body = self._body if isinstance(self._body, bytearray) else bytearray(self._body)
+            self._body += body
         elif self._error is None:
-            self._body.append(body)
+            self._body = body
         self._extend_deadline()
 
     def _extend_deadline(self) -> None:
@@ -234,9 +238,8 @@ class RequestParser(asyncio.BufferedProtocol):
             self._parser = httptools.HttpRequestParser(self)
 
     def on_message_complete(self) -> None:
-        body = self._body
         if not self._awaits_body():
-            self._complete(body[0] if len(body) == 1 else b"".join(body))
+            self._complete(self._body if len(self._body) > _LARGE else bytes(self._body))
 
     def _complete(self, body: bytes | bytearray) -> None:
         parser = self._parser
@@ -247,6 +250,6 @@ class RequestParser(asyncio.BufferedProtocol):
         keep = modern and parser.should_keep_alive() and not parser.should_upgrade()
         self._queue(self._error or request, keep, modern, request.method == "HEAD")
         self._receiving = self._in_body = False
-        self._body = []
+        self._body = b""
         self._large = None
         self._raw_size = 0

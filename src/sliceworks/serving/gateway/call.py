@@ -84,10 +84,23 @@ class Call:
 
 IDENTITY_ENCODING = b"accept-encoding: identity\r\n"
 """A server may compress its response unless the request forbids it."""
+_JSON_HEADERS = b"content-type: application/json\r\n" + IDENTITY_ENCODING
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-authenticate", "te", "trailer", "transfer-encoding", "upgrade"}
 _CREDENTIALS = {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"}
 _NOT_FORWARDED = {"content-length", "expect", "host", "http2-settings", "proxy-connection", "x-request-id"}
+_NOT_FORWARDED |= {
+    "x-original-url",
+    "x-rewrite-url",
+    "x-envoy-original-path",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+}
+_NOT_FORWARDED |= {"x-gateway-model-name", "x-gateway-destination-endpoint"}
+"""A server that obeys them would handle another request than the one that was authorized."""
 _NOT_FORWARDED |= _HOP_BY_HOP | _CREDENTIALS
+_OF_THE_BODY = {"accept-encoding", "content-encoding", "content-type"}
+"""A JSON body is forwarded as the JSON in UTF-8 that the gateway has read."""
 _USUAL_OPTIONS = {"", "close", "keep-alive"}
 """Options of a Connection header; other options are names of hop-by-hop headers."""
 _NOT_RETURNED = {name.encode() for name in (*_HOP_BY_HOP, "content-length", "date", "server", "set-cookie", "x-request-id")}
@@ -103,10 +116,10 @@ def request_head(call: Call, upstream: Upstream, length: int) -> bytes:
     if (options := request.headers.get("connection", "").lower()) not in _USUAL_OPTIONS:
         excluded = _NOT_FORWARDED | {option.strip() for option in options.split(",")}
     for name, value in request.headers.items():
-        if name not in excluded and not (requires_json and name == "accept-encoding"):
+        if name not in excluded and not (requires_json and name in _OF_THE_BODY):
             parts.append(f"{name}: {value}\r\n".encode("latin-1"))
     if requires_json:
-        parts.append(IDENTITY_ENCODING)
+        parts.append(_JSON_HEADERS)
     parts.append(b"x-request-id: %b\r\n" % call.id)
     parts.append(b"content-length: %d\r\n\r\n" % length if length or request.method == "POST" else b"\r\n")
     return b"".join(parts)

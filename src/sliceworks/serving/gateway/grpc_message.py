@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import protobuf_wire
-from sliceworks.base.protobuf_wire import LENGTH_DELIMITED, VARINT, DecodeError, Field, read_fields
+from sliceworks.base.protobuf_wire import LENGTH_DELIMITED, VARINT, DecodeError, Field, read_fields, read_varints
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -31,6 +31,81 @@ def read_number(message: bytes, field: int) -> int | None:
         if item.field == field and item.wire_type == VARINT:
             value = item.number
     return value
+
+
+_INTEGER_BYTES = {"INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8}
+_INTEGER_CONTENTS, _STRING_CONTENTS = (2, 3, 4, 5), 8
+
+
+def read_tensors(message: bytes) -> Iterator[tuple[str, list[Any] | None]]:
+    """Names and values of the parameters and tensors in a ModelInferRequest; None for other than integers and strings."""
+    tensors, raw = list[bytes](), list[bytes]()
+    for item in read_fields(message):
+        part = message[item.start : item.end]
+        if item.field == 4:
+            yield _read_parameter(part)
+        elif item.field == 5:
+            tensors.append(part)
+        elif item.field == 7:
+            raw.append(part)
+    for index, tensor in enumerate(tensors):
+        yield _read_tensor(tensor, raw[index] if index < len(raw) else None)
+
+
+def _read_parameter(pair: bytes) -> tuple[str, list[Any] | None]:
+    name, values = "", list[Any]()
+    for item in read_fields(pair):
+        if item.field == 1:
+            name = pair[item.start : item.end].decode("utf-8", "replace")
+        elif item.field == 2:
+            value = pair[item.start : item.end]
+            values = [found for inner in read_fields(value) if (found := _parameter_value(value, inner)) is not None]
+    return name, values or None
+
+
+def _parameter_value(value: bytes, item: Field) -> Any:
+    if item.field == 3:
+        return value[item.start : item.end].decode("utf-8", "replace")
+    return item.number if item.wire_type == VARINT else None
+
+
+def _read_tensor(tensor: bytes, raw: bytes | None) -> tuple[str, list[Any] | None]:
+    texts, contents = {1: "", 2: ""}, b""
+    for item in read_fields(tensor):
+        part = tensor[item.start : item.end]
+        if item.field in texts:
+            texts[item.field] = part.decode("utf-8", "replace")
+        elif item.field == 5:
+            contents += part
+    size = _INTEGER_BYTES.get(texts[2])
+    if raw is None:
+        return texts[1], _read_contents(contents)
+    if size is not None:
+        return texts[1], [int.from_bytes(raw[at : at + size], "little") for at in range(0, len(raw), size)]
+    return texts[1], _read_strings(raw) if texts[2] == "BYTES" else None
+
+
+def _read_contents(contents: bytes) -> list[Any] | None:
+    values: list[Any] = []
+    for item in read_fields(contents):
+        part = contents[item.start : item.end]
+        if item.field in _INTEGER_CONTENTS:
+            values += [item.number] if item.wire_type == VARINT else read_varints(part)
+        elif item.field == _STRING_CONTENTS:
+            values.append(part.decode("utf-8", "replace"))
+        else:
+            return None
+    return values
+
+
+def _read_strings(raw: bytes) -> list[str]:
+    """Strings, each after its length in four bytes."""
+    values, at = list[str](), 0
+    while at + 4 <= len(raw):
+        end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
+        values.append(raw[at + 4 : end].decode("utf-8", "replace"))
+        at = end
+    return values
 
 
 def replace_model_name(message: bytes, name: str) -> bytes:

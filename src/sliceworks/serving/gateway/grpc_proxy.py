@@ -20,7 +20,7 @@ from sliceworks.serving.gateway.adapters.open_inference import repository_entry
 from sliceworks.serving.gateway.errors import backend_timeout, model_not_found, no_healthy_backend
 from sliceworks.serving.gateway.grpc_message import ReplayableMessages
 from sliceworks.serving.gateway.router import RetryState
-from sliceworks.serving.gateway.token_limit import too_many_tokens
+from sliceworks.serving.gateway.token_limit import check_tensors, too_many_tokens
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -297,7 +297,9 @@ async def _rename_model(requests: ReplayableMessages, served: ServedModel, name:
     async for message in requests.replay():
         try:
             model = grpc_message.read_model_name(message)
-        except protobuf_wire.DecodeError as error:
+            if served.max_tokens is not None:
+                check_tensors(grpc_message.read_tensors(message), served.max_tokens)
+        except (protobuf_wire.DecodeError, HttpError) as error:
             requests.error = error
             raise
         if model not in names:

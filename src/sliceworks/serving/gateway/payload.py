@@ -149,7 +149,7 @@ def _may_be_ambiguous(body: bytes) -> bool:
 def _check_pairs(pairs: _Pairs, prefix: str) -> None:
     seen: dict[str, str] = {}
     for name, value in pairs:
-        field = _CANONICAL.get(_fold(name))
+        field = _CANONICAL.get(token_limit.fold(name))
         if field is None:
             continue
         if field in seen:
@@ -157,12 +157,8 @@ def _check_pairs(pairs: _Pairs, prefix: str) -> None:
         if name != field:
             raise bad_request(f"{prefix}{name}: unknown field, did you mean {field!r}?", param=f"{prefix}{name}")
         seen[field] = name
-        if isinstance(value, _Pairs) and not prefix:
-            _check_pairs(value, f"{name}.")
-
-
-def _fold(name: str) -> str:
-    return name.casefold().replace("_", "").replace("-", "")
+        if isinstance(value, _Pairs) and prefix.count(".") < 2:
+            _check_pairs(value, f"{prefix}{name}.")
 
 
 def replace_model(body: bytes, field: ModelField, name: str) -> bytes:

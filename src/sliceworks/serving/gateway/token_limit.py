@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -9,17 +10,25 @@ import orjson
 from sliceworks.base.http.messages import HttpError, bad_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 OPENAI_LIMITS = ("max_tokens", "max_completion_tokens")
 """The fields of OpenAI's API; a server that speaks it obeys either."""
-_OTHER_LIMITS = ("max_output_tokens", "max_new_tokens", "n_predict", "num_predict", "max_decode_steps")
+_OTHER_LIMITS = (
+    *("max_output_tokens", "max_new_tokens", "max_tokens_to_sample", "max_gen_toks", "n_predict", "num_predict"),
+    *("max_decode_steps", "max_decode_tokens", "request_output_len", "tokens_to_generate"),
+)
 """The same under the names of other servers, which some obey beside OpenAI's."""
 _BUDGETS = ("budget_tokens", "thinking_budget", "thinking_token_budget", "max_reasoning_tokens")
-_COUNTS = ("n", "best_of", "num_return_sequences", "num_samples", "beam_width")
+_COUNTS = ("n", "best_of", "num_return_sequences", "num_completions", "candidate_count", "num_samples", "num_beams", "beam_width")
+_ENCODED = "sampling_parameters"
+"""All options of Triton's vLLM backend, as a string with JSON: it ignores those beside it."""
 _CONTAINERS = ("parameters", "options", "sampling_params", "extra_body", "generation_config", "reasoning", "thinking")
 """Objects in which servers also look for these fields."""
-FIELDS = (*OPENAI_LIMITS, *_OTHER_LIMITS, *_BUDGETS, *_COUNTS, *_CONTAINERS)
+FIELDS = (*OPENAI_LIMITS, *_OTHER_LIMITS, *_BUDGETS, *_COUNTS, *_CONTAINERS, _ENCODED)
+_MAX_ENCODED = 64 * 1024
+_LIMITING = frozenset(name.replace("_", "") for name in (*OPENAI_LIMITS, *_OTHER_LIMITS, *_BUDGETS))
+_COUNTING = frozenset(name.replace("_", "") for name in _COUNTS)
 
 
 def requested_max_tokens(data: Mapping[str, Any]) -> int | None:
@@ -35,6 +44,40 @@ def check_max_tokens(data: Mapping[str, Any], limit: int) -> None:
         raise too_many_tokens(requested, limit, count)
     if count > limit:
         raise too_many_tokens(1, limit, count)
+
+
+def check_tensors(tensors: Iterable[tuple[str, list[Any] | None]], limit: int) -> None:
+    """Raise if tensors ask for more completion tokens than the limit: all their values together, a batch has one per prompt.
+
+    `None` are values that cannot be read.
+    """
+    tokens = counts = 1
+    for name, values in tensors:
+        folded = fold(name)
+        if folded == fold(_ENCODED):
+            for text in _values(name, values):
+                check_max_tokens({_ENCODED: text}, limit)
+        elif folded in _LIMITING | _COUNTING:
+            numbers = [_integer({name: value}, name) or 0 for value in _values(name, values)]
+            if min(numbers, default=0) < 1:
+                raise bad_request(f"{name}: must be at least 1", param=name)
+            if folded in _LIMITING:
+                tokens = max(tokens, sum(numbers))
+            else:
+                counts = max(counts, *numbers)
+    if tokens * counts > limit:
+        raise too_many_tokens(tokens, limit, counts)
+
+
+def _values(name: str, values: list[Any] | None) -> list[Any]:
+    if values is None:
+        raise bad_request(f"{name}: its values cannot be read, send them as JSON or as integers", param=name)
+    return values
+
+
+def fold(name: str) -> str:
+    """A name as the most tolerant server compares it."""
+    return name.casefold().replace("_", "").replace("-", "")
 
 
 def reserved_tokens(data: Mapping[str, Any], default: int | None) -> int:
@@ -100,6 +143,30 @@ def _parts(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for name in _CONTAINERS:
         if isinstance(part := data.get(name), dict):
             yield f"{name}.", part
+            yield from ((f"{name}.{inner}.", below) for inner in _CONTAINERS if isinstance(below := part.get(inner), dict))
+            if (text := part.get(_ENCODED)) is not None:
+                yield f"{name}.{_ENCODED}.", _decode(text)
+    if (text := data.get(_ENCODED)) is not None:
+        yield f"{_ENCODED}.", _decode(text)
+
+
+def _decode(text: Any) -> Mapping[str, Any]:
+    """The options in a string with JSON, which must have a limit: a server that reads it ignores all others."""
+
+    def check_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        names = [fold(name) for name, _ in pairs]
+        for name in FIELDS:
+            if names.count(fold(name)) != sum(given == name for given, _ in pairs) or names.count(fold(name)) > 1:
+                raise bad_request(f"{_ENCODED}.{name}: duplicate field, or another spelling of it", param=_ENCODED)
+        return dict(pairs)
+
+    try:
+        options = json.loads(text, object_pairs_hook=check_names) if isinstance(text, str) and len(text) < _MAX_ENCODED else None
+    except (ValueError, RecursionError):
+        options = None
+    if not isinstance(options, dict) or options.get("max_tokens") is None:
+        raise bad_request(f"{_ENCODED}: must be a JSON object with max_tokens, as a string", param=_ENCODED)
+    return options
 
 
 def _integer(data: Mapping[str, Any], name: str, prefix: str = "") -> int | None:

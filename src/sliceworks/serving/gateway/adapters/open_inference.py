@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
 import orjson
 
 import sliceworks
-from sliceworks.base.http.messages import JSON_CONTENT, HttpError
+from sliceworks.base.http.messages import JSON_CONTENT, HttpError, bad_request
 from sliceworks.serving.gateway.call import Call
 from sliceworks.serving.gateway.errors import method_not_allowed, route_not_found
 from sliceworks.serving.gateway.payload import check_fields, parse_object
-from sliceworks.serving.gateway.token_limit import limit_tokens
+from sliceworks.serving.gateway.token_limit import check_tensors, limit_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from sliceworks.base.http.messages import Request
     from sliceworks.base.http.response_writer import ResponseWriter
@@ -36,6 +36,7 @@ _METHODS = {
     "/generate_stream": "POST",
 }
 _EXTENSIONS = ["classification", "sequence", "model_configuration", "binary_tensor_data", "parameters", "statistics", "generate"]
+_HEADER_LENGTH, _MAX_DIGITS = "inference-header-content-length", 12
 BACKEND_KINDS = frozenset({"triton", "echo"})
 
 
@@ -89,7 +90,36 @@ class OpenInferenceAdapter:
         if call.counts_tokens and served.max_tokens is not None:
             check_fields(request.body)
             call.body = limit_tokens(parse_object(request.body), served.max_tokens, ("max_tokens",)) or request.body
+        elif action == "/infer" and served.max_tokens is not None:
+            check_tensors(_read_tensors(request), served.max_tokens)
         await self._router.forward(call)
+
+
+def _read_tensors(request: Request) -> Iterator[tuple[str, list[Any] | None]]:
+    """The parameters and tensors of an inference request, whose JSON may be followed by binary tensors."""
+    size = request.headers.get(_HEADER_LENGTH, "")
+    body = request.body[: int(size)] if size.isascii() and size.isdigit() and len(size) < _MAX_DIGITS else request.body
+    check_fields(body)
+    data = parse_object(body)
+    tensors = data.get("inputs") or []
+    if not isinstance(tensors, list) or not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in tensors):
+        raise bad_request("inputs: must be a list of tensors with names", param="inputs")
+    yield from ((name, [value]) for name, value in (data.get("parameters") or {}).items())
+    for tensor in tensors:
+        values = tensor.get("data")
+        yield tensor["name"], list(_flatten(values)) if isinstance(values, list) else None
+
+
+def _flatten(values: list[Any]) -> Iterator[Any]:
+    stack = [iter(values)]
+    while stack:
+        for value in stack[-1]:
+            if isinstance(value, list):
+                stack.append(iter(value))
+                break
+            yield value
+        else:
+            stack.pop()
 
 
 def repository_entry(served: ServedModel) -> dict[str, str]:
