@@ -1,4 +1,5 @@
-"""Temporary certificates for the real programs: an authority, a serving and a client certificate, a key for service accounts."""
+"""Temporary certificates for the real programs: an authority, a serving and a client certificate, a key for service accounts, and
+the client certificate of the front proxy with an authority of its own."""
 
 from __future__ import annotations
 
@@ -29,6 +30,9 @@ class Certificates:
     account_public: Path
     client: Path
     client_key: Path
+    proxy_authority: Path
+    proxy_client: Path
+    proxy_client_key: Path
 
 
 def make(folder: Path) -> Certificates:
@@ -39,6 +43,10 @@ def make(folder: Path) -> Certificates:
     serving = _signed(_name("kube-apiserver"), serving_key, authority_key, authority, ExtendedKeyUsageOID.SERVER_AUTH)
     client_key = ec.generate_private_key(ec.SECP256R1())
     client = _signed(_name("cert-admin", "system:masters"), client_key, authority_key, authority, ExtendedKeyUsageOID.CLIENT_AUTH)
+    proxy_authority_key, proxy_authority = _authority()
+    proxy_key = ec.generate_private_key(ec.SECP256R1())
+    proxy_name, usage = _name("front-proxy-client"), ExtendedKeyUsageOID.CLIENT_AUTH
+    proxy_client = _signed(proxy_name, proxy_key, proxy_authority_key, proxy_authority, usage)
     account_key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     public = account_key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     pem = serialization.Encoding.PEM
@@ -50,6 +58,9 @@ def make(folder: Path) -> Certificates:
         account_public=_write(folder / "sa.pub", public),
         client=_write(folder / "client.crt", client.public_bytes(pem)),
         client_key=_write(folder / "client.key", _private(client_key)),
+        proxy_authority=_write(folder / "front-proxy-ca.crt", proxy_authority.public_bytes(pem)),
+        proxy_client=_write(folder / "front-proxy-client.crt", proxy_client.public_bytes(pem)),
+        proxy_client_key=_write(folder / "front-proxy-client.key", _private(proxy_key)),
     )
 
 

@@ -21,6 +21,7 @@ import orjson
 PACK = Path(__file__).parents[2] / "src/sliceworks/schemas/data/kubernetes-1.35"
 GROUP_VERSIONS = [
     ("", "v1"),
+    ("apiregistration.k8s.io", "v1"),
     ("admissionregistration.k8s.io", "v1"),
     ("apps", "v1"),
     ("events.k8s.io", "v1"),

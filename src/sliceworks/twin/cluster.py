@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sliceworks.base.transport import InProcess
 from sliceworks.twin.apiserver import bootstrap
+from sliceworks.twin.apiserver.aggregation.controller import ApiServiceController
 from sliceworks.twin.apiserver.auth.authentication import Authenticator, administrator, new_token
 from sliceworks.twin.apiserver.auth.rbac import RESOURCES, Rbac
 from sliceworks.twin.apiserver.auth.service_account_token import TokenIssuer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from sliceworks.base.transport import Request, Response
     from sliceworks.twin.apiserver.auth.authentication import User
+    from sliceworks.twin.apiserver.auth.certificates import FrontProxy
     from sliceworks.twin.cloud.core.cloud_server import CloudServer
     from sliceworks.twin.cloud.pod_storage import PodStorage
     from sliceworks.twin.nodes.runtime.image import ImageMap
@@ -43,7 +45,8 @@ class Cluster:
     Without `workloads` it has no nodes, scheduler or workload controllers; the controllers in `without` do not run, and their
     kinds and webhooks are not installed. With `processes`, the commands of containers run as
     processes of this machine, with their files in that directory; with `images`, those of containers with these images. With
-    `config_connector`, the kinds and controllers of Config Connector are installed.
+    `config_connector`, the kinds and controllers of Config Connector are installed. Aggregated APIs know the API server by the
+    certificate of `front_proxy`.
     Pods of Jobs complete after `job_seconds` unless an annotation says otherwise; None: they run until they are
     deleted. In-process requests await `between` first.
     """
@@ -55,6 +58,7 @@ class Cluster:
         token: str = "",
         key_file: Path | None = None,
         ca: str = "",
+        front_proxy: FrontProxy | None = None,
         workloads: bool = True,
         without: Collection[str] = (),
         processes: Path | None = None,
@@ -78,11 +82,12 @@ class Cluster:
             self.store, registry, self._handle_as, authority=ca, workloads=workloads, without=without, cloud_access=access
         )
         self.api_server.aggregated_apis |= self.controllers.aggregated_apis
+        self.api_server.proxy_client = front_proxy.client_file if front_proxy is not None else None
         self.without = frozenset(without)
         self.nodes: NodeSimulator | None = None
         self._cloud: CloudServer | None = None
         self._workloads = workloads
-        self._authority = ca
+        self._authority, self._front_proxy = ca, front_proxy
         self._endpoint = ""
         self._processes, self._hidden, self._images = processes, hidden, images
         self._job_seconds = job_seconds
@@ -103,10 +108,19 @@ class Cluster:
 
     async def __aenter__(self) -> Self:
         self._open_runtime()
-        objects = [*bootstrap.config_maps(self._authority), *self._installed]
-        bootstrap.create_missing(self.store, self.api_server.registry, self.api_server.view, objects)
+        registry, proxy = self.api_server.registry, self._front_proxy
+        aggregated = [
+            f"{version}.{group}" for group, api in self.api_server.aggregated_apis.items() for version in api.resources[0].versions
+        ]
+        objects = [
+            *bootstrap.config_maps(self._authority, proxy.authority if proxy is not None else ""),
+            *bootstrap.api_services(registry, aggregated),
+            *self._installed,
+        ]
+        bootstrap.create_missing(self.store, registry, self.api_server.view, objects)
         self.api_server.crd_registry.start()
-        self._tasks = [asyncio.create_task(CrdController(self.api_server).run())]
+        controllers = (CrdController(self.api_server), ApiServiceController(self.api_server))
+        self._tasks = [asyncio.create_task(controller.run()) for controller in controllers]
         self.controllers.start()
         await self.store.wait_durable()
         if self._workloads:

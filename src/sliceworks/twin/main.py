@@ -120,6 +120,7 @@ async def _serve(
         token=token,
         key_file=key_file,
         ca=ca,
+        front_proxy=certificate_files.front_proxy(),
         workloads=options.workloads,
         without=options.without,
         processes=processes,

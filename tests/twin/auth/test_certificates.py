@@ -22,7 +22,12 @@ def test_files_are_private_and_reused(tmp_path: Path) -> None:
     before = first.server_file.read_text()
     assert {file.stat().st_mode & 0o777 for file in (first.authority_file, first.server_file)} == {0o600}
     assert certificates.ensure(tmp_path / "pki").server_file.read_text() == before
-    assert sorted(file.name for file in (tmp_path / "pki").iterdir()) == ["ca.pem", "server.pem"]
+    assert sorted(file.name for file in (tmp_path / "pki").iterdir()) == [
+        "ca.pem",
+        "front-proxy-ca.pem",
+        "front-proxy-client.pem",
+        "server.pem",
+    ]
 
 
 def test_server_certificate_is_renewed_before_it_expires(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ Reading order, along one write from its HTTP request to its watch event:
 `codec`: bodies in and out (`yaml_codec`, `protobuf`, `protobuf_encoder`, `version_conversion`).
 `handlers`: one module per verb; `streaming`: sessions of exec, attach, port-forward and proxy (`service_endpoints`).
 `fieldmanager`, `patch`: field ownership and patches.
-`admission`: plugins and webhooks (`pod_resources`, `webhook_client`, `conversion_webhook`).
+`admission`: plugins and webhooks (`pod_resources`, `webhook_client`, `client_errors`, `conversion_webhook`).
+`aggregation`: group versions that another server serves.
 `validation`: rules of the built-in kinds.
 `selection`: label and field selectors.
 `printers`: tables for `kubectl get`.

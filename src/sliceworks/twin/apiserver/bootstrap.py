@@ -11,9 +11,10 @@ import orjson
 from sliceworks.base import clock
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.twin.apiserver.admission.priority import system_classes
+from sliceworks.twin.apiserver.auth.certificates import PROXY_CLIENT
 from sliceworks.twin.apiserver.auth.rbac import GROUP
 from sliceworks.twin.apiserver.codec import order_fields
-from sliceworks.twin.apiserver.registry import service_allocator
+from sliceworks.twin.apiserver.registry import api_service_strategy, service_allocator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 _API_SERVICE = ("default", "kubernetes")
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_AUTHENTICATION = "extension-apiserver-authentication"
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 
 
@@ -135,7 +137,11 @@ def create_missing(store: Store, registry: Registry, view: ClusterView, installe
         resource = kinds[group, obj["kind"]]
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        if store.get(resource.storage_key, namespace, name) is None:
+        entry = store.get(resource.storage_key, namespace, name)
+        if entry is not None and name == _AUTHENTICATION and entry.object()["data"] != obj["data"]:
+            # The authorities of this server, as kube-apiserver keeps them up to date.
+            store.put(resource.storage_key, namespace, name, {**entry.object(), "data": obj["data"]})
+        elif entry is None:
             metadata |= {"uid": clock.uid(), "creationTimestamp": clock.timestamp()}
             store.put(resource.storage_key, namespace, name, order_fields(obj))
 
@@ -165,15 +171,37 @@ def _namespaces() -> list[Obj]:
     ]
 
 
-def config_maps(authority: str) -> list[Obj]:
-    """The authority of client certificates, for other servers, and the day from which the use of legacy tokens is recorded."""
+def config_maps(authority: str, proxy_authority: str = "") -> list[Obj]:
+    """The authorities of clients and of the front proxy, for other servers, and the day from which legacy tokens are recorded."""
     data = {
-        "extension-apiserver-authentication": {"client-ca-file": authority},
+        _AUTHENTICATION: {"client-ca-file": authority, **(_request_headers(proxy_authority) if proxy_authority else {})},
         "kube-apiserver-legacy-service-account-token-tracking": {"since": clock.timestamp()[:10]},
     }
     return [
         {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name, "namespace": "kube-system"}, "data": values}
         for name, values in data.items()
+    ]
+
+
+def _request_headers(authority: str) -> dict[str, str]:
+    """How aggregated APIs learn the user of a request that this server passes on."""
+    return {
+        "requestheader-allowed-names": f'["{PROXY_CLIENT}"]',
+        "requestheader-client-ca-file": authority,
+        "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+        "requestheader-group-headers": '["X-Remote-Group"]',
+        "requestheader-uid-headers": '["X-Remote-Uid"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+    }
+
+
+def api_services(registry: Registry, aggregated: Iterable[str]) -> list[Obj]:
+    """The APIServices of the built-in group versions, and of those that the twin serves for installed systems."""
+    versions = registry.versions()
+    built_in = [(group, version) for group in versions if group != api_service_strategy.GROUP for version in versions[group]]
+    return [
+        *(api_service_strategy.local_api_service(group, version, "onstart") for group, version in built_in),
+        *(api_service_strategy.local_api_service(*api_service_strategy.split_name(name)) for name in aggregated),
     ]
 
 

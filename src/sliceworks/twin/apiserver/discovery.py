@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,37 +9,34 @@ import orjson
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sliceworks.twin.apiserver.aggregation.api_services import ApiServices
+    from sliceworks.twin.apiserver.aggregation.remote_api import RemoteApi
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi, Registry, Resource, Subresource, Version
+
+    Tree = dict[str, dict[str, list[Resource] | RemoteApi]]
+    """Group → version → the resources of this server, or the API that another server serves."""
 
 Obj = dict[str, Any]
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _ADDRESSES = [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:6443"}]
-_STABILITY = {"alpha": 0, "beta": 1, "": 2}
-_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
-
-
-def version_rank(version: str) -> tuple[Any, ...]:
-    """A sort key in Kubernetes' order: stable before beta before alpha, newer first; other names last."""
-    match = _VERSION.fullmatch(version)
-    if not match:
-        return (1, version)
-    major, stability, minor = match.groups()
-    return (0, -_STABILITY[stability or ""], -int(major), -int(minor or 0))
 
 
 class Discovery:
-    """Discovery documents, built on first use and again after the registry changed."""
+    """Discovery documents, built on first use and again after the registry or an APIService changed."""
 
-    def __init__(self, registry: Registry, version: Obj, aggregated_apis: Mapping[str, AggregatedApi]) -> None:
-        self._registry, self._aggregated_apis = registry, aggregated_apis
+    def __init__(
+        self, registry: Registry, version: Obj, aggregated_apis: Mapping[str, AggregatedApi], api_services: ApiServices
+    ) -> None:
+        self._registry, self._aggregated_apis, self._api_services = registry, aggregated_apis, api_services
         self.version = orjson.dumps(version)
         self._documents: dict[str, bytes] = {}
-        self._generation = -1
+        self._generation = (-1, -1)
 
     def document(self, name: str) -> bytes | None:
         """The document of a path such as `api`, `apis`, `apis/apps` or `apis/apps/v1`; `…?aggregated` for the aggregated form."""
-        if self._generation != self._registry.generation:
-            self._documents, self._generation = {}, self._registry.generation
+        generation = (self._registry.generation, self._api_services.generation)
+        if self._generation != generation:
+            self._documents, self._generation = {}, generation
         if name not in self._documents:
             document = self._build(name)
             if document is None:
@@ -67,15 +63,22 @@ class Discovery:
             return None
         if len(parts) == 2:
             return {"kind": "APIGroup", "apiVersion": "v1", **_group(group, list(tree[group]))}
-        return _resource_list(group, parts[2], tree[group].get(parts[2]))
+        resources = tree[group].get(parts[2])
+        return _resource_list(group, parts[2], resources) if isinstance(resources, list) else None
 
-    def _tree(self) -> dict[str, dict[str, list[Resource]]]:
-        tree = self._registry.versions()
+    def _tree(self) -> Tree:
+        """Groups and versions in the order of their priorities; those of remote APIs without the resources."""
+        tree: Tree = {group: dict(versions) for group, versions in self._registry.versions().items()}
         for group, api in self._aggregated_apis.items():
             for resource in api.resources:
                 for version in resource.versions:
-                    tree.setdefault(group, {}).setdefault(version, []).append(resource)
-        return {group: dict(sorted(versions.items(), key=lambda item: version_rank(item[0]))) for group, versions in tree.items()}
+                    listed = tree.setdefault(group, {}).setdefault(version, [])
+                    assert isinstance(listed, list)
+                    listed.append(resource)
+        for remote in self._api_services.remotes.values():
+            tree.setdefault(remote.group, {})[remote.version] = remote
+        names = self._api_services.sorted((group, version) for group, versions in tree.items() for version in versions)
+        return {group: {version: tree[group][version] for version in versions} for group, versions in names.items()}
 
 
 def _group(name: str, versions: list[str]) -> Obj:
@@ -123,19 +126,22 @@ def _subresource(resource: Resource, version: str, subresource: Subresource) -> 
     return {**item, "kind": subresource.kind, "verbs": list(subresource.verbs)}
 
 
-def _aggregated_list(tree: dict[str, dict[str, list[Resource]]]) -> Obj:
+def _aggregated_list(tree: Tree) -> Obj:
     items = [
         {
             "metadata": {"name": group} if group else {},
-            "versions": [_aggregated(version, resources) for version, resources in versions.items()],
+            "versions": [_aggregated(version, served) for version, served in versions.items()],
         }
         for group, versions in tree.items()
     ]
     return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
 
 
-def _aggregated(version: str, resources: list[Resource]) -> Obj:
-    listed = []
+def _aggregated(version: str, resources: list[Resource] | RemoteApi) -> Obj:
+    listed: list[Obj] = []
+    if not isinstance(resources, list):
+        known = resources.documents.resources
+        return {"version": version, "freshness": "Stale"} if known is None else _current(version, known)
     for resource in sorted(resources, key=lambda item: item.plural):
         served = resource.versions[version]
         item: Obj = {
@@ -159,7 +165,12 @@ def _aggregated(version: str, resources: list[Resource]) -> Obj:
                 for subresource in sorted(served.subresources.values(), key=lambda item: item.name)
             ]
         listed.append(item)
-    return {"version": version, "resources": listed, "freshness": "Current"}
+    return _current(version, listed)
+
+
+def _current(version: str, resources: list[Obj]) -> Obj:
+    listed = {"resources": resources} if resources else {}
+    return {"version": version, **listed, "freshness": "Current"}
 
 
 def _subresource_kind(resource: Resource, version: str, subresource: Subresource) -> Obj:

@@ -17,6 +17,7 @@ from sliceworks.base.names import path_segment_errors
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.admission import certificate_signing, chain, resource_quota
 from sliceworks.twin.apiserver.admission.chain import QUOTAS, Admission, ObjectCache
+from sliceworks.twin.apiserver.aggregation.api_services import ApiServices
 from sliceworks.twin.apiserver.auth import escalation
 from sliceworks.twin.apiserver.auth.authentication import impersonate
 from sliceworks.twin.apiserver.auth.rbac import GROUP as RBAC_GROUP
@@ -30,6 +31,7 @@ from sliceworks.twin.apiserver.handlers.write import WriteHandler
 from sliceworks.twin.apiserver.non_resource import PAGE_NOT_FOUND, NonResourceHandler
 from sliceworks.twin.apiserver.patch.patcher import patch_type
 from sliceworks.twin.apiserver.registry import service_allocator
+from sliceworks.twin.apiserver.registry.api_service_strategy import KEY
 from sliceworks.twin.apiserver.registry.crd_registry import CrdRegistry
 from sliceworks.twin.apiserver.request_info import Call, ObjectModified, method_not_allowed, parse_request_info, unknown_path
 from sliceworks.twin.store.entry import Entry
@@ -37,6 +39,7 @@ from sliceworks.twin.store.entry import Entry
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from ipaddress import IPv4Network
+    from pathlib import Path
 
     from sliceworks.base.transport import Request, Response
     from sliceworks.schemas.field_errors import FieldError
@@ -92,6 +95,9 @@ class ApiServer:
     pod_network: IPv4Network | None = None
     """The loopback network of pods that run as processes: endpoints may have addresses in it, which are invalid otherwise."""
 
+    proxy_client: Path | None = None
+    """The client certificate that this server shows to aggregated APIs."""
+
     def __init__(self, store: Store, registry: Registry, rbac: Rbac, issuer: TokenIssuer) -> None:
         self.store = store
         self.registry = registry
@@ -101,6 +107,9 @@ class ApiServer:
         self.webhooks = chain.Webhooks()
         self.aggregated_apis: dict[str, AggregatedApi] = {}
         """By group: APIs whose objects are not stored."""
+        self.api_services = ApiServices(self)
+        self.observers: dict[str, list[Callable[[Change], None]]] = {KEY: [self.api_services.observe]}
+        """By resource: what to call for each change, so that most writes call nothing."""
         self.crd_registry = CrdRegistry(store, registry)
         self.reader = ReadHandler(self)
         self.writer = WriteHandler(self)
@@ -110,11 +119,15 @@ class ApiServer:
         self._dynamic: DynamicAdmission | None = None
         self.dynamic: DynamicAdmission | None = None
         """Webhooks and policies that objects in the cluster configure; None while there are no such objects."""
-        store.subscribe(self._observe_admission)
+        store.subscribe(self._observe)
+
+    def _observe(self, change: Change) -> None:
+        for observer in self.observers.get(change.resource, ()):
+            observer(change)
+        if change.resource.startswith(_ADMISSION_GROUP):
+            self._observe_admission(change)
 
     def _observe_admission(self, change: Change) -> None:
-        if not change.resource.startswith(_ADMISSION_GROUP):
-            return
         dynamic = self._get_dynamic()
         dynamic.observe(change)
         self.dynamic = None if dynamic.is_empty else dynamic
@@ -313,10 +326,13 @@ class ApiHandler:
         user, target = self._authorize(request, certificate, params)
         if len(request.body) > MAX_BODY_BYTES:
             raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
-        if not target.resource:
+        remote = self.server.api_services.find(request.path) if self.server.api_services.remotes else None
+        if remote is None and not target.resource:
             return await self._non_resource.handle(request)
         if flow_control is not None:
             await flow_control.wait(user.name, user.flow_priority)
+        if remote is not None:
+            return await remote.proxy(request, target, user)
         served = self.server.registry.find(target.group, target.version, target.resource)
         if served is None:
             return self._handle_aggregated(target, params)

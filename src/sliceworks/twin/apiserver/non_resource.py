@@ -45,8 +45,8 @@ class NonResourceHandler:
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
-        self._discovery = Discovery(server.registry, VERSION, server.aggregated_apis)
-        self._openapi = OpenApi(server.crd_registry, server.aggregated_apis)
+        self._discovery = Discovery(server.registry, VERSION, server.aggregated_apis, server.api_services)
+        self._openapi = OpenApi(server.crd_registry, server.aggregated_apis, server.api_services)
         self.debug: dict[str, Callable[[Request], Awaitable[Response]]] = {}
 
     async def handle(self, request: Request) -> Response:
@@ -112,7 +112,8 @@ class NonResourceHandler:
 
     def _has_group(self, path: str) -> bool:
         group = path.split("/")[1]
-        return group in self._server.aggregated_apis or self._server.registry.has_group(group)
+        server = self._server
+        return group in server.aggregated_apis or server.registry.has_group(group) or server.api_services.has_group(group)
 
     def _openapi_document(self, request: Request, path: str) -> Response:
         document = self._openapi.document(path)
@@ -133,7 +134,9 @@ class NonResourceHandler:
         for group, versions in self._server.registry.versions().items():
             if group:
                 paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in versions)]
-        return sorted([*paths, "/healthz", "/livez", "/readyz", "/openapi/v2", "/openapi/v3", "/version"])
+        for group, version in self._server.api_services.group_versions():
+            paths += [f"/apis/{group}", f"/apis/{group}/{version}"]
+        return sorted({*paths, "/healthz", "/livez", "/readyz", "/openapi/v2", "/openapi/v3", "/version"})
 
 
 def _health(request: Request, name: str) -> Response:

@@ -1,4 +1,4 @@
-"""The address behind a Service: one given with `twin expose`, or that of a ready pod that runs as a process."""
+"""The address behind a Service: one given with `twin expose`, its external name, or a ready pod that runs as a process."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def resolve(server: ApiServer, namespace: str, name: str, port: str) -> tuple[st
                 for address in _ready_addresses(endpoints, served.get("name") or ""):
                     return address
     raise NoEndpoint(f'no endpoints available for service "{name}"')
+
+
+def resolve_server(server: ApiServer, namespace: str, name: str, port: int) -> tuple[str, int]:
+    """Like `resolve`, for a webhook or an aggregated API: a Service may also be an external name. Raises NoEndpoint."""
+    spec = (server.view.get("/services", namespace, name) or {}).get("spec") or {}
+    if spec.get("type") == "ExternalName" and server.view.get(EXPOSED, namespace, name) is None:
+        return spec["externalName"], port
+    return resolve(server, namespace, name, str(port))
 
 
 def _ready_addresses(endpoints: Obj, port_name: str) -> Iterator[tuple[str, int]]:

@@ -6,9 +6,9 @@ import asyncio
 import base64
 import ssl
 from contextlib import suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
@@ -18,6 +18,7 @@ from yarl import URL
 from sliceworks.base import clock
 from sliceworks.schemas.field_errors import quoted
 from sliceworks.schemas.golang import json_kind
+from sliceworks.twin.apiserver.client_errors import certificate_problem, describe
 from sliceworks.twin.apiserver.codec import TYPE_META, DecodeError, read_json, read_yaml
 
 if TYPE_CHECKING:
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 _MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 _MAX_MESSAGE_BYTES = 2048
 _TLS_CLOSE_SECONDS = 0.05
-_NAMES_SECONDS = 5.0
-_UNKNOWN_AUTHORITY = {2, 18, 19, 20, 21}
-_HOSTNAME_MISMATCH = {62, 64}
-_EXPIRED = {9, 10}
 _STATUS_MESSAGES = {
     400: "the server rejected our request for an unknown reason",
     401: "the server has asked for the client to provide credentials",
@@ -69,10 +66,15 @@ class WebhookClient:
         except TimeoutError as error:
             raise CallError(f'Post "{url}{query}": context deadline exceeded') from error
         except aiohttp.ClientConnectorCertificateError as error:
-            problem = await self._certificate_problem(error.certificate_error, urlsplit(url))
+            parts = urlsplit(url)
+            find_address = partial(self._find_address, parts.hostname or "", parts.port or 443)
+            problem = await certificate_problem(error.certificate_error, parts.hostname or "", find_address)
             raise CallError(f'Post "{url}{query}": tls: failed to verify certificate: {problem}') from error
+        except aiohttp.ClientPayloadError as error:
+            problem = "unexpected error when reading response body. Please retry. Original error: unexpected EOF"
+            raise CallError(problem) from error
         except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
-            raise CallError(_describe(error, url, query)) from error
+            raise CallError(f'Post "{url}{query}": {describe(error, urlsplit(url).hostname or "")}') from error
         return _read(status, headers, body)
 
     async def _exchange(self, url: URL, verify: ssl.SSLContext, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
@@ -87,22 +89,9 @@ class WebhookClient:
                 chunks.append(chunk)
             return response.status, response.headers, b"".join(chunks)
 
-    async def _certificate_problem(self, error: Exception, parts: SplitResult) -> str:
-        """Why a certificate is not valid, in Go's words, which list the names of a certificate for another host."""
-        code, host = getattr(error, "verify_code", 0), parts.hostname or ""
-        if code in _UNKNOWN_AUTHORITY:
-            return "x509: certificate signed by unknown authority"
-        if code in _EXPIRED:
-            return "x509: certificate has expired or is not yet valid"
-        if code not in _HOSTNAME_MISMATCH:
-            return f"x509: {getattr(error, 'verify_message', '') or error}"
-        try:
-            async with asyncio.timeout(clock.scale_real_seconds(_NAMES_SECONDS)):
-                addresses = await _ServiceResolver(self._resolve).resolve(host, parts.port or 443)
-                certificate = await _presented_certificate(addresses[0]["host"], addresses[0]["port"], host)
-                return _mismatch(certificate, host)
-        except (OSError, ValueError, TimeoutError):
-            return f"x509: certificate is not valid for {host}"
+    async def _find_address(self, host: str, port: int) -> tuple[str, int]:
+        (address, *_) = await _ServiceResolver(self._resolve).resolve(host, port)
+        return address["host"], address["port"]
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -163,70 +152,6 @@ def _tls(bundle: str) -> ssl.SSLContext:
         return ssl.create_default_context(cadata=data)
     except (ssl.SSLError, ValueError) as error:
         raise CallError("unable to load root certificates: unable to parse bytes as PEM block") from error
-
-
-def _describe(error: BaseException, url: str, query: str) -> str:
-    host = urlsplit(url).hostname or ""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        problem = f"dial tcp: lookup {host}: no such host"
-    elif isinstance(error, aiohttp.ClientSSLError):
-        reason = str(getattr(error.os_error, "reason", "") or error.os_error)
-        wrong = "WRONG_VERSION_NUMBER" in reason or "HTTP_REQUEST" in reason or "RECORD_LAYER_FAILURE" in reason
-        problem = "http: server gave HTTP response to HTTPS client" if wrong else f"remote error: tls: {reason}"
-    elif isinstance(error, aiohttp.ClientConnectorError):
-        reason = (error.os_error.strerror or str(error.os_error)).lower()
-        problem = f"dial tcp {_dialed(error)}: connect: {_without_call(reason)}"
-    elif isinstance(error, aiohttp.ServerDisconnectedError):
-        problem = "EOF"
-    elif isinstance(error, aiohttp.ClientPayloadError):
-        return "unexpected error when reading response body. Please retry. Original error: unexpected EOF"
-    elif isinstance(error, aiohttp.ClientResponseError):
-        problem = f"net/http: HTTP/1.x transport connection broken: malformed HTTP response ({error.message})"
-    else:
-        problem = str(error) or type(error).__name__
-    return f'Post "{url}{query}": {problem}'
-
-
-def _dialed(error: aiohttp.ClientConnectorError) -> str:
-    """The address in a connection error, which aiohttp shows as `Connect call failed ('127.0.0.1', 9)`."""
-    arguments = str(error.os_error).rpartition("(")[2].rstrip(")'\"").replace("'", "").split(",")
-    port = arguments[1].strip() if len(arguments) > 1 else str(error.port)
-    return f"{arguments[0] if len(arguments) > 1 else error.host}:{port}"
-
-
-def _without_call(reason: str) -> str:
-    return "connection refused" if reason.startswith("connect call failed") else reason
-
-
-async def _presented_certificate(address: str, port: int, host: str) -> bytes:
-    """The certificate of a server, unverified. Nothing is sent to it."""
-    unverified = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection(address, port, ssl=unverified, server_hostname=host)
-    try:
-        tls: ssl.SSLObject = writer.get_extra_info("ssl_object")
-        return tls.getpeercert(binary_form=True) or b""
-    finally:
-        writer.transport.abort()
-
-
-def _mismatch(certificate: bytes, host: str) -> str:
-    from cryptography import x509
-
-    try:
-        parsed = x509.load_der_x509_certificate(certificate)
-        names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        return "x509: certificate relies on legacy Common Name field, use SANs instead"
-    if host.replace(".", "").isdigit() or ":" in host:
-        addresses = [str(address) for address in names.get_values_for_type(x509.IPAddress)]
-        if not addresses:
-            return f"x509: cannot validate certificate for {host} because it doesn't contain any IP SANs"
-        return f"x509: certificate is valid for {', '.join(addresses)}, not {host}"
-    domains = names.get_values_for_type(x509.DNSName)
-    if not domains:
-        return f"x509: certificate is not valid for any names, but wanted to match {host}"
-    return f"x509: certificate is valid for {', '.join(domains)}, not {host}"
 
 
 def _read(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:

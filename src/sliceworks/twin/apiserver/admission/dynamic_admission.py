@@ -75,7 +75,7 @@ class DynamicAdmission:
 
     def _resolve(self, namespace: str, name: str, port: int) -> tuple[str, int]:
         try:
-            return service_endpoints.resolve(self._server, namespace, name, str(port))
+            return service_endpoints.resolve_server(self._server, namespace, name, port)
         except service_endpoints.NoEndpoint as error:
             raise CallError(str(error)) from error
 

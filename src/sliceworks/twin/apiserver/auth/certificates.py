@@ -1,6 +1,8 @@
 """The twin's certificate authority, serving certificate and client certificates.
 
-Two private files, replaced atomically: `ca.pem` and `server.pem` hold a key, a certificate and, in the first line, its expiry.
+Private files, replaced atomically: `ca.pem` and `server.pem` hold a key, a certificate and, in the first line, its expiry.
+`front-proxy-ca.pem` and `front-proxy-client.pem` are those with which the API server proves to aggregated APIs that it has
+authenticated a user; a client certificate of `ca.pem` must not pass for one.
 That line is enough to reuse them, so a restart does not load the cryptography library. Certificates use the wall clock, not the
 twin's: the TLS peer does not know the twin's.
 """
@@ -10,7 +12,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import files
 from sliceworks.base.errors import SliceworksError
@@ -32,10 +34,18 @@ NAMES = (
     "kubernetes.default.svc.cluster.local",
 )
 ADDRESSES = ("127.0.0.1", "::1", "10.96.0.1")
+PROXY_CLIENT = "front-proxy-client"
 _AUTHORITY_VALIDITY = timedelta(days=3650)
 _VALIDITY = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=30)
 _BEGIN = "-----BEGIN CERTIFICATE-----"
+
+
+class FrontProxy(NamedTuple):
+    """The CA certificate of the front proxy in PEM, and the file of its client certificate with the key."""
+
+    authority: str
+    client_file: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,19 +60,39 @@ class Certificates:
         with _translate_errors(self.authority_file):
             return certificate_part(self.authority_file.read_text())
 
+    @property
+    def proxy_authority_file(self) -> Path:
+        return self.authority_file.with_name("front-proxy-ca.pem")
+
+    @property
+    def proxy_client_file(self) -> Path:
+        return self.authority_file.with_name("front-proxy-client.pem")
+
+    def front_proxy(self) -> FrontProxy:
+        """What the API server needs as a front proxy."""
+        with _translate_errors(self.proxy_authority_file):
+            return FrontProxy(certificate_part(self.proxy_authority_file.read_text()), self.proxy_client_file)
+
 
 def ensure(folder: Path, *, names: Iterable[str] = (), now: datetime | None = None) -> Certificates:
     """Reuse the certificates in this folder; create those that are missing or expire soon."""
     now = now or datetime.now(UTC)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     paths = Certificates(folder / "ca.pem", folder / "server.pem")
-    if not _is_valid(paths.authority_file, now):
-        # A crash between the two writes must not leave a server certificate of the old authority.
-        paths.server_file.unlink(missing_ok=True)
-        _write(paths.authority_file, _create_authority(now), now + _AUTHORITY_VALIDITY)
+    _ensure_authority(paths.authority_file, paths.server_file, "sliceworks-ca", now)
     if not _is_valid(paths.server_file, now):
         _write(paths.server_file, _create_server(paths, tuple(names), now), now + _VALIDITY)
+    _ensure_authority(paths.proxy_authority_file, paths.proxy_client_file, "front-proxy-ca", now)
+    if not _is_valid(paths.proxy_client_file, now):
+        _write(paths.proxy_client_file, _create_client(paths.proxy_authority_file, PROXY_CLIENT, (), now), now + _VALIDITY)
     return paths
+
+
+def _ensure_authority(file: Path, issued: Path, name: str, now: datetime) -> None:
+    if not _is_valid(file, now):
+        # A crash between the two writes must not leave a certificate of the old authority.
+        issued.unlink(missing_ok=True)
+        _write(file, _create_authority(name, now), now + _AUTHORITY_VALIDITY)
 
 
 def server_context(certificates: Certificates) -> ssl.SSLContext:
@@ -82,16 +112,19 @@ def server_context(certificates: Certificates) -> ssl.SSLContext:
 
 def client_certificate(certificates: Certificates, user: str, groups: Iterable[str] = (), *, now: datetime | None = None) -> str:
     """Key and certificate in PEM of a client, for a user in groups."""
+    return _create_client(certificates.authority_file, user, groups, now or datetime.now(UTC))
+
+
+def _create_client(authority: Path, user: str, groups: Iterable[str], now: datetime) -> str:
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    now = now or datetime.now(UTC)
     organizations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
     subject = x509.Name([*organizations, x509.NameAttribute(NameOID.COMMON_NAME, user)])
     key = _new_key()
     builder = _builder(subject, key.public_key(), now, _VALIDITY)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-    return _pem(key, _sign(certificates, builder))
+    return _pem(key, _sign(authority, builder))
 
 
 def user_from_certificate(peer: Mapping[str, Any] | None) -> User | None:
@@ -134,14 +167,14 @@ def _write(file: Path, pem: str, expiry: datetime) -> None:
     files.write_atomic(file, f"ends {expiry.isoformat()}\n{pem}".encode(), mode=files.PRIVATE_MODE, fsync=True)
 
 
-def _create_authority(now: datetime) -> str:
+def _create_authority(name: str, now: datetime) -> str:
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.x509.oid import NameOID
 
     key = _new_key()
     # A new name per authority: clients with an old CA get "unknown issuer", not "bad signature".
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"sliceworks-ca-{int(now.timestamp())}")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{name}-{int(now.timestamp())}")])
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -153,7 +186,7 @@ def _create_authority(now: datetime) -> str:
         encipher_only=False,
         decipher_only=False,
     )
-    builder = _builder(name, key.public_key(), now, _AUTHORITY_VALIDITY).issuer_name(name).add_extension(usage, critical=True)
+    builder = _builder(subject, key.public_key(), now, _AUTHORITY_VALIDITY).issuer_name(subject).add_extension(usage, critical=True)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     return _pem(key, builder.sign(key, SHA256()))
@@ -172,7 +205,7 @@ def _create_server(certificates: Certificates, names: tuple[str, ...], now: date
     builder = _builder(subject, key.public_key(), now, _VALIDITY)
     builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
     builder = builder.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-    return _pem(key, _sign(certificates, builder))
+    return _pem(key, _sign(certificates.authority_file, builder))
 
 
 def _new_key() -> EllipticCurvePrivateKey:
@@ -189,14 +222,14 @@ def _builder(subject: x509.Name, key: Any, now: datetime, validity: timedelta) -
     return builder.not_valid_before(now - timedelta(hours=1)).not_valid_after(now + validity)
 
 
-def _sign(certificates: Certificates, builder: x509.CertificateBuilder) -> x509.Certificate:
+def _sign(authority_file: Path, builder: x509.CertificateBuilder) -> x509.Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    with _translate_errors(certificates.authority_file):
-        pem = certificates.authority_file.read_bytes()
+    with _translate_errors(authority_file):
+        pem = authority_file.read_bytes()
         authority = x509.load_pem_x509_certificate(certificate_part(pem.decode()).encode())
         key = load_pem_private_key(pem[: pem.index(_BEGIN.encode())].partition(b"\n")[2], password=None)
     assert isinstance(key, EllipticCurvePrivateKey)

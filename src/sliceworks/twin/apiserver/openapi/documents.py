@@ -1,4 +1,4 @@
-"""OpenAPI v2 and v3 documents of everything served, cached until a CustomResourceDefinition changes."""
+"""OpenAPI v2 and v3 documents of everything served: built-in kinds, custom resources and aggregated APIs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from sliceworks.twin.apiserver.openapi import v2, v3
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from sliceworks.twin.apiserver.aggregation.api_services import ApiServices
     from sliceworks.twin.apiserver.registry.crd_registry import CrdRegistry
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi
 
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
 class OpenApi:
     """Builds documents on first request, and those of custom resources again when a CustomResourceDefinition changes."""
 
-    def __init__(self, customs: CrdRegistry, pages: Mapping[str, AggregatedApi]) -> None:
-        self._customs, self._pages = customs, pages
+    def __init__(self, customs: CrdRegistry, pages: Mapping[str, AggregatedApi], api_services: ApiServices) -> None:
+        self._customs, self._pages, self._api_services = customs, pages, api_services
         self._builtin: dict[str, str] = {}
 
     def index(self) -> bytes:
         paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={self._hash(path)}"} for path in self._paths()}
+        for remote in self._api_services.remotes.values():
+            paths |= remote.documents.openapi_paths
         return orjson.dumps({"paths": paths})
 
     def _paths(self) -> list[str]:
@@ -39,11 +42,13 @@ class OpenApi:
         pages = {
             (group, version) for group, page in self._pages.items() for resource in page.resources for version in resource.versions
         }
-        return paths + [f"apis/{group}/{version}" for group, version in [*self._customs.group_versions(), *sorted(pages)]]
+        legacy = [(remote.group, remote.version) for remote in self._api_services.remotes.values() if remote.documents.is_legacy]
+        return paths + [f"apis/{group}/{version}" for group, version in [*self._customs.group_versions(), *sorted(pages), *legacy]]
 
     def _hash(self, path: str) -> str:
         group, version = _split(path)
-        changed = self._customs.fingerprint(group, version)
+        remote = self._api_services.find(f"/{path}")
+        changed = self._customs.fingerprint(group, version) if remote is None else remote.fingerprint
         return hashlib.sha256(f"{path} {changed}".encode()).hexdigest().upper()
 
     def document(self, path: str) -> bytes | None:
@@ -51,6 +56,8 @@ class OpenApi:
         if path not in self._paths():
             return None
         group, version = _split(path)
+        if remote := self._api_services.find(f"/{path}"):
+            return v3.converted_document(group, version, remote.documents.definitions)
         if group in self._pages:
             return self._pages[group].document(version)
         customs = self._customs.definitions(group, version)
@@ -63,6 +70,8 @@ class OpenApi:
         served = self._customs.group_versions()
         definitions = {item["metadata"]["name"]: item for place in served for item in self._customs.definitions(*place)}
         document = v2.document(definitions.values())
+        for remote in self._api_services.remotes.values():
+            document["definitions"] = remote.documents.definitions | document["definitions"]
         if v2.MEDIA in accept or v2.ACCEPTED_MEDIA in accept:
             return v2.MEDIA, v2.encode(document)
         return codec.JSON, orjson.dumps(document)

@@ -219,6 +219,12 @@ def aggregated_document(group: str, version: str, paths: dict[str, Node], compon
     )
 
 
+def converted_document(group: str, version: str, definitions: dict[str, Node]) -> bytes:
+    """The document of a remote API that has OpenAPI v2 only: its definitions as components."""
+    components: dict[str, Node] = orjson.loads(orjson.dumps(definitions).replace(b'"#/definitions/', b'"#/components/schemas/'))
+    return _document(group_version_path(group, version), {}, {**_referenced_components({_META + "APIResourceList"}), **components})
+
+
 def _document(where: GroupVersionPath, paths: dict[str, Node], components: dict[str, Node]) -> bytes:
     listing = {"schema": {"$ref": f"{REFERENCE}{_META}APIResourceList"}}
     root = {

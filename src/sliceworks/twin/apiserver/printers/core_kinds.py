@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import duration, quantity
+from sliceworks.base.conditions import find_condition
 from sliceworks.twin.apiserver.printers.cells import (
     NONE,
     UNKNOWN,
@@ -98,6 +99,15 @@ def binding_cells(obj: Obj, now: datetime) -> list[Any]:
     return [f"{role.get('kind', '')}/{role.get('name', '')}", users, groups, account_names]
 
 
+def api_service_cells(obj: Obj, now: datetime) -> list[Any]:
+    service, available = spec_of(obj).get("service"), find_condition(obj, "Available")
+    status, reason = available.get("status", "Unknown"), available.get("reason")
+    return [
+        f"{service.get('namespace', '')}/{service.get('name', '')}" if service else "Local",
+        f"{status} ({reason})" if reason and status != "True" else status,
+    ]
+
+
 def policy_cells(obj: Obj, now: datetime) -> list[Any]:
     kind = spec_of(obj).get("paramKind")
     return [f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET]
@@ -165,6 +175,7 @@ SERVICE_ACCOUNT = printer("Name:name | Age")
 RESOURCE_QUOTA = printer("Name:name | Request | Limit | Age", quota_cells)
 ROLE_BINDING = printer("Name:name | Role | Age | Users:wide | Groups:wide | ServiceAccounts:wide", binding_cells)
 LEASE = printer("Name:name | Holder=spec.holderIdentity | Age")
+API_SERVICE = printer("Name:name | Service | Available | Age", api_service_cells)
 WEBHOOK_CONFIGURATION = printer("Name:name | Webhooks:integer=len(webhooks) | Age")
 VALIDATING_POLICY = printer("Name:name | Validations:integer=len(spec.validations) | ParamKind | Age", policy_cells)
 VALIDATING_POLICY_BINDING = printer("Name:name | PolicyName=spec.policyName | ParamRef | Age", policy_binding_cells)

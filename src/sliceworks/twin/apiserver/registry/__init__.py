@@ -7,5 +7,6 @@ Reading order:
 `device_strategy`: dynamic resource allocation.
 `service_allocator`: cluster IPs and node ports of Services.
 `crd_strategy`: defaults, stored versions and conditions of CustomResourceDefinitions.
+`api_service_strategy`: names, priorities and conditions of APIServices.
 `crd_registry`, `crd_controller`: custom resources.
 """

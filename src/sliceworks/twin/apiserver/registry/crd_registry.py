@@ -159,10 +159,16 @@ class CrdRegistry:
         return [
             definition
             for definition in self._definitions.values()
-            if definition["spec"]["group"] == group
-            and any(served["name"] == version and served.get("served") for served in definition["spec"]["versions"])
-            and self._is_served(definition)
+            if definition["spec"]["group"] == group and _has_version(definition, version) and self._is_served(definition)
         ]
+
+    def has_served_version(self, group: str, version: str) -> bool:
+        """Whether a definition of a group has a served version of this name, established or not."""
+        suffix = f".{group}"
+        return any(
+            name.endswith(suffix) and definition["spec"]["group"] == group and _has_version(definition, version)
+            for name, definition in self._definitions.items()
+        )
 
     def fingerprint(self, group: str, version: str) -> str:
         """A string that changes with the definitions of a group and version."""
@@ -220,6 +226,10 @@ class CrdRegistry:
                 "lastTransitionTime": clock.timestamp(),
             },
         )
+
+
+def _has_version(definition: Obj, version: str) -> bool:
+    return any(served["name"] == version and served.get("served") for served in definition["spec"]["versions"])
 
 
 def _conversion_webhook(spec: Obj) -> Obj | None:

@@ -24,10 +24,11 @@ from sliceworks.twin.apiserver.admission import (
 )
 from sliceworks.twin.apiserver.admission.chain import CREATE, UPDATE
 from sliceworks.twin.apiserver.printers import core_kinds, network_kinds, pod_kinds, storage_kinds, workload_kinds
-from sliceworks.twin.apiserver.registry import crd_strategy, device_strategy, service_allocator, strategies
+from sliceworks.twin.apiserver.registry import api_service_strategy, crd_strategy, device_strategy, service_allocator, strategies
 from sliceworks.twin.apiserver.registry.resources import Part, Registry, Resource, Strategy, Subresource, Version, field_getter
 from sliceworks.twin.apiserver.validation import (
     admission_registration,
+    api_service,
     apps,
     batch,
     certificate_signing_request,
@@ -272,6 +273,15 @@ STRATEGIES: dict[str, Strategy] = {
         allow_unconditional_update=False,
         prepare_for_create=lambda obj, cluster: crd_strategy.reset_status(obj),
         prepare_for_update=lambda new, old, cluster: crd_strategy.record_stored_version(new),
+    ),
+    "apiregistration.k8s.io/apiservices": Strategy(
+        name_errors=names.path_segment_errors,
+        allow_unconditional_update=False,
+        status_reset_fields={"f:metadata": {}, "f:spec": {}},
+        prepare_for_create=lambda obj, cluster: api_service_strategy.reset_status(obj),
+        validate=api_service.validate_api_service,
+        validate_status=api_service.validate_api_service_status,
+        printer=core_kinds.API_SERVICE,
     ),
     "apps/controllerrevisions": Strategy(
         validate=apps.validate_controller_revision,

@@ -11,6 +11,7 @@ Reading order:
 `flow_control`, `certificate_signing_request`: priority and fairness, and certificate signing requests.
 `device_claim`, `resource_slice`: dynamic resource allocation.
 `admission_registration`: webhook configurations and admission policies.
+`api_service`: APIServices.
 `crd`, `crd_schema`: CustomResourceDefinitions and their schemas.
 `defaults`: defaults of built-in kinds.
 """
