@@ -19,6 +19,8 @@ from yarl import URL
 
 from sliceworks.base import clock
 from sliceworks.kube.client import Client
+from sliceworks.kube.requests import PatchType
+from sliceworks.kube.resources import POD
 from sliceworks.twin.apiserver.http_server import Server
 from sliceworks.twin.apiserver.streaming import spdy
 from sliceworks.twin.cluster import Cluster
@@ -79,10 +81,12 @@ class Api:
     def headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self.token}"}
 
-    async def exec(self, *command: str, stdin: bytes | None = None, protocol: str = "v5.channel.k8s.io", **options: str) -> Output:
-        """Run a command in the pod."""
+    async def exec(
+        self, *command: str, name: str = "sleep", stdin: bytes | None = None, protocol: str = "v5.channel.k8s.io", **options: str
+    ) -> Output:
+        """Run a command in a pod."""
         flags = {"stdin": str(stdin is not None).lower(), "stdout": "true", "stderr": "true", **options}
-        async with await self.websocket(self.url("exec", command=list(command), **flags), protocol) as socket:
+        async with await self.websocket(self.url("exec", name, command=list(command), **flags), protocol) as socket:
             if stdin is not None:
                 await socket.send_bytes(b"\x00" + stdin)
                 await socket.send_bytes(b"\xff\x00")
@@ -273,6 +277,46 @@ def test_attach_shows_output_and_passes_input(run: Run) -> None:
             output = await collect(socket)
         assert output.status["status"] == "Success"  # of attaching; the exit code is in the pod's status
         assert (await api.client.logs("reads", "default")) == "got one\n"
+
+    run(main)
+
+
+def test_ephemeral_container_runs_and_has_sessions_and_a_log(run: Run) -> None:
+    async def main(api: Api) -> None:
+        await api.client.create(pod("debugged", "sleep", "600", grace=0))
+        await until(api.client, "debugged", ready)
+        await api.client.create({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "word"}, "stringData": {"w": "hi"}})
+        word = {"name": "WORD", "valueFrom": {"secretKeyRef": {"name": "word", "key": "w"}}}
+        shell = {"name": "shell", "image": "busybox", "stdin": True, "env": [word]}
+        fails = {"name": "fails", "image": "busybox", "command": ["sh", "-c", "echo failed; exit 3"]}
+        change = {"spec": {"ephemeralContainers": [shell, fails]}}
+        await api.client.patch(POD, "debugged", change, kind=PatchType.STRATEGIC, subresource="ephemeralcontainers")
+
+        def by_name(status: dict[str, Any]) -> dict[str, Any]:
+            return {item["name"]: item for item in status.get("ephemeralContainerStatuses") or ()}
+
+        def settled(status: dict[str, Any]) -> bool:
+            statuses = by_name(status)
+            return "running" in statuses.get("shell", {"state": {}})["state"] and "terminated" in statuses["fails"]["state"]
+
+        status = await until(api.client, "debugged", settled)
+        statuses = by_name(status)
+        assert statuses["fails"]["state"]["terminated"]["exitCode"] == 3
+        assert "started" not in statuses["shell"]
+        assert [(item["ready"], item["restartCount"]) for item in statuses.values()] == [(False, 0), (False, 0)]
+        assert ready(status)
+        assert await api.client.logs("debugged", "default", container="fails") == "failed\n"
+        output = await api.exec("sh", "-c", "echo $WORD", container="shell", name="debugged")
+        assert (output.stdout, output.status["status"]) == (b"hi\n", "Success")
+        url = api.url("attach", "debugged", container="shell", stdin="true", stdout="true")
+        async with await api.websocket(url, "v5.channel.k8s.io") as socket:
+            assert (await socket.receive()).data == b"\x01"
+            await socket.send_bytes(b"\x00echo from $WORD\n")
+            assert (await socket.receive()).data == b"\x01from hi\n"
+            await socket.send_bytes(b"\xff\x00")
+            await collect(socket)
+        await until(api.client, "debugged", lambda status: "terminated" in by_name(status)["shell"]["state"])
+        await api.client.delete(POD, "debugged", "default", grace_period_seconds=0)
 
     run(main)
 

@@ -81,7 +81,7 @@ def missing_sources(pod: Obj, lookup: Lookup) -> Obj | None:
     None if nothing is missing. As in the kubelet, volumes come first, and volumes that no container mounts do not count.
     """
     spec, namespace = pod["spec"], pod["metadata"]["namespace"]
-    mounted = {mount["name"] for container in all_containers(spec) for mount in container.get("volumeMounts") or ()}
+    mounted = {mount["name"] for container in _containers(spec) for mount in container.get("volumeMounts") or ()}
     volumes = [
         {"name": volume["name"], "message": message}
         for volume in spec.get("volumes") or ()
@@ -94,12 +94,12 @@ def missing_sources(pod: Obj, lookup: Lookup) -> Obj | None:
             "name": container["name"],
             "message": f"Failed to apply default image tag {quoted}: couldn't parse image name {quoted}: {error}",
         }
-        for container in all_containers(spec)
+        for container in _containers(spec)
         if (error := container.get("image") and names.image_error(container["image"])) and (quoted := f'"{container["image"]}"')
     ]
     containers = [
         {"name": container["name"], "message": message}
-        for container in all_containers(spec)
+        for container in _containers(spec)
         if (message := next(_variable_messages(container, namespace, lookup), ""))
     ]
     return {key: items for key, items in (("images", images), ("containers", containers)) if items} or None
@@ -116,9 +116,13 @@ def references(pod: Obj) -> Iterator[SourceKey]:
                 yield SourceKey(kind, namespace, _name(source))
             if "serviceAccountToken" in projection:
                 yield SourceKey(SERVICE_ACCOUNT, namespace, _account(spec))
-    for container in all_containers(spec):
+    for container in _containers(spec):
         for kind, source in _variable_sources(container):
             yield SourceKey(kind, namespace, _name(source))
+
+
+def _containers(spec: Obj) -> list[Obj]:
+    return [*all_containers(spec), *(spec.get("ephemeralContainers") or ())]
 
 
 def _name(source: Obj) -> str:

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Conflict, NotFound, SliceworksError
-from sliceworks.kube.pod_requests import is_sidecar
+from sliceworks.kube.pod_requests import all_containers, is_sidecar
 from sliceworks.kube.resources import POD
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes import container_status
 from sliceworks.twin.nodes.pod_status import Addresses, compute_pod_status
 from sliceworks.twin.nodes.runtime import pod_volumes
 from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
+from sliceworks.twin.nodes.runtime.image import find_image
 from sliceworks.twin.nodes.runtime.value_sources import read_sources
 
 if TYPE_CHECKING:
@@ -31,12 +32,14 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.runtime.process import NamespaceSupport
     from sliceworks.twin.nodes.runtime.process_runtime import ApiAccess
     from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy
-    from sliceworks.twin.nodes.runtime.value_sources import Sources
+from sliceworks.twin.nodes.runtime.value_sources import Sources
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 _VOLUME_REFRESH = 5.0
+_SHELL = ["sh"]
+"""What an ephemeral container runs if neither it nor its image has a command."""
 _NO_MOUNT_NAMESPACE = (
     "mount namespaces are not available on this machine ({}): mount paths are replaced by folders in the command, environment "
     "variables and ConfigMap files only, and Services are found by environment variables only"
@@ -90,6 +93,7 @@ class PodWorker:
         self._init = [ContainerRunner(self, item, folder / item["name"]) for item in spec.get("initContainers") or ()]
         self._main = [ContainerRunner(self, item, folder / item["name"]) for item in spec["containers"]]
         self.containers = {runner.name: runner for runner in (*self._init, *self._main)}
+        self._ephemeral_tasks: list[asyncio.Task[int]] = []
         self.task = asyncio.create_task(self._run(), name=f"pod {pod['metadata']['name']}")
 
     def replace_names(self, value: str) -> str:
@@ -113,6 +117,8 @@ class PodWorker:
         """Take in a newer state; one that is being deleted is stopped."""
         self.pod = pod
         self._changed.set()
+        if not self.task.done():
+            self._start_ephemeral_containers()
         if pod["metadata"].get("deletionTimestamp"):
             self._stop_requested.set()
             if self.task.done():
@@ -128,6 +134,7 @@ class PodWorker:
     async def _run(self) -> None:
         try:
             self._restore_statuses()
+            self._start_ephemeral_containers()
             work = asyncio.create_task(self._run_containers())
             stop = asyncio.create_task(self._stop_requested.wait())
             refresh = asyncio.create_task(self._refresh_volumes())
@@ -139,9 +146,11 @@ class PodWorker:
                 else:
                     work.result()
             finally:
-                for task in (work, stop, refresh, deadline):
+                self.is_stopping = True
+                tasks = (work, stop, refresh, deadline, *self._ephemeral_tasks)
+                for task in tasks:
                     task.cancel()
-                await asyncio.gather(work, stop, refresh, deadline, return_exceptions=True)
+                await asyncio.gather(*tasks, return_exceptions=True)
         except NotFound:
             pass  # force-deleted
         except Exception:
@@ -171,15 +180,29 @@ class PodWorker:
 
     def _restore_statuses(self) -> None:
         """Mark containers that ran when the twin stopped as terminated."""
-        old = self.pod.get("status") or {}
-        for status in (*(old.get("initContainerStatuses") or ()), *(old.get("containerStatuses") or ())):
-            runner = self.containers.get(status["name"])
-            if runner is None:
+        old, spec = self.pod.get("status") or {}, self.pod["spec"]
+        containers = {item["name"]: item for item in (*all_containers(spec), *(spec.get("ephemeralContainers") or ()))}
+        fields = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+        for status in (item for field in fields for item in old.get(field) or ()):
+            name = status["name"]
+            if name not in containers:
                 continue
-            self.statuses[runner.name] = status
+            self.statuses[name] = status
             if "running" in status["state"]:
-                ended = container_status.terminated_status(self.uid, runner.container, status, clock.timestamp(), 137, **_LOST)
-                self.statuses[runner.name] = ended
+                now = clock.timestamp()
+                self.statuses[name] = container_status.terminated_status(self.uid, containers[name], status, now, 137, **_LOST)
+
+    def _start_ephemeral_containers(self) -> None:
+        """Run the ephemeral containers that are new; they are never restarted."""
+        for item in self.pod["spec"].get("ephemeralContainers") or ():
+            name = item["name"]
+            if self.is_stopping or name in self.containers or name in self.statuses:
+                continue
+            container = {**item, "restartPolicy": "Never"}
+            if not find_image(self.images, item).words(item):
+                container["command"] = _SHELL
+            runner = self.containers[name] = ContainerRunner(self, container, self.folder / name)
+            self._ephemeral_tasks.append(asyncio.create_task(runner.run(), name=f"ephemeral container {name}"))
 
     async def _run_containers(self) -> None:
         await self._report_missing_namespaces()
@@ -259,6 +282,8 @@ class PodWorker:
         main, init = self._statuses_of(self._main), self._statuses_of(self._init)
         addresses = Addresses(*self.addresses)
         status = compute_pod_status(pod, main, init, now, addresses, final=final, overlay=self._overlay)
+        if ephemeral := self._ephemeral_statuses():
+            status["ephemeralContainerStatuses"] = ephemeral
         lock = {"uid": self.uid, "resourceVersion": metadata["resourceVersion"]}
         change = {"metadata": lock, "status": status}
         self.pod = await self.client.patch(POD, metadata["name"], change, metadata["namespace"], subresource="status")
@@ -268,6 +293,15 @@ class PodWorker:
         return [
             self.statuses.get(runner.name) or container_status.waiting_status(runner.container, None, reason) for runner in runners
         ]
+
+    def _ephemeral_statuses(self) -> list[Obj]:
+        """The statuses of ephemeral containers, which have no probes and are never ready."""
+        containers = self.pod["spec"].get("ephemeralContainers") or ()
+        statuses = [
+            self.statuses.get(item["name"]) or container_status.waiting_status(item, None, "ContainerCreating")
+            for item in containers
+        ]
+        return [{name: value for name, value in status.items() if name != "started"} | {"ready": False} for status in statuses]
 
     def delete_files(self) -> None:
         """Delete the files of the pod and remove it from the hosts files of others."""

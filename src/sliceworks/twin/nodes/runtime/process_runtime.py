@@ -200,7 +200,7 @@ class ProcessRuntime:
 
     def _find_runner(self, pod: Obj, container: str) -> ContainerRunner:
         runner = self._workers[key_of(pod)].containers.get(container)
-        if runner is None:  # an ephemeral container, which is not run
+        if runner is None:  # an ephemeral container that had ended when the twin started
             raise BadRequest(f'container not found ("{container}")')
         return runner
 
@@ -245,8 +245,8 @@ class ProcessRuntime:
 
 def _container_status(pod: Obj, container: str) -> Obj | None:
     status = pod.get("status") or {}
-    statuses = (*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ()))
-    return next((item for item in statuses if item["name"] == container), None)
+    fields = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+    return next((item for field in fields for item in status.get(field) or () if item["name"] == container), None)
 
 
 def _log_options(call: Call) -> LogOptions:
