@@ -30,7 +30,8 @@ class ControlPlane(Controllers):
             self._start_etcd()
             self._start_apiserver()
             if controllers:
-                self.start_controllers(controllers, *flags)
+                key = f"--service-account-private-key-file={self.certificates.account_key}"
+                self.start_controllers((*controllers, "serviceaccount-token-controller"), key, *flags)
         except BaseException:
             self.stop()
             raise

@@ -79,7 +79,14 @@ class Cluster:
         self._handle = self.api.handle if between is None else _handle_after(between, self.api.handle)
         access = WorkloadAccess(self.store)
         self.controllers = ControllerManager(
-            self.store, registry, self._handle_as, authority=ca, workloads=workloads, without=without, cloud_access=access
+            self.store,
+            registry,
+            self._handle_as,
+            authority=ca,
+            issuer=issuer,
+            workloads=workloads,
+            without=without,
+            cloud_access=access,
         )
         self.api_server.aggregated_apis |= self.controllers.aggregated_apis
         self.api_server.proxy_client = front_proxy.client_file if front_proxy is not None else None

@@ -8,6 +8,7 @@ import pytest
 from tests.support.embedded_twin import run_on_twin
 
 from sliceworks.base.errors import UsageError
+from sliceworks.twin.apiserver.auth.service_account_token import TokenIssuer
 from sliceworks.twin.controllers import controller_names, installation, manager
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ GROUPS = {"jobset.x-k8s.io", "kueue.x-k8s.io", "visibility.kueue.x-k8s.io"}
 
 
 def test_names_are_those_of_the_controllers() -> None:
-    names = {*installation.CONTROLLERS, *manager.cluster_controllers("")}
+    names = {*installation.CONTROLLERS, *manager.cluster_controllers("", TokenIssuer())}
     assert names == set(controller_names.OF_CONTROLLER_MANAGER)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 
+from sliceworks.twin.apiserver.auth.service_account_token import TokenIssuer
+
 _MAPS = "/api/v1/namespaces/default/configmaps"
 Obj = dict[str, Any]
 
@@ -168,6 +170,7 @@ def test_restart_finishes_deletions() -> None:
             twin.cluster.api_server.registry,
             twin.cluster.api.handle,
             authority="x",
+            issuer=TokenIssuer(),
         )
         twin.cluster.controllers.start()
         await twin.quiet()

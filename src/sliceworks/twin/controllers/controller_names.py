@@ -41,6 +41,7 @@ OF_CONTROLLER_MANAGER = (
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
+    "serviceaccount-token-controller",
     "statefulset-controller",
     "taint-eviction-controller",
     "ttl-after-finished-controller",

@@ -16,6 +16,7 @@ from sliceworks.twin.controllers.builtin.garbage_collector import GarbageCollect
 from sliceworks.twin.controllers.builtin.namespace_controller import NamespaceController
 from sliceworks.twin.controllers.builtin.resource_quota_controller import ResourceQuotaController
 from sliceworks.twin.controllers.builtin.serviceaccount_controller import RootCAPublisher, ServiceAccountController
+from sliceworks.twin.controllers.builtin.serviceaccount_tokens import TokensController
 from sliceworks.twin.controllers.builtin.storage_protection import StorageProtectionController
 from sliceworks.twin.controllers.controller_names import is_enabled
 from sliceworks.twin.controllers.runtime.controller_context import ControllerContext, notify
@@ -23,6 +24,7 @@ from sliceworks.twin.controllers.runtime.controller_context import ControllerCon
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from sliceworks.twin.apiserver.auth.service_account_token import TokenIssuer
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi, Registry
     from sliceworks.twin.controllers.runtime.controller import Change, Controller
     from sliceworks.twin.controllers.runtime.controller_context import CloudAccess, Handle, Index
@@ -99,8 +101,8 @@ def _log_exit(task: asyncio.Task[None]) -> None:
 class ControllerManager:
     """Runs all components of a cluster; start it once the store is open.
 
-    `handle` responds to a request of a user, `authority` is the cluster's CA certificate, and `workloads` selects the components
-    that run workloads. The controllers in `without` do not run.
+    `handle` responds to a request of a user, `authority` is the cluster's CA certificate, `issuer` signs tokens in Secrets, and
+    `workloads` selects the components that run workloads. The controllers in `without` do not run.
     """
 
     def __init__(
@@ -110,13 +112,14 @@ class ControllerManager:
         handle: Handle,
         *,
         authority: str,
+        issuer: TokenIssuer,
         workloads: bool = True,
         without: Collection[str] = (),
         cloud_access: CloudAccess | None = None,
     ) -> None:
         context = ControllerContext(store, registry, handle, cloud_access)
         self._store, self._context = store, context
-        factories = _factories(authority, workloads=workloads, without=without)
+        factories = _factories(authority, issuer, workloads=workloads, without=without)
         self.components = tuple(Component(name, context, create) for name, create in factories)
         """In the order in which they observe a change."""
         self.aggregated_apis: dict[str, AggregatedApi] = _aggregated_apis(context, without) if workloads else {}
@@ -163,8 +166,10 @@ class ControllerManager:
             await component.kill()
 
 
-def _factories(authority: str, *, workloads: bool, without: Collection[str]) -> Iterator[tuple[str, ControllerFactory]]:
-    enabled = [create for name, create in cluster_controllers(authority).items() if is_enabled(name, without)]
+def _factories(
+    authority: str, issuer: TokenIssuer, *, workloads: bool, without: Collection[str]
+) -> Iterator[tuple[str, ControllerFactory]]:
+    enabled = [create for name, create in cluster_controllers(authority, issuer).items() if is_enabled(name, without)]
     if enabled:
         yield "cluster-controllers", lambda context: tuple(create(context) for create in enabled)
     if workloads:
@@ -174,10 +179,11 @@ def _factories(authority: str, *, workloads: bool, without: Collection[str]) -> 
         yield from components(without)
 
 
-def cluster_controllers(authority: str) -> dict[str, Callable[[ControllerContext], Controller[Any]]]:
+def cluster_controllers(authority: str, issuer: TokenIssuer) -> dict[str, Callable[[ControllerContext], Controller[Any]]]:
     """The controllers of kube-controller-manager that every cluster needs, in the order in which they observe a change."""
     return {
         "serviceaccount-controller": ServiceAccountController,
+        "serviceaccount-token-controller": lambda context: TokensController(context, authority, issuer),
         "root-ca-certificate-publisher-controller": lambda context: RootCAPublisher(context, authority),
         "clusterrole-aggregation-controller": ClusterRoleAggregationController,
         "resourcequota-controller": ResourceQuotaController,

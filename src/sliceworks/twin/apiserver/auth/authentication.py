@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -12,6 +13,7 @@ from urllib.parse import unquote
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, Unauthorized
 from sliceworks.twin.apiserver.auth.rbac import Attributes, format_go_list
+from sliceworks.twin.apiserver.auth.service_account_token import LEGACY_ISSUER, LEGACY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -141,10 +143,13 @@ class Authenticator:
                 raise InvalidToken("invalid bearer token")
             return Verified(static_user, matching)
         claims = self._read(token, digest)
-        own = tuple(claims.get("aud") or ())
+        is_legacy = claims["iss"] == LEGACY_ISSUER
+        own = self.audiences if is_legacy else tuple(claims.get("aud") or ())
         matching = tuple(audience for audience in own if audience in targets)
         if not matching:
             raise _invalid(f"token audiences {format_go_list(own)} is invalid for the target audiences {format_go_list(targets)}")
+        if is_legacy:
+            return Verified(self._legacy_user(claims, token), matching)
         self._check_times(claims)
         return Verified(self._bound_user(claims), matching)
 
@@ -158,6 +163,24 @@ class Authenticator:
                 self._claims.clear()
             self._claims[digest] = claims
         return claims
+
+    def _legacy_user(self, claims: Mapping[str, Any], token: str) -> User:
+        """The user of a token in a Secret, which is valid as long as the Secret contains it."""
+        keys = ("namespace", "secret.name", "service-account.name", "service-account.uid")
+        namespace, secret_name, name, uid = (str(claims.get(LEGACY_PREFIX + key) or "") for key in keys)
+        secret = self._get("/secrets", namespace, secret_name)
+        if secret is None or secret["metadata"].get("deletionTimestamp"):
+            raise _invalid("Token has been invalidated")
+        if (secret.get("data") or {}).get("token") != b64encode(token.encode()).decode():
+            raise _invalid("Token does not match server's copy")
+        account = self._get("/serviceaccounts", namespace, name)
+        if account is None:
+            raise _invalid(f'serviceaccounts "{name}" not found')
+        if account["metadata"].get("deletionTimestamp"):
+            raise _invalid(f"ServiceAccount {namespace}/{name} has been deleted")
+        if account["metadata"].get("uid", "") != uid:
+            raise _invalid(f"ServiceAccount UID ({account['metadata'].get('uid', '')}) does not match claim ({uid})")
+        return service_account(namespace, name, uid, {})
 
     def _check_times(self, claims: Mapping[str, Any]) -> None:
         now = clock.now().timestamp()

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.auth.authentication import Get
 
 ISSUER = "https://kubernetes.default.svc"
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+"""The issuer of tokens in Secrets, which do not expire."""
+LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
+"""The beginning of the names of their claims."""
 _COORDINATE_BYTES = 32
 _GROUP = "authentication.k8s.io"
 _PROJECTED_SECONDS = 3607
@@ -37,15 +41,15 @@ class TokenIssuer:
         self._file = file
         self._loaded: tuple[EllipticCurvePrivateKey, str] | None = None
 
-    def sign(self, claims: dict[str, Any]) -> str:
-        """A token with these claims; `iss` is added."""
+    def sign(self, claims: dict[str, Any], issuer: str = "") -> str:
+        """A token with these claims; `iss` is added, by default the name of this issuer."""
         from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
         from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
         from cryptography.hazmat.primitives.hashes import SHA256
 
         key, identifier = self._key()
         header = orjson.dumps({"alg": "ES256", "kid": identifier})
-        payload = f"{_encode(header)}.{_encode(orjson.dumps({**claims, 'iss': self.name}, option=orjson.OPT_SORT_KEYS))}"
+        payload = f"{_encode(header)}.{_encode(orjson.dumps({**claims, 'iss': issuer or self.name}, option=orjson.OPT_SORT_KEYS))}"
         r, s = decode_dss_signature(key.sign(payload.encode(), ECDSA(SHA256())))
         return f"{payload}.{_encode(r.to_bytes(_COORDINATE_BYTES, 'big') + s.to_bytes(_COORDINATE_BYTES, 'big'))}"
 
@@ -59,7 +63,7 @@ class TokenIssuer:
             signature = _decode(parts[2])
         except (ValueError, Base64Error):
             return None
-        if not isinstance(header, dict) or not isinstance(claims, dict) or claims.get("iss") != self.name:
+        if not isinstance(header, dict) or not isinstance(claims, dict) or claims.get("iss") not in {self.name, LEGACY_ISSUER}:
             return None
         well_formed = header.get("alg") == "ES256" and len(signature) == 2 * _COORDINATE_BYTES
         return claims if well_formed and self._verifies(f"{parts[0]}.{parts[1]}".encode(), signature) else None
@@ -141,6 +145,19 @@ def _encode(data: bytes) -> str:
 
 def _decode(text: str) -> bytes:
     return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def secret_token(account: Mapping[str, Any], secret: Mapping[str, Any], issuer: TokenIssuer) -> str:
+    """The token of a service account that is stored in a Secret."""
+    metadata = account["metadata"]
+    claims = {
+        "sub": f"system:serviceaccount:{metadata['namespace']}:{metadata['name']}",
+        f"{LEGACY_PREFIX}namespace": metadata["namespace"],
+        f"{LEGACY_PREFIX}secret.name": secret["metadata"]["name"],
+        f"{LEGACY_PREFIX}service-account.name": metadata["name"],
+        f"{LEGACY_PREFIX}service-account.uid": metadata["uid"],
+    }
+    return issuer.sign(claims, LEGACY_ISSUER)
 
 
 def token_request(body: dict[str, Any], namespace: str, name: str, issuer: TokenIssuer, get: Get) -> dict[str, Any]:

@@ -14,7 +14,7 @@ endpointslice_controller, endpointslice_reconciler                              
 endpointslicemirroring_controller                                                 EndpointSlices of other Endpoints
 garbage_collector, dependency_graph                                               owners and dependents
 namespace_controller, resource_quota_controller                                   namespaces and their quotas
-serviceaccount_controller, clusterrole_aggregation                                accounts and roles
+serviceaccount_controller, serviceaccount_tokens, clusterrole_aggregation         accounts and roles
 node_lifecycle, taint_eviction, pod_gc                                            nodes that stop reporting, and their pods
 persistentvolume_controller, volume_index                                         claims and their volumes
 persistentvolume_expander, ephemeral_volume_controller                            claims that grow, claims of pods
