@@ -101,7 +101,7 @@ class Cluster:
         self._runtime: ProcessRuntime | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._installed = self._install(config_connector) if workloads else []
-        self.store.subscribe(self._observe_roles)
+        self.store.subscribe(self._observe_roles, RESOURCES)
 
     def _install(self, config_connector: bool) -> list[dict[str, Any]]:
         from sliceworks.twin.controllers.installation import install
@@ -109,9 +109,8 @@ class Cluster:
         return install(self.store, self.api_server.webhooks, config_connector_kinds=config_connector, without=self.without)
 
     def _observe_roles(self, change: Change) -> None:
-        if change.resource in RESOURCES:
-            obj = None if change.type == "DELETED" else change.obj
-            self.api_server.rbac.observe(change.resource, change.namespace, change.name, obj)
+        obj = None if change.type == "DELETED" else change.obj
+        self.api_server.rbac.observe(change.resource, change.namespace, change.name, obj)
 
     async def __aenter__(self) -> Self:
         self._open_runtime()
@@ -191,7 +190,7 @@ class Cluster:
         self.api.debug["debug/twin/cloud"] = self._control_cloud
         # GKE enables this plugin: act as GKE once the cloud has a cluster.
         toleration.install_extended_resource_toleration(
-            self.api_server.webhooks, lambda: self.store.count("cloud.container/clusters") > 0
+            self.api_server.webhooks, lambda: self.store.has_objects("cloud.container/clusters")
         )
         if any(resource.startswith("cloud.") for resource in self.store.resources()):
             self._start_cloud()

@@ -15,15 +15,16 @@ from sliceworks.twin.cluster import Cluster
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 HTTP_SERVER = {"apiserver.http_server"}  # in front of `ApiHandler.handle`, where the trace starts
-# Not steps of the flow: pure functions that a step calls, and subscribers of the store that ignore this kind.
+# Not steps of the flow: pure functions that a step calls, the form of stored objects, and subscribers that ignore this kind.
 PURE = (
     "apiserver.validation.",
     "apiserver.fieldmanager.fieldpath",
     "apiserver.fieldmanager.managed_fields",
     "apiserver.fieldmanager.merge",
     "apiserver.fieldmanager.typed_value",
+    "store.entry",
 )
-SUBSCRIBERS = ("apiserver.registry.crd_registry", "apiserver.registry.crd_controller")
+SUBSCRIBERS = ("apiserver.registry.crd_controller",)
 
 
 def test_one_write_crosses_few_modules() -> None:

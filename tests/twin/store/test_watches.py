@@ -260,3 +260,27 @@ def test_failing_subscriber_does_not_affect_others(caplog: pytest.LogCaptureFixt
     assert changes_seen == [2]
     assert "subscriber failed on revision 2 of /pods" in caplog.text
     assert "a secret" not in caplog.text
+
+
+def test_subscriber_of_some_resources_gets_no_others() -> None:
+    store = Store()
+    put(store, "a/x")
+    put(store, "m", resource=NODES)
+    changes_seen: list[Change] = []
+    store.subscribe(changes_seen.append, (NODES,))
+    put(store, "a/y")
+    put(store, "n", resource=NODES)
+    assert [change.entry.key for change in changes_seen] == ["m", "n"]
+    store.unsubscribe(changes_seen.append)
+    put(store, "o", resource=NODES)
+    assert len(changes_seen) == 2
+    with pytest.raises(ValueError, match="not in list"):
+        store.unsubscribe(changes_seen.append)
+
+
+def test_existing_object_is_decoded_once_for_a_subscriber() -> None:
+    store = Store()
+    put(store, "a/x", 7)
+    seen: list[tuple[object, bool]] = []
+    store.subscribe(lambda change: seen.append((change.obj["value"], change.obj is change.obj)))
+    assert seen == [(7, True)]

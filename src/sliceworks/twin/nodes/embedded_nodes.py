@@ -70,7 +70,7 @@ class StoreReader:
 
     async def run(self) -> None:
         """Pass existing objects and changes to the sink until cancelled."""
-        self._store.subscribe(self._observe)
+        self._store.subscribe(self._observe, (self._resource,))
         self._sink.synced.set()
         try:
             await asyncio.get_running_loop().create_future()
@@ -78,8 +78,6 @@ class StoreReader:
             self._store.unsubscribe(self._observe)
 
     def _observe(self, change: Change) -> None:
-        if change.resource != self._resource:
-            return
         key = change.entry.key
         if change.type != DELETED and self._selects(change):
             self._selected.add(key)

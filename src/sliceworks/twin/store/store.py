@@ -20,10 +20,10 @@ from sliceworks.base import budget
 from sliceworks.base.errors import ServiceUnavailable
 from sliceworks.base.memory import exact_size
 from sliceworks.twin.store.entry import Entry
-from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, HistoryWindow, Watch, WatchCache
+from sliceworks.twin.store.watch_cache import ADDED, DELETED, MODIFIED, Change, ExistingObject, HistoryWindow, Watch, WatchCache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from sliceworks.twin.store.journal import Journal
 
@@ -38,7 +38,8 @@ class Store:
         self._window = window or HistoryWindow()
         self._journal = journal
         self._caches: dict[str, WatchCache] = {}
-        self._subscribers: list[Callable[[Change], None]] = []
+        self._subscribers: list[tuple[Callable[[Change], None], Collection[str] | None]] = []
+        self._interested: dict[str, tuple[Callable[[Change], None], ...]] = {}
         self._pending: list[Change] = []
         self._waiting: list[asyncio.Future[None]] = []
         self._trimmed: list[Change] = []
@@ -179,7 +180,8 @@ class Store:
     def _announce(self, change: Change) -> None:
         self.announced = change.revision
         self._cache(change.resource).watches.announce(change)
-        for subscriber in self._subscribers:
+        interested = self._interested.get(change.resource)
+        for subscriber in interested if interested is not None else self._find_interested(change.resource):
             _notify(subscriber, change)
         change.release_object()
 
@@ -214,15 +216,26 @@ class Store:
         """The number of open watches of a resource."""
         return len(self._cache(resource).watches)
 
-    def subscribe(self, subscriber: Callable[[Change], None]) -> None:
-        """Call a function with every durable object, as ADDED, and then with every change once it is durable."""
-        for cache in list(self._caches.values()):
-            for entry in list(cache.scan(None, at=self.announced)):
-                _notify(subscriber, Change(ADDED, entry, None))
-        self._subscribers.append(subscriber)
+    def subscribe(self, subscriber: Callable[[Change], None], resources: Collection[str] | None = None) -> None:
+        """Call a function with every durable object of these resources, or of all, as ADDED, and then with every change once it is
+        durable."""
+        for resource, cache in list(self._caches.items()):
+            if resources is None or resource in resources:
+                for entry in list(cache.scan(None, at=self.announced)):
+                    _notify(subscriber, ExistingObject(ADDED, entry, None))
+        self._subscribers.append((subscriber, resources))
+        self._interested.clear()
 
     def unsubscribe(self, subscriber: Callable[[Change], None]) -> None:
-        self._subscribers.remove(subscriber)
+        """Stop calling a function; ValueError if it is not called."""
+        self._subscribers.pop([other for other, _ in self._subscribers].index(subscriber))
+        self._interested.clear()
+
+    def _find_interested(self, resource: str) -> tuple[Callable[[Change], None], ...]:
+        """The subscribers of a resource."""
+        found = tuple(subscriber for subscriber, resources in self._subscribers if resources is None or resource in resources)
+        self._interested[resource] = found
+        return found
 
     def compact(self) -> None:
         """Drop all history before the current revision."""

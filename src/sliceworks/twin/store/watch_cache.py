@@ -82,6 +82,18 @@ class Change:
         self._object = None
 
 
+class ExistingObject(Change):
+    """An object that exists when a subscriber starts, decoded once however often the subscriber reads it."""
+
+    __slots__ = ()
+
+    @property
+    def obj(self) -> dict[str, Any]:
+        if self._object is None:
+            self._object = self.entry.object()
+        return self._object
+
+
 class SortedKeys:
     """A set of keys in order."""
 

@@ -51,11 +51,9 @@ class CrdRegistry:
         self._compiling = asyncio.Lock()
 
     def start(self) -> None:
-        self._store.subscribe(self._observe)
+        self._store.subscribe(self._observe, (KEY,))
 
     def _observe(self, change: Change) -> None:
-        if change.resource != KEY:
-            return
         obj, name = change.obj, change.name
         if change.type == DELETED:
             self._definitions.pop(name, None)

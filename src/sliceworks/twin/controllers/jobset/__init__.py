@@ -39,7 +39,7 @@ def definition() -> dict[str, Any]:
 def install(store: Store, webhooks: Webhooks) -> list[dict[str, Any]]:
     """Register JobSet's webhooks; returns the objects to create."""
     leaders = LeaderPods()
-    store.subscribe(leaders.observe)
+    store.subscribe(leaders.observe, (PODS,))
     webhooks.add_mutating(JOBSETS, CREATE, jobset_defaults.apply_defaults)
     webhooks.add_validating(JOBSETS, CREATE, jobset_validation.validate_create)
     webhooks.add_validating(JOBSETS, UPDATE, jobset_validation.validate_update)

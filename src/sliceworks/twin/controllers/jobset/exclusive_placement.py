@@ -13,7 +13,7 @@ from sliceworks.kube.resources import controller_of
 from sliceworks.twin.controllers.jobset import jobset_api
 from sliceworks.twin.controllers.jobset.jobset_validation import denied
 from sliceworks.twin.controllers.runtime.pod_index import COMPLETION_INDEX
-from sliceworks.twin.controllers.runtime.resource_keys import NODES, PODS
+from sliceworks.twin.controllers.runtime.resource_keys import NODES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.admission.chain import Admission
     from sliceworks.twin.controllers.jobset.jobset_api import Obj
     from sliceworks.twin.controllers.runtime.controller import Change
-
-_EXCLUSIVE_TOPOLOGY = jobset_api.EXCLUSIVE_TOPOLOGY.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +43,10 @@ class LeaderPods:
         self._leaders: dict[tuple[str, str], dict[str, LeaderPod]] = {}
 
     def observe(self, change: Change) -> None:
-        if change.resource != PODS or _EXCLUSIVE_TOPOLOGY not in change.entry.data:
-            return
         pod = change.obj
         metadata = pod["metadata"]
-        if not _is_leader(metadata) or change.name.count("-") < 4:
+        is_exclusive = jobset_api.EXCLUSIVE_TOPOLOGY in (metadata.get("annotations") or ())
+        if not is_exclusive or not _is_leader(metadata) or change.name.count("-") < 4:
             return
         key = (change.namespace, change.name.rpartition("-")[0])
         leaders = self._leaders.setdefault(key, {})

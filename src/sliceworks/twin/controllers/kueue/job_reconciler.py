@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
 _QUEUE_LABEL = kueue_api.QUEUE_LABEL.encode()
-_MANAGED = kueue_api.MANAGED.encode()
 _KINDS = {JOBS: "Job", JOBSETS: "JobSet"}
 
 
@@ -60,7 +59,7 @@ class JobReconciler(Controller[JobKey]):
 
     def observe(self, change: Change) -> None:
         if change.resource == PODS:
-            if _MANAGED in change.entry.data:
+            if _is_managed(change.obj["metadata"]):
                 group = group_name_of(change.obj)
                 self.queue.add(("PodGroup", change.namespace, group) if group else ("Pod", change.namespace, change.name))
             return
@@ -207,3 +206,8 @@ class JobReconciler(Controller[JobKey]):
         if workload["spec"].get("queueName") != queue_name(job):
             workload["spec"]["queueName"] = queue_name(job)
             await adapter.writer.update(WORKLOADS, workload)
+
+
+def _is_managed(metadata: Obj) -> bool:
+    """Whether Kueue manages a pod, or did and has not removed its finalizer."""
+    return kueue_api.MANAGED in (metadata.get("labels") or ()) or kueue_api.MANAGED in (metadata.get("finalizers") or ())

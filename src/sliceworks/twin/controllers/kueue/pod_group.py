@@ -46,7 +46,6 @@ _FIELD_ORDER = (
     ),
     *("matchLabelKeys", "mismatchLabelKeys", "resourceClaimName", "resourceClaimTemplateName"),
 )
-_GROUP_NAME_LABEL = GROUP_NAME_LABEL.encode()
 _RANK = {name: rank for rank, name in enumerate(_FIELD_ORDER)}
 _SPREAD_RANK = {name: rank for rank, name in enumerate(("maxSkew", "topologyKey", "whenUnsatisfiable", *_FIELD_ORDER))}
 
@@ -115,8 +114,6 @@ class PodGroupIndex:
         self.names: dict[tuple[str, str], dict[str, None]] = {}
 
     def observe(self, change: Change) -> None:
-        if _GROUP_NAME_LABEL not in change.entry.data:
-            return
         key = (change.namespace, group_name_of(change.obj))
         if not key[1]:
             return

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
 
 _FRAMEWORK = "statefulset"
-_PARENT_ANNOTATION, _QUEUE_LABEL = SUSPENDED_BY_PARENT_ANNOTATION.encode(), QUEUE_LABEL.encode()
+_QUEUE_LABEL = QUEUE_LABEL.encode()
 _REVISION_LABEL = "controller-revision-hash"
 
 
@@ -129,7 +129,7 @@ class StatefulSetReconciler(Controller[NamespacedName]):
         if change.resource == STATEFUL_SETS:
             if _QUEUE_LABEL in change.entry.data:
                 self.queue.add((change.namespace, change.name))
-        elif _PARENT_ANNOTATION in change.entry.data and annotation(change.obj, SUSPENDED_BY_PARENT_ANNOTATION) == _FRAMEWORK:
+        elif annotation(change.obj, SUSPENDED_BY_PARENT_ANNOTATION) == _FRAMEWORK:
             owner = controller_of(change.obj)
             if owner is not None and owner["kind"] == "StatefulSet":
                 self.queue.add((change.namespace, owner["name"]))

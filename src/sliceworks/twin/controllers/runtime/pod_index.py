@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -128,12 +129,16 @@ class PodIndex:
         return (pod for pods in self._by_namespace.values() for pod in pods.values())
 
     def observe(self, change: Change) -> None:
-        self.before = self.get(change.namespace, change.name)
-        self.after = None if change.type == "DELETED" else parse_pod(change.obj)
-        if self.before is not None and (self.after is None or not _has_same_keys(self.before, self.after)):
-            self._remove(self.before)
-        if self.after is not None:
-            self._put(self.after)
+        before = self.before = self.get(change.namespace, change.name)
+        after = self.after = None if change.type == "DELETED" else parse_pod(change.obj)
+        if after is not None:
+            is_same = before is not None and before.labels == after.labels
+            # Labels are most of the index: pods of one Job share their values, and a pod keeps its labels.
+            after.labels = before.labels if before is not None and is_same else _intern(after.labels)
+        if before is not None and (after is None or not _has_same_keys(before, after)):
+            self._remove(before)
+        if after is not None:
+            self._put(after)
 
     def _put(self, pod: Pod) -> None:
         _put(self._by_namespace, pod.namespace, pod.name, pod)
@@ -160,7 +165,11 @@ class PodIndex:
 
 
 def _has_same_keys(before: Pod, after: Pod) -> bool:
-    return before.owner == after.owner and before.node == after.node and before.labels == after.labels
+    return before.owner == after.owner and before.node == after.node and before.labels is after.labels
+
+
+def _intern(labels: Mapping[str, str]) -> Mapping[str, str]:
+    return {key: sys.intern(value) for key, value in labels.items()}
 
 
 def _put(index: dict[str, dict[str, Pod]], bucket: str, key: str, pod: Pod) -> None:
@@ -181,24 +190,25 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
     metadata, spec, status = obj["metadata"], obj.get("spec") or {}, obj.get("status") or {}
     owner = controller_of(obj) or {}
     annotations = metadata.get("annotations") or {}
+    statuses, ips = status.get("containerStatuses"), status.get("podIPs")
     return Pod(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
-        owner=owner.get("uid", ""),
-        owner_kind=owner.get("kind", ""),
-        owner_name=owner.get("name", ""),
-        node=spec.get("nodeName", ""),
-        phase=status.get("phase", ""),
+        owner=sys.intern(owner.get("uid", "")),
+        owner_kind=sys.intern(owner.get("kind", "")),
+        owner_name=sys.intern(owner.get("name", "")),
+        node=sys.intern(spec.get("nodeName", "")),
+        phase=sys.intern(status.get("phase", "")),
         ready_at=ready_since(status),
         created=metadata.get("creationTimestamp", ""),
         deleting=metadata.get("deletionTimestamp", ""),
         labels=metadata.get("labels") or {},
         tracked=TRACKING_FINALIZER in (metadata.get("finalizers") or ()),
         index=parse_completion_index(annotations.get(COMPLETION_INDEX)),
-        restarts=max((container.get("restartCount", 0) for container in status.get("containerStatuses") or ()), default=0),
+        restarts=max([container.get("restartCount", 0) for container in statuses]) if statuses else 0,
         cost=_parse_deletion_cost(annotations.get(_DELETION_COST, "")) if annotations else 0,
-        ips=tuple(address["ip"] for address in status.get("podIPs") or () if address.get("ip")),
+        ips=tuple([address["ip"] for address in ips if address.get("ip")]) if ips else (),
         host=(spec["hostname"], spec.get("subdomain", "")) if spec.get("hostname") else None,
         revision=metadata.get("resourceVersion", ""),
     )

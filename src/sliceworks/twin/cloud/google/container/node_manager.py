@@ -65,14 +65,14 @@ class NodeManager:
             return
         if self._store is not None:
             self._is_subscribed = True
-            self._store.subscribe(self._observe)
+            self._store.subscribe(self._observe, (NODES,))
             self.on_nodes_listed()
             return
         reflector = Reflector(self._client, Selection(NODE, labels=NODE_POOL), self)
         self._task = asyncio.create_task(reflector.run(), name="cloud: nodes")
 
     def _observe(self, change: Change) -> None:
-        if change.resource == NODES and (change.name in self._ready or _NODE_POOL_KEY in change.entry.data):
+        if change.name in self._ready or _NODE_POOL_KEY in change.entry.data:
             self.changed(change.type, change.obj)
 
     async def stop(self) -> None:
