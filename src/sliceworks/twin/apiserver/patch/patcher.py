@@ -88,7 +88,7 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None, now: str) -> Obj:
     if not isinstance(new.get("metadata"), dict):
         new["metadata"] = {}
     try:
-        return _decoded(call, patch, new, {} if call.resource.custom else _untouched(new, old))
+        return _decoded(call, patch, new, *(({}, {}) if call.resource.custom else _untouched(new, old)))
     except BadRequest as error:
         why = error.problem if isinstance(error, codec.ObjectDecodeError) else error.message
         if patch.type != _STRATEGIC:
@@ -99,37 +99,45 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None, now: str) -> Obj:
         raise jsonpatch.undecodable_result(typed_value.format_go_value(remainder(patch.body)), why) from error
 
 
-def _untouched(new: Obj, old: Obj) -> Obj:
-    """The fields that a patch did not change: they are already decoded and need not be decoded again."""
-    same = {field: value for field, value in new.items() if value is old.get(field) and field not in _TYPE}
-    if _same_map(new["metadata"], old["metadata"]):
-        # Later steps modify it: it must not be shared with the old object.
-        same["metadata"] = {name: _copied(value) for name, value in old["metadata"].items()}
-    return same
+def _untouched(new: Obj, old: Obj) -> tuple[Obj, Obj]:
+    """The fields, and those of metadata, that a patch did not change: they are already decoded and need not be decoded again."""
+    same = {field: value for field, value in new.items() if value is old.get(field) and field not in _TYPE and field != "metadata"}
+    # Later steps modify metadata: it must not be shared with the old object.
+    return same, {name: _copied(value) for name, value in new["metadata"].items() if _is_same(value, old["metadata"].get(name))}
 
 
-def _same_map(new: Obj, old: Obj) -> bool:
-    """Whether two maps hold identical values. Strings compare by value, others by identity, since `1 == 1.0 == True`."""
-    return new.keys() == old.keys() and all(
-        value is old[name] or (type(value) is str and value == old[name]) for name, value in new.items()
-    )
+def _is_same(value: Any, old: Any) -> bool:
+    """Whether a value is unchanged. Strings compare by value, others by identity, since `1 == 1.0 == True`."""
+    return value is old or (type(value) is str and value == old)
 
 
 def _copied(value: Any) -> Any:
     return dict(value) if type(value) is dict else list(value) if type(value) is list else value
 
 
-def _decoded(call: Call, patch: Patch, new: Obj, untouched: Obj) -> Obj:
+def _decoded(call: Call, patch: Patch, new: Obj, untouched: Obj, kept: Obj) -> Obj:
+    """The object decoded; `untouched` are the fields and `kept` the fields of metadata that are decoded already."""
+    touched = {field: value for field, value in new.items() if field not in untouched}
+    touched["metadata"] = {name: value for name, value in new["metadata"].items() if name not in kept}
     # Decoding modifies its input.
-    touched = copy_patched({field: value for field, value in new.items() if field not in untouched})
-    read = codec.decode_only(call, touched, patch.duplicates, by_name=patch.type == _STRATEGIC)
-    complete = {"kind": read["kind"], "apiVersion": read["apiVersion"], "metadata": untouched.get("metadata", read["metadata"])}
+    read = codec.decode_only(call, copy_patched(touched), patch.duplicates, by_name=patch.type == _STRATEGIC)
+    complete = {"kind": read.pop("kind"), "apiVersion": read.pop("apiVersion")}
+    complete["metadata"] = _in_order_of(new["metadata"], kept, read.pop("metadata"))
+    complete |= _in_order_of(new, untouched, read)
+    return codec.apply_defaults(call, complete, settled=untouched)
+
+
+def _in_order_of(new: Obj, untouched: Obj, read: Obj) -> Obj:
+    """The untouched and the decoded fields in the order of the new object."""
+    if not read:
+        return untouched
+    complete: Obj = {}
     for field in {**new, **read}:
         if field in untouched:
             complete[field] = untouched[field]
         elif field in read:
             complete[field] = read[field]
-    return codec.apply_defaults(call, complete, settled=untouched)
+    return complete
 
 
 def _in_order(new: Any, patch: Any) -> Any:
