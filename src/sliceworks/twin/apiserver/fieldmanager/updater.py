@@ -264,12 +264,13 @@ def keep_timestamps(live: Object, new: Object) -> None:
     """
     ours = (live.get("metadata") or EMPTY).get("managedFields") or []
     theirs = (new.get("metadata") or EMPTY).get("managedFields") or []
-    if ours == theirs or len(ours) != len(theirs) or [_timeless(our) for our in ours] != [_timeless(their) for their in theirs]:
+    if len(ours) != len(theirs) or not all(map(_is_same_but_time, ours, theirs)) or ours == theirs:
         return
     restored = {**new, "metadata": {**new["metadata"], "managedFields": ours}}
     if restored == live:
         new["metadata"] = restored["metadata"]
 
 
-def _timeless(entry: Entry) -> Entry:
-    return {name: value for name, value in entry.items() if name != "time"}
+def _is_same_but_time(our: Entry, their: Entry) -> bool:
+    # Most updates change the fields of a manager.
+    return our is their or (our.get("fieldsV1") == their.get("fieldsV1") and {**our, "time": None} == {**their, "time": None})

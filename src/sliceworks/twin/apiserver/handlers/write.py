@@ -134,7 +134,7 @@ def _find_errors(server: ApiServer, call: Call, obj: Obj, old: Obj | None, prepa
         validate_object_meta(errors, metadata, builtin=not resource.custom)
     else:
         validate_object_meta(errors, metadata, builtin=not resource.custom, old=old["metadata"])
-        validate_object_meta_update(errors, metadata, old["metadata"], builtin=not resource.custom)
+        validate_object_meta_update(errors, metadata, old["metadata"], builtin=not resource.custom, is_valid=not errors)
     if resource.custom:
         errors += schemas.validate(call.version.schema(), obj, "", old=old, cel=server.cel)
     elif resource.key == crd_registry.KEY:
@@ -191,7 +191,8 @@ async def compute(call: Call, function: Callable[[], T], current: Entry | None =
 
     Other objects, and the stored one, may change meanwhile.
     """
-    return await budget.run_by_size(len(call.request.body) + (current.size if current is not None else 0), function)
+    size = len(call.request.body) + (current.size if current is not None else 0)
+    return function() if size < budget.LARGE_BYTES else await budget.run_by_size(size, function)
 
 
 async def decode_stored(server: ApiServer, call: Call, current: Entry) -> Obj:

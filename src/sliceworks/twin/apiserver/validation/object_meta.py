@@ -38,8 +38,11 @@ def validate_object_meta(errors: ErrorList, meta: Json, *, builtin: bool = True,
             _validate_builtin_finalizers(errors, finalizers)
 
 
-def validate_object_meta_update(errors: ErrorList, new: Json, old: Json, *, builtin: bool = True) -> None:
-    """Validate changes of metadata: immutable fields, and again all that `validate_object_meta` does, as upstream."""
+def validate_object_meta_update(errors: ErrorList, new: Json, old: Json, *, builtin: bool = True, is_valid: bool = False) -> None:
+    """Validate changes of metadata: immutable fields, and again all that `validate_object_meta` does, as upstream.
+
+    `is_valid` says that `validate_object_meta` found no errors.
+    """
     finalizers = new.get("finalizers")
     if old.get("deletionTimestamp") and finalizers and (extra := sorted(set(finalizers) - set(old.get("finalizers") or ()))):
         listed = ", ".join(f'"{name}"' for name in extra)
@@ -52,6 +55,8 @@ def validate_object_meta_update(errors: ErrorList, new: Json, old: Json, *, buil
     for field in _IMMUTABLE:
         if new.get(field) != old.get(field):
             errors.check_unchanged(new, old, "metadata", field)
+    if is_valid:
+        return
     _validate_changed_fields(errors, new, old)
     if builtin and finalizers and finalizers != old.get("finalizers"):
         _validate_builtin_finalizers(errors, finalizers)
