@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from sliceworks.rehearsal.simulation.runner import Options
 
 _UPDATE_INTERVAL = 0.1  # seconds between updates
+_LOGGED_SECONDS, _LOGGED_PARTS = 86_400.0, 10
+"""A step that is longer than this on the twin is logged in so many parts where stderr is not a terminal."""
+_MEASURED_SECONDS = 2.0
+"""Real seconds after which the time left is estimated."""
 _MARKS = {"done": ("✓", "32"), "failed": ("✗", "31"), "skipped": ("–", "2")}
 
 
@@ -39,10 +43,12 @@ class SimulationDisplay(LiveDisplay):
         super().__init__()
         self._title = self._progress = ""
         self._drawn = 0.0
+        self._step: StepClock | None = None
 
-    def begin(self, title: str) -> None:
+    def begin(self, title: str, seconds: float = 0.0) -> None:
         """A step has started."""
         self._title, self._progress = title, ""
+        self._step = StepClock(seconds) if seconds else None
         self._draw()
 
     def report(self, message: str) -> None:
@@ -51,14 +57,18 @@ class SimulationDisplay(LiveDisplay):
         self._draw()
 
     def tick(self, observer: Observer) -> None:
-        """Show the twin's time and usage while it advances."""
-        if self.display is not None and self._title and clock.real_perf_counter() - self._drawn >= _UPDATE_INTERVAL:
+        """Show the twin's time, usage and the real time that is left while the twin advances."""
+        step = self._step
+        if self.display is None:
+            if step is not None and step.is_next_part():
+                progress.say(f"… {self._title}: {step.describe()}, {_usage(observer)}")
+        elif self._title and clock.real_perf_counter() - self._drawn >= _UPDATE_INTERVAL:
             self._drawn = clock.real_perf_counter()
-            self._draw(_usage(observer))
+            self._draw(", ".join([*([step.describe()] if step is not None else []), _usage(observer)]))
 
     def end(self, step: StepRecord, seconds: float) -> None:
         """A step has ended."""
-        self._title = self._progress = ""
+        self._title, self._progress, self._step = "", "", None
         mark, color = _MARKS[step.result]
         if progress.is_colored():
             mark = f"\x1b[{color}m{mark}\x1b[0m"
@@ -73,6 +83,35 @@ class SimulationDisplay(LiveDisplay):
         if self.display is not None:
             state = self._progress or usage
             self.display.update(_text(f"… {self._title}{f': {state}' if state else ''}"), refresh=True)
+
+
+class StepClock:
+    """How much of a step that takes `seconds` on the twin has passed, and how much real time is left."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._started, self._real_start = clock.loop_time(), clock.real_perf_counter()
+        self._parts = 0
+
+    @property
+    def share(self) -> float:
+        """The part of the step that has passed, from 0 to 1."""
+        return min(1.0, (clock.loop_time() - self._started) / self._seconds)
+
+    def is_next_part(self) -> bool:
+        """Whether a further part of a long step has passed since the last call."""
+        if self._seconds <= _LOGGED_SECONDS:
+            return False
+        before, self._parts = self._parts, int(self.share * _LOGGED_PARTS)
+        return before < self._parts < _LOGGED_PARTS
+
+    def describe(self) -> str:
+        """The share in percent, and the real time left once it can be estimated."""
+        share, elapsed = self.share, clock.real_perf_counter() - self._real_start
+        percent = f"{share:.0%}"
+        if not share or elapsed < _MEASURED_SECONDS:
+            return percent
+        return f"{percent}, about {duration.human(elapsed * (1 - share) / share)} left"
 
 
 def _usage(observer: Observer) -> str:

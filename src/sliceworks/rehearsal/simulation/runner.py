@@ -232,7 +232,7 @@ class _Simulation:
 
     async def _run_scenario(self, client: Client, steps: StepRunner) -> None:
         results: list[EventResult] = []
-        async with steps.step(SCENARIO) as step:
+        async with steps.step(SCENARIO, self.options.seconds) as step:
             await run_events(self.planned, client, clock.sleep, on_result=results.append)
             await clock.sleep(max(0.0, self.options.seconds - (steps.now() - self.scenario_start)))
             step.problems += [f"{result.description}: {result.refused}" for result in results if result.refused]

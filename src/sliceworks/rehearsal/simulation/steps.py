@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class ProgressReporter(Protocol):
     """Receives the progress of a simulation."""
 
-    def begin(self, title: str) -> None:
-        """Called when a step begins."""
+    def begin(self, title: str, seconds: float = 0.0) -> None:
+        """Called when a step begins; `seconds` is its duration on the twin, 0 if it is unknown."""
 
     def report(self, message: str) -> None:
         """Called with progress of the step, possibly from other threads."""
@@ -36,7 +36,7 @@ class ProgressReporter(Protocol):
 class NullReporter:
     """Discards progress."""
 
-    def begin(self, title: str) -> None: ...
+    def begin(self, title: str, seconds: float = 0.0) -> None: ...
 
     def report(self, message: str) -> None: ...
 
@@ -86,10 +86,10 @@ class StepRunner:
         return False
 
     @asynccontextmanager
-    async def step(self, name: str) -> AsyncIterator[StepProgress]:
-        """Run a step and record it; a SliceworksError makes it fail."""
+    async def step(self, name: str, seconds: float = 0.0) -> AsyncIterator[StepProgress]:
+        """Run a step, which takes `seconds` on the twin if that is known, and record it; a SliceworksError makes it fail."""
         title = STEPS[name]
-        self.reporter.begin(title)
+        self.reporter.begin(title, seconds)
         running, at, started = StepProgress(), self.now(), clock.real_perf_counter()
         try:
             yield running
