@@ -152,9 +152,13 @@ class Cluster:
         if self._processes is None or not self._workloads:
             return
         from sliceworks.twin.nodes.embedded_nodes import process_runtime
+        from sliceworks.twin.nodes.runtime import resource_metrics
 
         self._runtime = process_runtime(self.as_user, self._processes, self._hidden, self._images)
         self.api_server.kubelet = self._runtime
+        if apis := self._runtime.aggregated_apis():
+            self.api_server.aggregated_apis |= apis
+            self._installed.append(resource_metrics.reader_role())
         if (networks := self._runtime.networks) is not None:
             self.api_server.pod_network, self.api_server.view.service_network = networks
 

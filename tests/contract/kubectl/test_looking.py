@@ -136,6 +136,51 @@ def test_explain_fields(kubectl: Kubectl, same: Any) -> None:
     same(output.err, "unknown")
 
 
+NESTED = {
+    "type": "object",
+    "properties": {
+        "spec": {
+            "type": "object",
+            "description": "What the widget should be.",
+            "required": ["size"],
+            "properties": {
+                "size": {"type": "string", "description": "How large it is.", "enum": ["small", "large"]},
+                "parts": {
+                    "type": "array",
+                    "description": "Its parts, in order.",
+                    "items": {
+                        "type": "object",
+                        "description": "One part.",
+                        "properties": {
+                            "name": {"type": "string", "description": "The name of the part."},
+                            "weights": {
+                                "type": "object",
+                                "description": "Weights by unit.",
+                                "additionalProperties": {"type": "integer", "description": "One weight."},
+                            },
+                        },
+                    },
+                },
+            },
+        }
+    },
+}
+
+
+def test_explain_shows_the_descriptions_of_a_custom_resource(kubectl: Kubectl, api: Api, ns: str, same: Any) -> None:
+    group = f"{ns}.example.com"
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": NESTED}}
+    names = {"plural": "widgets", "singular": "widget", "kind": "Widget"}
+    definition = {"group": group, "scope": "Namespaced", "names": names, "versions": [version]}
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    api.post(path, {"metadata": {"name": f"widgets.{group}"}, "spec": definition}).ok(201)
+    for field in ("spec", "spec.size", "spec.parts", "spec.parts.name", "spec.parts.weights"):
+        text = eventually(lambda field=field: kubectl("explain", f"widgets.{group}.{field}").ok(), what=f"explain {field}")
+        same(text, field)
+    assert "The name of the part." in kubectl("explain", f"widgets.{group}.spec.parts").ok()
+    api.delete(f"{path}/widgets.{group}").ok()
+
+
 def test_api_resources(kubectl: Kubectl) -> None:
     rows = kubectl("api-resources", "--no-headers").ok().splitlines()
     assert any(re.match(r"pods +po +v1 +true +Pod$", row) for row in rows)

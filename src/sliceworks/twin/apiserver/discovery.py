@@ -74,7 +74,8 @@ class Discovery:
                 for version in resource.versions:
                     listed = tree.setdefault(group, {}).setdefault(version, [])
                     assert isinstance(listed, list)
-                    listed.append(resource)
+                    if all(other.plural != resource.plural for other in listed):  # a custom resource comes before
+                        listed.append(resource)
         for remote in self._api_services.remotes.values():
             tree.setdefault(remote.group, {})[remote.version] = remote
         names = self._api_services.sorted((group, version) for group, versions in tree.items() for version in versions)

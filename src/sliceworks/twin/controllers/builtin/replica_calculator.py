@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sliceworks.base import clock, duration, quantity
 from sliceworks.base.conditions import find_condition, is_condition_true
-from sliceworks.base.errors import ApiError
+from sliceworks.base.errors import ApiError, NotFound
 from sliceworks.kube.pod_requests import has_pod_level_requests, pod_requests, sidecars
 from sliceworks.kube.resources import Resource
 
@@ -71,11 +71,11 @@ class MetricsClient:
 
     async def _list(self, api: str, group: str, plural: str, namespace: str, selector: str) -> list[Object]:
         failure = f"unable to fetch metrics from {api} metrics API"
-        if self._context.resource_for(f"{group}/{plural}") is None:
-            raise MetricUnavailable(f"{failure}: {_NOT_FOUND} (get {plural}.{group})")
         path = Resource(group, _VERSION, "", plural).path(namespace)
         try:
             response = await self._context.send(self._user, "GET", path, labelSelector=selector)
+        except NotFound as error:
+            raise MetricUnavailable(f"{failure}: {_NOT_FOUND} (get {plural}.{group})") from error
         except ApiError as error:
             raise MetricUnavailable(f"{failure}: {error.message}") from error
         items: list[Object] = response["items"]

@@ -178,7 +178,9 @@ class ControllerContext:
         await self._take_turn()
         response = await self._handle(Request(method, path, tuple(options.items()), headers, data), user)
         if response.status >= 400:
-            raise from_status(response.status, orjson.loads(response.body) if response.body else {})
+            # The body of an unknown path is not a Status.
+            is_status = response.body.startswith(b"{")
+            raise from_status(response.status, orjson.loads(response.body) if is_status else {})
         return response.body
 
     async def _take_turn(self) -> None:

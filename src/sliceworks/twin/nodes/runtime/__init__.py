@@ -16,6 +16,8 @@ security_context   user, groups, capabilities
 lifecycle_hook     postStart and preStop
 probe              liveness, readiness and startup probes
 container_log      log files of containers
+process_usage      CPU time and memory of containers
+resource_metrics   the metrics API of pods that run as processes
 pod_dns            loopback addresses and names of pods and Services
 pod_cgroup         cgroups that give the processes of a pod its address
 bpf                BPF programs for the addresses of sockets

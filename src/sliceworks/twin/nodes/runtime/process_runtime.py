@@ -16,7 +16,7 @@ from sliceworks.kube import kubeconfig
 from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.resources import Key, key_of
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
-from sliceworks.twin.nodes.runtime import pod_volumes
+from sliceworks.twin.nodes.runtime import pod_volumes, resource_metrics
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
 from sliceworks.twin.nodes.runtime.image import run_as_processes
 from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
@@ -24,6 +24,8 @@ from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
 from sliceworks.twin.nodes.runtime.pod_volumes import token_sources
 from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
 from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans
+from sliceworks.twin.nodes.runtime.process_usage import ProcessUsage
+from sliceworks.twin.nodes.runtime.resource_metrics import ResourceMetrics
 from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sliceworks.kube.client import Client
+    from sliceworks.twin.apiserver.registry.resources import AggregatedApi
     from sliceworks.twin.apiserver.request_info import Call
     from sliceworks.twin.apiserver.streaming.remote_command import OpenSession, StreamOptions
     from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
@@ -104,6 +107,8 @@ class ProcessRuntime:
         self._cgroups = PodCgroups(self._loopback.number)
         self._services = ServiceProxy(self._client, self._recorder, self._loopback, self._hosts.files, self._access)
         self._workers: dict[Key, PodWorker] = {}
+        self.metrics = ResourceMetrics(lambda: [worker.pod for worker in self._workers.values()], ProcessUsage().read)
+        self._sampling: asyncio.Task[None] | None = None
         self._cleanups: set[asyncio.Task[None]] = set()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         kill_orphans(folder)
@@ -114,6 +119,12 @@ class ProcessRuntime:
             await self.close()
             raise SliceworksError(f"containers cannot be isolated on this machine: {reason}", hint="omit --isolate")
         await self._services.open()
+        if ProcessUsage.is_available():
+            self._sampling = asyncio.create_task(self.metrics.run(), name="resource metrics")
+
+    def aggregated_apis(self) -> dict[str, AggregatedApi]:
+        """The API groups that this runtime serves: resource metrics, if this machine has them."""
+        return {resource_metrics.GROUP: self.metrics.api()} if ProcessUsage.is_available() else {}
 
     def set_api_address(self, url: str, ca: bytes) -> None:
         """Set the URL and CA certificate of the API server."""
@@ -176,6 +187,8 @@ class ProcessRuntime:
 
     async def close(self) -> None:
         """Kill all processes."""
+        if self._sampling is not None:
+            self._sampling.cancel()
         workers = list(self._workers.values())
         for worker in workers:
             worker.kill()
