@@ -64,7 +64,8 @@ LINEAR = 0.67
 class Sizes:
     """Three numbers of pools: the first gives the fixed cost, the others the cost per pool; repetitions of `check` and plans.
 
-    Plans change nothing, so the minimum of several is the best estimate of their cost.
+    Plans change nothing, so the minimum of several is the best estimate of their cost. One more pool costs about 5 ms of ours, and
+    a command varies by 100 ms: fewer pools would measure that noise.
     """
 
     pools: tuple[int, int, int] = (2, 50, 200)
@@ -73,7 +74,7 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes((2, 10, 30), 3, 2)
+QUICK = Sizes((2, 40, 120), 3, 3)
 TINY = Sizes((1, 2, 3), 1, 1)
 LARGE = Sizes((2, 200, 2_000), 1)
 
