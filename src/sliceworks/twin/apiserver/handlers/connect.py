@@ -5,7 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import orjson
+
 from sliceworks.base.errors import BadRequest, NotFound, ServiceUnavailable
+from sliceworks.base.transport import Response
+from sliceworks.catalog.labels import NODE_RUNTIME, SIMULATED
 from sliceworks.twin.apiserver import service_endpoints
 from sliceworks.twin.apiserver.request_info import container_name
 from sliceworks.twin.apiserver.streaming import port_forward, proxy, remote_command
@@ -13,12 +17,13 @@ from sliceworks.twin.apiserver.streaming.remote_command import StreamOptions
 from sliceworks.twin.apiserver.streaming.websocket import is_websocket_request
 
 if TYPE_CHECKING:
-    from sliceworks.base.transport import Response
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import Call
     from sliceworks.twin.apiserver.streaming.remote_command import OpenSession
 
 Obj = dict[str, Any]
+_KUBELET_PORT = "10250"
+_TEXT = {"content-type": "text/plain; charset=utf-8"}
 
 
 class Kubelet(Protocol):
@@ -96,8 +101,25 @@ async def _proxy(server: ApiServer, call: Call, obj: Obj) -> Response:
         except OSError as error:
             raise proxy.unreachable(obj.get("status", {}).get("podIP") or "", number, error) from error
     else:
-        raise BadRequest(f"{call.resource.plural}/proxy is not supported by the twin")
+        return _kubelet_api(server, call, obj, port)
     return await proxy.forward(call.request, scheme or "http", address, _path_after(call))
+
+
+def _kubelet_api(server: ApiServer, call: Call, node: Obj, port: str) -> Response:
+    """The part of the kubelet's API that the twin has: `/healthz` and `/pods`."""
+    name = node["metadata"]["name"]
+    if port not in ("", _KUBELET_PORT) or (node["metadata"].get("labels") or {}).get(NODE_RUNTIME) != SIMULATED:
+        addresses = (node.get("status") or {}).get("addresses") or [{}]
+        error = ConnectionRefusedError()
+        raise proxy.unreachable(addresses[0].get("address") or name, int(port or _KUBELET_PORT), error)
+    path = "/" + "/".join(call.request.path.split("/")[6:])
+    if call.request.method in ("GET", "HEAD") and path.rstrip("/") == "/healthz":
+        return Response(200, _TEXT, b"ok")
+    if call.request.method in ("GET", "HEAD") and path.rstrip("/") == "/pods":
+        pods = [pod for pod in server.view.search("/pods", name) if pod["spec"].get("nodeName") == name]
+        listing = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods}
+        return Response(200, {"content-type": "application/json"}, orjson.dumps(listing))
+    return Response(404, _TEXT, b"404 page not found\n")
 
 
 def object_name(name: str) -> str:

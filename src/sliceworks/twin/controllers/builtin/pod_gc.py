@@ -1,4 +1,4 @@
-"""The pod garbage collector: pods of deleted nodes, and terminating pods that were never scheduled."""
+"""The pod garbage collector: pods of deleted nodes, terminating pods that were never scheduled, and the oldest finished ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
 _USER = controller_user("pod-garbage-collector")
 _QUARANTINE_SECONDS = 40.0
 """How long a node must be missing before its pods are deleted: it may be created again."""
+_SURPLUS: NamespacedName = ("", "")
+"""The key of all finished pods."""
+_SURPLUS_SECONDS = 20.0
 _UNSCHEDULED_SECONDS = 20.0
 """The delay before a terminating pod without a node is deleted."""
 
 
 class PodGCController(Controller[NamespacedName]):
-    """Deletes the pods of missing nodes, and terminating pods that were never scheduled."""
+    """Deletes the pods of missing nodes, terminating pods that were never scheduled, and the oldest of too many finished pods."""
 
     workers = 4
+    max_finished = 12_500
     watches = frozenset({NODES, PODS})
 
     def __init__(self, context: ControllerContext) -> None:
@@ -37,13 +41,20 @@ class PodGCController(Controller[NamespacedName]):
         self._nodes: set[str] = set()
         self._missing: dict[str, float] = {}
         """When nodes were first seen missing."""
+        self._finished: dict[NamespacedName, str] = {}
+        """The finished pods, and when they were created."""
         self._writer = ApiWriter(context, _USER)
 
     def observe(self, change: Change) -> None:
         if change.resource == PODS:
             before, after = self._pods.before, self._pods.after
             if after is None:
+                self._finished.pop((change.namespace, change.name), None)
                 return
+            if after.finished:
+                self._finished[after.namespace, after.name] = after.created
+                if len(self._finished) == self.max_finished + 1:
+                    self.queue.add_after(_SURPLUS, _SURPLUS_SECONDS)
             on_missing_node = after.node and after.node not in self._nodes and (before is None or before.node != after.node)
             if on_missing_node or (after.deleting and not after.node):
                 self._enqueue(after)
@@ -60,7 +71,18 @@ class PodGCController(Controller[NamespacedName]):
             self._missing.setdefault(pod.node, clock.loop_time())
         self.queue.add_after((pod.namespace, pod.name), _QUARANTINE_SECONDS if pod.node else _UNSCHEDULED_SECONDS)
 
+    async def _delete_surplus(self) -> None:
+        """Force-delete the oldest finished pods beyond the limit."""
+        oldest = sorted(self._finished, key=lambda key: (self._finished[key], key[1]))
+        for key in oldest[: max(len(oldest) - self.max_finished, 0)]:
+            if (pod := self._pods.get(*key)) is not None:
+                await self._force_delete(pod)
+            self._finished.pop(key, None)
+
     async def sync(self, key: NamespacedName) -> None:
+        if key == _SURPLUS:
+            await self._delete_surplus()
+            return
         pod = self._pods.get(*key)
         if pod is None or (pod.node in self._nodes if pod.node else not pod.deleting):
             return
