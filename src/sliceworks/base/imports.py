@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,14 @@ def _requirements(extra: str) -> list[str]:
 
 def _missing(extra: str) -> list[str]:
     return [name for name in PACKAGES[extra] if importlib.util.find_spec(name) is None]
+
+
+async def import_in_thread(module: str) -> None:
+    """Import a module that takes long; the event loop runs meanwhile."""
+    if module not in sys.modules:
+        from sliceworks.base import budget
+
+        await budget.run_in_thread(partial(import_module, module))
 
 
 def lazy_exports(package: str, homes: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

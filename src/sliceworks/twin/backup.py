@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import glob
+import gzip
 import io
 import os
+import shutil
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 
 from sliceworks.base import files
@@ -16,13 +20,15 @@ from sliceworks.twin.store.store import Store
 
 STORE = "store.db"
 _IDENTITY = ("token", "ca.pem", "server.pem", "service-accounts.pem")
-_MAX_BYTES = 16 << 30
+_MAX_BYTES, _READ_BYTES = 16 << 30, 1 << 20
 
 
 def create_backup(directory: Path, file: Path) -> None:
     """Write the objects, certificates, keys and the token of a twin to an archive, also while it runs. The archive is secret."""
     temporary = file.with_name(f".{file.name}.new")
-    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+    for left in file.parent.glob(f".{glob.escape(file.name)}.*"):  # of a backup that was killed
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=file.parent) as folder:
         copy = Path(folder) / STORE
         recovery.copy_journal(directory / STORE, copy)
         try:
@@ -60,7 +66,10 @@ def _read(file: Path) -> dict[str, bytes]:
             if sum(member.size for member in members.values()) > _MAX_BYTES:
                 raise SliceworksError(f"{file}: larger than {_MAX_BYTES:,} bytes")
             contents = {name: (archive.extractfile(member) or io.BytesIO()).read() for name, member in members.items()}
-    except (OSError, tarfile.TarError, EOFError) as error:
+        with gzip.open(file) as whole:
+            while whole.read(_READ_BYTES):
+                pass  # to its end, where the checksum of the whole archive is
+    except (OSError, tarfile.TarError, EOFError, zlib.error) as error:
         raise SliceworksError(f"{file}: not a backup of a twin: {error}") from error
     if STORE not in contents:
         raise SliceworksError(f"{file}: not a backup of a twin: it contains no {STORE}")

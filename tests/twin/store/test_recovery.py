@@ -7,6 +7,7 @@ import queue
 import shutil
 import sqlite3
 import threading
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -140,6 +141,25 @@ def test_any_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
 
 
 EXPECTED = {"a/0": "newer", **{f"a/{number}": number for number in range(1, 6)}}
+
+
+def test_any_damage_is_recovered(tmp_path: Path) -> None:
+    """Rows with values of other types, unreadable pages and missing ones: recovery reports them, and the store opens again."""
+    fill(tmp_path)
+    content, random = (tmp_path / "store.db").read_bytes(), Random(5)
+    for number in range(3000 if os.environ.get("SLICEWORKS_FUZZ") else 300):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        damaged = bytearray(content)
+        start, size = random.randrange(4096, len(content)), random.choice((1, 2, 20, 3000))
+        damaged[start : start + size] = random.randbytes(len(damaged[start : start + size]))
+        (folder / "store.db").write_bytes(damaged)
+        try:
+            durable(folder).close()
+        except SliceworksError:
+            assert recovery.recover(folder / "store.db").damaged is not None
+            durable(folder).close()
+        shutil.rmtree(folder)
 
 
 def test_store_of_an_earlier_version_gets_checksums(tmp_path: Path) -> None:

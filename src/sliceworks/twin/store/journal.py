@@ -14,7 +14,7 @@ import sqlite3
 import sys
 import threading
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
@@ -54,6 +54,15 @@ def checksum(place: tuple[int, str, str, str], deleted: int, data: bytes) -> int
     """The checksum of a row, over all columns; `place` is revision, resource, namespace and name."""
     head = f"{deleted} {' '.join(map(str, place))} ".encode("utf-8", "surrogatepass")
     return zlib.crc32(data, zlib.crc32(head))
+
+
+def is_intact(row: tuple[Any, ...]) -> bool:
+    """Whether a row has values of the right types and its checksum is right; rows of version 0.1 have none."""
+    revision, resource, namespace, name, deleted, data, recorded = row
+    strings = resource.__class__ is namespace.__class__ is name.__class__ is str
+    if not (strings and deleted.__class__ is int and data.__class__ is bytes):
+        return False
+    return recorded is None or recorded == checksum((revision, resource, namespace, name), deleted, data)
 
 
 class Journal:
@@ -146,8 +155,9 @@ class Journal:
         current: dict[tuple[str, str, str], Entry] = {}
         with self._translate_errors("read"):
             rows = self._db.execute(f"SELECT {COLUMNS} FROM log ORDER BY revision")
-            for revision, resource, namespace, name, deleted, data, recorded in rows:
-                if recorded is not None and recorded != checksum((revision, resource, namespace, name), deleted, data):
+            for row in rows:
+                revision, resource, namespace, name, deleted, data, _ = row
+                if not is_intact(row):
                     shown = f"{namespace}/{name}" if namespace else name
                     message = f"{self._path}: the store is damaged: revision {revision} of {resource} {shown} has a wrong checksum"
                     raise SliceworksError(message, hint=_RECOVERY_HINT)

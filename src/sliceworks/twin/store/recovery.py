@@ -12,7 +12,7 @@ from itertools import chain, repeat
 from typing import TYPE_CHECKING, Self
 
 from sliceworks.base.errors import SliceworksError
-from sliceworks.twin.store.journal import COLUMNS, Journal, acquire_lock, checksum
+from sliceworks.twin.store.journal import COLUMNS, Journal, acquire_lock, is_intact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,15 +89,10 @@ class Scrubber:
             revision = -1
             statement = f"SELECT {COLUMNS} FROM log WHERE revision > ? ORDER BY revision LIMIT {_SCRUB_ROWS}"
             while rows := db.execute(statement, (revision,)).fetchall():
-                yield from (f"revision {row[0]} of {row[1]} has a wrong checksum" for row in rows if not _is_intact(row))
+                yield from (f"revision {row[0]} of {row[1]} has a wrong checksum" for row in rows if not is_intact(row))
                 revision = rows[-1][0]
                 if self._stopping.wait(_SCRUB_PAUSE):
                     return
-
-
-def _is_intact(row: Row) -> bool:
-    """Whether the checksum of a row is right; rows of version 0.1 have none."""
-    return row[6] is None or row[6] == checksum(row[:4], row[4], row[5])
 
 
 def recover(path: Path) -> RecoveryReport:
@@ -118,7 +113,7 @@ def _recover(path: Path) -> RecoveryReport:
     newest: dict[tuple[str, str, str], Row] = {}
     damaged: dict[tuple[str, str, str], int] = {}
     for row in rows:
-        if _is_intact(row):
+        if is_intact(row):
             newest[row[1:4]] = row
         else:
             damaged[row[1:4]] = row[0]
@@ -126,8 +121,8 @@ def _recover(path: Path) -> RecoveryReport:
         kept = newest.get(key)
         if kept is None or kept[0] < revision:
             outcome = f"set back to revision {kept[0]}" if kept is not None else "lost"
-            report.lost.append(f"{key[0]} {'/'.join(filter(None, key[1:]))}: {outcome}")
-    if not report.lost:
+            report.lost.append(f"{key[0]} {'/'.join(str(part) for part in key[1:] if part)}: {outcome}")
+    if not (report.lost or damaged or _has_damaged_history(path)):
         return report
     report.damaged = _free_name(path)
     for suffix in _SUFFIXES:
@@ -135,7 +130,7 @@ def _recover(path: Path) -> RecoveryReport:
             path.with_name(path.name + suffix).replace(report.damaged.with_name(report.damaged.name + suffix))
     kept_rows = sorted(row for row in newest.values() if not row[4])
     journal = Journal(path, lock=False)
-    journal.restore(kept_rows, dict.fromkeys({row[1] for row in rows}, highest))
+    journal.restore(kept_rows, dict.fromkeys({row[1] for row in rows if isinstance(row[1], str)}, highest))
     journal.close()
     report.kept = len(kept_rows)
     return report
@@ -154,6 +149,16 @@ def _read(path: Path, report: RecoveryReport) -> tuple[list[Row], int]:
     report.lost.append(f"revisions from {known + 1} {end}: {problem}")
     rows += after
     return rows, max((row[0] for row in rows), default=1) + (0 if after else _SKIPPED_REVISIONS)
+
+
+def _has_damaged_history(path: Path) -> bool:
+    """Whether the table cannot be read that tells which history is complete: nothing is lost, but no twin starts with it."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+            rows = db.execute("SELECT resource, revision FROM compacted").fetchall()
+    except sqlite3.Error:
+        return True
+    return not all(isinstance(resource, str) and isinstance(revision, int) for resource, revision in rows)
 
 
 _SKIPPED_REVISIONS = 1_000_000

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sliceworks import schemas
 from sliceworks.base import budget, clock, names
 from sliceworks.base.errors import BadRequest
+from sliceworks.base.imports import import_in_thread
 from sliceworks.schemas import field_errors
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.admission.service_account import wait_for_default_account
@@ -41,6 +42,7 @@ Obj = dict[str, Any]
 T = TypeVar("T")
 _ENDPOINTS = {"/endpoints": validate_endpoints, "discovery.k8s.io/endpointslices": validate_endpoint_slice}
 """Kinds that may contain loopback addresses of pods that run as processes."""
+_GROUPS_WITH_EXPRESSIONS = {"admissionregistration.k8s.io", "resource.k8s.io"}
 _NAMESPACE_MISMATCH = "the namespace of the provided object does not match the namespace sent on the request"
 
 
@@ -119,6 +121,8 @@ async def validate_object(server: ApiServer, call: Call, obj: Obj, old: Obj | No
         await registry.compile_rules(call.version.schema())
     elif resource.key == crd_registry.KEY:
         prepared = await registry.prepare(obj, old)
+    elif resource.group in _GROUPS_WITH_EXPRESSIONS:
+        await import_in_thread("sliceworks.cel.admission")
     errors = await compute(call, partial(_find_errors, server, call, obj, old, prepared), current)
     if not errors and (validate := resource.strategy.validate_references) is not None:
         validate(errors, obj, old, server.view)

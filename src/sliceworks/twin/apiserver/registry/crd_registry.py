@@ -17,6 +17,7 @@ import orjson
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
+from sliceworks.base.imports import import_in_thread
 from sliceworks.cel import rules
 from sliceworks.schemas import crds
 from sliceworks.schemas.validation import has_rules
@@ -191,6 +192,7 @@ class CrdRegistry:
         """Compile the CEL rules of a schema in steps. The event loop runs between steps, and many schemas take turns."""
         if not has_rules(schema):
             return
+        await import_in_thread("sliceworks.cel.environment")
         steps = rules.compile_steps(schema)
         for _ in steps:
             async with self._compiling:

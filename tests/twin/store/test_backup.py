@@ -1,0 +1,87 @@
+"""Backups that are damaged, incomplete or were not completed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.support.stores import PODS, durable, put, run, values
+
+from sliceworks.base.errors import SliceworksError
+from sliceworks.twin import backup
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IDENTITY = ("token", "ca.pem", "server.pem", "service-accounts.pem")
+
+
+def create_twin(folder: Path, count: int = 20) -> dict[str, int]:
+    """A twin's folder with objects and an identity; returns the objects."""
+    folder.mkdir()
+    for name in IDENTITY:
+        (folder / name).write_text(name)
+
+    async def main() -> None:
+        store = durable(folder)
+        for number in range(count):
+            put(store, f"a/{number}", number)
+        await store.wait_durable()
+        store.close()
+
+    run(main())
+    return {f"a/{number}": number for number in range(count)}
+
+
+def test_damaged_backup_changes_nothing(tmp_path: Path) -> None:
+    """Flipped bits, overwritten parts and missing ends: each is noticed, also in parts that the twin does not read."""
+    create_twin(tmp_path / "twin")
+    file, damaged, random = tmp_path / "backup.tar.gz", tmp_path / "damaged.tar.gz", Random(1)
+    backup.create_backup(tmp_path / "twin", file)
+    content = file.read_bytes()
+    for number in range(3000 if os.environ.get("SLICEWORKS_FUZZ") else 120):
+        data, start = bytearray(content), random.randrange(10, len(content))
+        if number % 3 == 0:
+            data[start] ^= 1 << random.randrange(8)
+        elif number % 3 == 1:
+            del data[start:]
+        else:
+            data[start : start + 20] = random.randbytes(20)
+        damaged.write_bytes(data)
+        with pytest.raises(SliceworksError, match=r"not a backup|the backup is damaged"):
+            backup.restore_backup(damaged, tmp_path / "target")
+        assert not any((tmp_path / "target" / name).exists() for name in ("store.db", *IDENTITY))
+        shutil.rmtree(tmp_path / "target", ignore_errors=True)
+
+
+def test_killed_backup_leaves_the_older_one(tmp_path: Path) -> None:
+    """A backup that is killed at some time: the twin and the last backup are unchanged, and the next one succeeds."""
+    expected = create_twin(tmp_path / "twin")
+    file = tmp_path / "backup.tar.gz"
+    backup.create_backup(tmp_path / "twin", file)
+    content = file.read_bytes()
+    script = (
+        "import sys, pathlib; from sliceworks.twin import backup\n"
+        "backup.recovery.copy_journal, copy = lambda *p: (copy(*p), print('copied', flush=True), sys.stdin.read()), "
+        "backup.recovery.copy_journal\n"
+        "backup.create_backup(*map(pathlib.Path, sys.argv[1:]))"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "twin"), str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"copied\n"
+        process.kill()
+    assert file.read_bytes() == content
+    left = [path for path in tmp_path.iterdir() if path.name.startswith(".backup.tar.gz.")]
+    assert [path.stat().st_mode & 0o077 for path in left] == [0], "what it leaves is readable by its owner only"
+    backup.create_backup(tmp_path / "twin", file)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".backup.tar.gz.")], "the next backup deletes it"
+    assert backup.restore_backup(file, tmp_path / "target") == len(expected)
+    store = durable(tmp_path / "target")
+    assert values(store.scan(PODS)) == expected
+    store.close()
