@@ -372,12 +372,15 @@ def test_invalid_token_requests_are_rejected(api: Api, ns: str, spec: Object, st
 
 def test_token_issuer_is_published(api: Api, ns: str) -> None:
     account = api.as_token(token(api, ns).json["status"]["token"])
-    seen = account.get("/.well-known/openid-configuration").ok(200).json
-    assert set(seen) == {
+    answer = account.get("/.well-known/openid-configuration").ok(200)
+    assert (answer.headers["Content-Type"], answer.headers["Cache-Control"]) == ("application/json", "public, max-age=3600")
+    assert set(answer.json) == {
         "issuer",
         "jwks_uri",
         "response_types_supported",
         "subject_types_supported",
         "id_token_signing_alg_values_supported",
     }
-    assert account.get("/openid/v1/jwks", accept=None).ok(200).json["keys"][0]["use"] == "sig"
+    keys = account.get("/openid/v1/jwks", accept=None).ok(200)
+    assert (keys.headers["Content-Type"], keys.headers["Cache-Control"]) == ("application/jwk-set+json", "public, max-age=3600")
+    assert keys.json["keys"][0]["use"] == "sig"

@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 class ControlPlane(Controllers):
     """Started by its constructor; `url`, `token`, `authority` and `kubeconfig` reach it as a cluster administrator."""
 
-    def __init__(self, folder: Path, *, controllers: Sequence[str] = CONTROLLERS, flags: Sequence[str] = ()) -> None:
-        """`flags` are additional flags of kube-controller-manager."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        controllers: Sequence[str] = CONTROLLERS,
+        flags: Sequence[str] = (),
+        server_flags: Sequence[str] = (),
+    ) -> None:
+        """`flags` are additional flags of kube-controller-manager, and `server_flags` of kube-apiserver."""
         super().__init__(folder, folder / "kubeconfig")
+        self._server_flags = server_flags
         self.token = secrets.token_urlsafe(24)
         self._client_port, self._peer_port, self._port = free_port(), free_port(), free_port()
         self.url = f"https://127.0.0.1:{self._port}"
@@ -96,6 +104,7 @@ class ControlPlane(Controllers):
             "--service-cluster-ip-range=10.96.0.0/16",
             "--authorization-mode=RBAC",
             "--allow-privileged",
+            *self._server_flags,
         )
         apiserver.wait_until(lambda: answers(f"{self.url}/readyz", self._tls))
 

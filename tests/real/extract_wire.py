@@ -19,7 +19,9 @@ _RESPONSES = {"io.k8s.apimachinery.pkg.apis.meta.v1.PartialObjectMetadataList"}
 
 def kept(wire: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
     """The messages that a body of a kind in the pack, or a response, can hold."""
-    waiting = {name for file in PACK.glob("io.k8s.*.json") for name in orjson.loads(file.read_bytes()) if name in wire} | _RESPONSES
+    waiting = {
+        name for file in PACK.rglob("io.k8s.*.json") for name in orjson.loads(file.read_bytes()) if name in wire
+    } | _RESPONSES
     seen: set[str] = set()
     while waiting:
         name = waiting.pop()

@@ -63,13 +63,15 @@ class RealCluster:
 
     name = "real"
 
-    def __init__(self, folder: Path, *, workloads: bool = False, flags: tuple[str, ...] = ()) -> None:
-        """`flags` are additional flags of kube-controller-manager."""
+    def __init__(
+        self, folder: Path, *, workloads: bool = False, flags: tuple[str, ...] = (), server_flags: tuple[str, ...] = ()
+    ) -> None:
+        """`flags` are additional flags of kube-controller-manager, and `server_flags` of kube-apiserver."""
         from tests.real.control_plane import ControlPlane
         from tests.real.controllers import CONTROLLERS, WORKLOADS
 
         controllers = CONTROLLERS + (WORKLOADS if workloads else ())
-        self.plane: ControlPlane = ControlPlane(folder, controllers=controllers, flags=flags)
+        self.plane: ControlPlane = ControlPlane(folder, controllers=controllers, flags=flags, server_flags=server_flags)
         if workloads:
             self.plane.start_scheduler()
         self.url, self.authority = self.plane.url, self.plane.authority

@@ -11,6 +11,7 @@ ast_transform     rewrites a tree where the engine differs from Kubernetes
 validators        checks that Kubernetes makes and the engine does not
 sizes             sizes of values that a schema allows
 cost              the estimated cost of an expression
+object_types      objects and patches that mutations construct
 issues            compile errors as typed issues with the closest known name
 environment       compiles an expression against schemas to a program
 rule_compilation  the compiled validation rules of one schema node

@@ -1,4 +1,4 @@
-"""Expressions of admission: match conditions of webhooks, and the expressions of ValidatingAdmissionPolicies."""
+"""Expressions of admission: match conditions of webhooks, and the expressions of admission policies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from sliceworks.cel.dialect import KUBERNETES, Dialect
 from sliceworks.cel.environment import CompileError, Environment, Program, Variable
-from sliceworks.cel.libraries.functions import Function
+from sliceworks.cel.libraries.functions import Function, split_types
+from sliceworks.cel.object_types import JSON_PATCH, OBJECT, ObjectTypes
 from sliceworks.cel.types import DYN, CelType
 from sliceworks.cel.values import replace_nul
 from sliceworks.schemas.model import Schema, build
@@ -56,7 +57,15 @@ _AUTHORIZER_FUNCTIONS = (
     Function("errored", f"{_DECISION}.errored()", "bool", lambda _: False),
     Function("error", f"{_DECISION}.error()", "string", lambda _: ""),
 )
+_ESCAPE = Function(
+    "jsonpatch.escapeKey",
+    "jsonpatch.escapeKey(string)",
+    "string",
+    lambda key: key.replace("~", "~0").replace("/", "~1"),
+)
 ADMISSION = Dialect((*KUBERNETES.checked, *_AUTHORIZER_FUNCTIONS), KUBERNETES.run_only)
+MUTATION = Dialect((*ADMISSION.checked, _ESCAPE), KUBERNETES.run_only)
+_PATCH_RESULTS = {"ApplyConfiguration": OBJECT, "JSONPatch": f"LIST<{JSON_PATCH}>"}
 
 _STRING: Json = {"type": "string"}
 _DYN: Json = {"x-kubernetes-int-or-string": True}
@@ -120,9 +129,30 @@ class Scope:
             raise CompileError(f"must evaluate to {expected} but got {_GO_TYPES.get(program.result, program.result.lower())}")
         return program
 
+    def compile_patch(self, expression: str, patch_type: str) -> Program:
+        """The program of a mutation, which constructs its result. Raises CompileError."""
+        constructed = ObjectTypes(expression)
+        program = Environment(_variables(self), MUTATION, constructed).compile(expression)
+        expected = _PATCH_RESULTS[patch_type]
+        if program.result != expected:
+            actual = constructed.show(_go_type(program.result))
+            raise CompileError(f"must evaluate to {_go_type(expected)} but got {actual}")
+        return program
+
+
+def _go_type(name: str) -> str:
+    """A type of the engine in cel-go's form: `list(JSONPatch)`."""
+    outer, _, inner = name.removesuffix(">").partition("<")
+    shown = _GO_TYPES.get(outer, outer.lower() if outer.isupper() else outer)
+    return f"{shown}({', '.join(_go_type(part.strip()) for part in split_types(inner))})" if inner else shown
+
 
 @lru_cache(maxsize=32)
 def _environment(scope: Scope) -> Environment:
+    return Environment(_variables(scope), ADMISSION)
+
+
+def _variables(scope: Scope) -> dict[str, Variable | CelType]:
     variables: dict[str, Variable | CelType] = {
         "request": Variable(_request_schema(), shown="kubernetes.AdmissionRequest"),
         "object": DYN,
@@ -137,7 +167,7 @@ def _environment(scope: Scope) -> Environment:
     if scope.variables is not None:
         fields = {name: {"type": _SCALARS[result]} if result in _SCALARS else _DYN for name, result in scope.variables}
         variables["variables"] = Variable(build(_object(**fields)), shown="kubernetes.variables")
-    return Environment(variables, ADMISSION)
+    return variables
 
 
 @dataclass(slots=True)

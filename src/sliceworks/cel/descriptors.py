@@ -9,6 +9,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, duration_pb2, struc
 from sliceworks.cel.types import DURATION, PACKAGE, STRING, TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from sliceworks.cel.types import CelType, Declarations, Message
 
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -23,8 +25,10 @@ _VALUE, _STRUCT, _LIST = (f".google.protobuf.{name}" for name in ("Value", "Stru
 _IMPORTS = (timestamp_pb2, duration_pb2, struct_pb2)
 
 
-def build_pool(declarations: Declarations) -> descriptor_pool.DescriptorPool:
-    """A pool with every declared message."""
+def build_pool(
+    declarations: Declarations, constructed: Mapping[str, Mapping[str, CelType]] | None = None
+) -> descriptor_pool.DescriptorPool:
+    """A pool with every declared message, and with messages that expressions can construct."""
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(name="types.proto", package=PACKAGE)
     for imported in _IMPORTS:
@@ -33,6 +37,13 @@ def build_pool(declarations: Declarations) -> descriptor_pool.DescriptorPool:
     for message in declarations.messages.values():
         _add_message(file, message)
     pool.AddSerializedFile(file.SerializeToString())
+    if constructed:
+        file = descriptor_pb2.FileDescriptorProto(name="constructed.proto", dependency=[struct_pb2.DESCRIPTOR.name])
+        for name, fields in constructed.items():
+            descriptor = file.message_type.add(name=name)
+            for field, kind in fields.items():
+                _add_field(descriptor, field, _Field.LABEL_OPTIONAL, kind)
+        pool.AddSerializedFile(file.SerializeToString())
     return pool
 
 

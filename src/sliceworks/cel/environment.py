@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sliceworks.cel.dialect import Dialect
+    from sliceworks.cel.object_types import ObjectTypes
     from sliceworks.cel.sizes import Size
     from sliceworks.schemas import Schema
 
@@ -92,13 +93,19 @@ class Program:
 class Environment:
     """Variables and functions that expressions can use. Keep the compiled programs; the environment holds more memory."""
 
-    def __init__(self, variables: Mapping[str, Variable | CelType], dialect: Dialect = KUBERNETES) -> None:
+    def __init__(
+        self, variables: Mapping[str, Variable | CelType], dialect: Dialect = KUBERNETES, constructed: ObjectTypes | None = None
+    ) -> None:
+        """`constructed` are the types that the expression constructs; the environment is for this expression only."""
+        self._constructed = constructed
         self._dialect = dialect
         self._declarations = Declarations()
         self._variables = {name: variable for name, variable in variables.items() if isinstance(variable, Variable)}
         types = {name: self._type(variable) for name, variable in variables.items()}
         optional = {name: types.pop(name) for name, variable in self._variables.items() if variable.optional}
-        self._checker = dialect.checker(descriptors.build_pool(self._declarations), types, optional)
+        self._checker = dialect.checker(
+            descriptors.build_pool(self._declarations, constructed.messages() if constructed else None), types, optional
+        )
 
     def _type(self, variable: Variable | CelType) -> CelType:
         if isinstance(variable, CelType):
@@ -114,13 +121,14 @@ class Environment:
         if "\x00" in expression:
             raise CompileError("compilation failed: ERROR: <input>:1:1: Syntax error: token recognition error at: NUL")
         try:
-            checked = self._checker.compile(expression)
-            result = str(checked.return_type().name())
+            checked = self._checker.compile(expression if self._constructed is None else self._constructed.source)
+            result = str(checked.return_type() if self._constructed is not None else checked.return_type().name())
             serialized = checked.serialize()
         except RuntimeError as error:
-            raise CompileError(
-                "compilation failed: " + translate_compile_error(str(error), expression, self._shown_names())
-            ) from error
+            source = expression if self._constructed is None else self._constructed.source
+            message = translate_compile_error(str(error), source, self._shown_names())
+            shown = message if self._constructed is None else self._constructed.show(message)
+            raise CompileError(f"compilation failed: {shown}") from error
         tree = syntax.parse(serialized)
         issues = find_literal_issues(tree, Positions(tree.checked, expression))
         if issues:
@@ -128,6 +136,8 @@ class Environment:
         reason = find_pattern_error(tree)
         if reason:
             raise CompileError(f"program instantiation failed: {reason}")
+        if self._constructed is not None:
+            self._constructed.construct_maps(tree)
         cost = estimate(tree, self._sizes)
         built = estimate(tree, self._known_sizes, MAX_REQUEST_SIZE).built
         names = tree.names()

@@ -105,6 +105,17 @@ class Tree:
         """Append an integer argument to a call."""
         node.call.args.add(id=self._new_id()).const.int = number
 
+    def set_key(self, entry: Any, key: str) -> None:
+        """Set the key of an entry of a map."""
+        entry.id = entry.id or self._new_id()
+        entry.key.id = self._new_id()
+        entry.key.const.string = key
+
+    def set_value(self, entry: Any, text: str) -> None:
+        """Set the value of an entry of a map to a string."""
+        entry.value.id = self._new_id()
+        entry.value.const.string = text
+
     def refer(self, node: Any, name: str) -> None:
         """Resolve a node to a variable."""
         self._set_reference(node.id, name)

@@ -13,6 +13,7 @@ from sliceworks.base.errors import SliceworksError, UsageError
 from sliceworks.cli import options
 from sliceworks.cli.groups import Group
 from sliceworks.cli.output import Report, print_report
+from sliceworks.schemas.builtins import FEATURES
 from sliceworks.twin.controllers import controller_names
 
 if TYPE_CHECKING:
@@ -95,6 +96,13 @@ _WITHOUT = f"""Names for --without: {", ".join(controller_names.PROGRAMS)}; and 
     metavar="NAME[,NAME…]",
     help="Controllers that do not run, so that you can run your own, by the names below; '' for none.  [default: as last time]",
 )
+@click.option(
+    "--feature",
+    "features",
+    multiple=True,
+    type=click.Choice(FEATURES),
+    help="A feature that kube-apiserver 1.35 has off by default: its feature gate and its APIs. May be repeated.",
+)
 @click.option("--config-connector", is_flag=True, help="Install Config Connector's CRDs and run its controllers.")
 @click.option("--cloud-port", type=click.IntRange(0, 65535), default=0, help="Port on loopback for Google's APIs.")
 @options.watchdog_timeout("Restart the twin")
@@ -113,6 +121,7 @@ def start(
     isolate: bool,
     image_map: str | None,
     without: str | None,
+    features: tuple[str, ...],
     config_connector: bool,
     cloud_port: int,
     watchdog_timeout: float,
@@ -138,6 +147,7 @@ def start(
         isolate=isolate,
         watchdog_timeout=watchdog_timeout,
         without=without_names,
+        features=features,
         image_map=image_map or "",
     )
     if foreground:

@@ -53,6 +53,7 @@ class Settings:
     watchdog_timeout: float = 0.0
     without: tuple[str, ...] = ()
     image_map: str = ""
+    features: tuple[str, ...] = ()
 
     @property
     def has_own_clock(self) -> bool:

@@ -48,6 +48,7 @@ def run_foreground(home: Home, settings: Settings) -> None:
         images=load_images(settings.image_map) if settings.image_map else None,
         config_connector=settings.config_connector,
         without=settings.without,
+        features=settings.features,
         cloud_port=settings.cloud_port,
         job_seconds=settings.job_seconds,
         watchdog=Watchdog(timeout=settings.watchdog_timeout, restart=lambda: _restart(home, settings)),
@@ -199,6 +200,7 @@ def _command(home: Home, settings: Settings) -> list[str]:
     command += ["--image-map", settings.image_map] if settings.image_map else []
     command += ["--config-connector"] if settings.config_connector else []
     command += ["--without", ",".join(settings.without)]
+    command += [part for feature in settings.features for part in ("--feature", feature)]
     command += ["--cloud-port", str(settings.cloud_port)] if settings.cloud_port else []
     command += ["--watchdog-timeout", f"{settings.watchdog_timeout}s"] if settings.watchdog_timeout else []
     return [*command, "--job-duration", str(settings.job_seconds)]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sliceworks.schemas.model import Check, Defaulter
 
 DATA = Path(__file__).parent / "data" / "kubernetes-1.35"
+FEATURES = ("MutatingAdmissionPolicy",)
+"""Features of kube-apiserver 1.35 that are off by default, and add kinds."""
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 # Component prefixes of groups, where they are not `io.k8s.api.<first label of the group>`.
@@ -69,9 +71,11 @@ class Scheme:
     """The built-in kinds. `builtin_scheme` returns the instance of the process."""
 
     def __init__(self) -> None:
-        documents = orjson.loads((DATA / "discovery.json").read_bytes())
+        documents = _read(DATA / "discovery.json")
         self.groups = tuple(BuiltinGroup(item["group"], tuple(v["version"] for v in item["versions"])) for item in documents)
         self.resources = list(_resources(documents))
+        self.optional = {feature: list(_resources(_read(_feature_folder(feature) / "discovery.json"))) for feature in FEATURES}
+        """By feature: the resources that it adds."""
         self._packages: dict[str, dict[str, Any]] = {}
         self._components: dict[str, Schema] = {}
         self._defaulters: dict[str, Defaulter] = {}
@@ -94,8 +98,9 @@ class Scheme:
         package = name.rpartition(".")[0]
         components = self._packages.get(package)
         if components is None:
-            path = DATA / f"{package}.json"
-            if not path.is_file():
+            folders = (DATA, *map(_feature_folder, FEATURES))
+            path = next((file for folder in folders if (file := folder / f"{package}.json").is_file()), None)
+            if path is None:
                 raise KeyError(name)
             components = self._packages[package] = orjson.loads(path.read_bytes())
         node: dict[str, Any] = components[name]
@@ -128,6 +133,15 @@ class Scheme:
 def builtin_scheme() -> Scheme:
     """The built-in kinds, loaded once per process."""
     return Scheme()
+
+
+def _feature_folder(feature: str) -> Path:
+    return DATA / "features" / feature
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    documents: list[dict[str, Any]] = orjson.loads(path.read_bytes())
+    return documents
 
 
 def is_kind(group: str, version: str, kind: str) -> bool:

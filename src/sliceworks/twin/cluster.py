@@ -46,7 +46,7 @@ class Cluster:
     kinds and webhooks are not installed. With `processes`, the commands of containers run as
     processes of this machine, with their files in that directory; with `images`, those of containers with these images. With
     `config_connector`, the kinds and controllers of Config Connector are installed. Aggregated APIs know the API server by the
-    certificate of `front_proxy`.
+    certificate of `front_proxy`. `features` are those that kube-apiserver has off by default.
     Pods of Jobs complete after `job_seconds` unless an annotation says otherwise; None: they run until they are
     deleted. In-process requests await `between` first.
     """
@@ -59,6 +59,7 @@ class Cluster:
         key_file: Path | None = None,
         ca: str = "",
         front_proxy: FrontProxy | None = None,
+        features: Collection[str] = (),
         workloads: bool = True,
         without: Collection[str] = (),
         processes: Path | None = None,
@@ -70,7 +71,7 @@ class Cluster:
     ) -> None:
         self.store = store or Store()
         self.token = token or new_token()
-        registry = builtin_registry()
+        registry = builtin_registry(features)
         view = StoreView(self.store)
         issuer = TokenIssuer(key_file)
         rbac = Rbac(view.list)

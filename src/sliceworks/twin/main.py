@@ -63,6 +63,7 @@ class TwinOptions:
     config_connector: bool = False
     cloud_port: int = 0
     without: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
     job_seconds: float = DEFAULT_RUN_SECONDS  # 0: pods of Jobs run until they are deleted
     watchdog: Watchdog = field(default_factory=Watchdog)
 
@@ -121,6 +122,7 @@ async def _serve(
         key_file=key_file,
         ca=ca,
         front_proxy=certificate_files.front_proxy(),
+        features=options.features,
         workloads=options.workloads,
         without=options.without,
         processes=processes,

@@ -70,9 +70,9 @@ class NonResourceHandler:
             return codec.json_response(200, self._discovery.version)
         if path == ".well-known/openid-configuration":
             address = f"https://{request.headers.get('host', 'localhost')}"
-            return codec.json_response(200, orjson.dumps(self._server.issuer.configuration(address)))
+            return _published("application/json", self._server.issuer.configuration(address))
         if path == "openid/v1/jwks":
-            return Response(200, {"content-type": "application/jwk-set+json"}, orjson.dumps(self._server.issuer.jwks()))
+            return _published("application/jwk-set+json", self._server.issuer.jwks())
         if path == "openapi/v2":
             media_type, body = self._openapi.legacy(request.headers.get("accept", ""))
             return Response(200, {"content-type": media_type, "vary": "Accept", "cache-control": "no-cache, private"}, body)
@@ -137,6 +137,11 @@ class NonResourceHandler:
         for group, version in self._server.api_services.group_versions():
             paths += [f"/apis/{group}", f"/apis/{group}/{version}"]
         return sorted({*paths, "/healthz", "/livez", "/readyz", "/openapi/v2", "/openapi/v3", "/version"})
+
+
+def _published(media: str, document: dict[str, object]) -> Response:
+    """A document about the issuer of tokens, which clients may cache."""
+    return Response(200, {"content-type": media, "cache-control": "public, max-age=3600"}, orjson.dumps(document))
 
 
 def _health(request: Request, name: str) -> Response:

@@ -6,8 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.twin.apiserver import service_endpoints
 from sliceworks.twin.apiserver.admission.match_criteria import WriteAttributes
+from sliceworks.twin.apiserver.admission.mutating_policy import BINDINGS as MUTATING_BINDINGS
+from sliceworks.twin.apiserver.admission.mutating_policy import POLICIES as MUTATING_POLICIES
+from sliceworks.twin.apiserver.admission.mutating_policy import MutatingPolicyDispatcher
 from sliceworks.twin.apiserver.admission.validating_policy import BINDINGS, POLICIES, PolicyDispatcher
-from sliceworks.twin.apiserver.admission.webhook_dispatcher import MUTATING, VALIDATING, WebhookDispatcher, parse_configurations
+from sliceworks.twin.apiserver.admission.webhook_dispatcher import (
+    MUTATING,
+    VALIDATING,
+    Deadline,
+    Reinvocation,
+    WebhookDispatcher,
+    parse_configurations,
+)
 from sliceworks.twin.apiserver.webhook_client import CallError, WebhookClient
 from sliceworks.twin.store.watch_cache import DELETED
 
@@ -32,6 +42,7 @@ class DynamicAdmission:
         self.client = WebhookClient(self._resolve)
         self._webhooks = WebhookDispatcher(self.client)
         self._policies = PolicyDispatcher()
+        self._mutations = MutatingPolicyDispatcher()
 
     def observe(self, change: Change) -> None:
         """Follow a change of a configuration, policy or binding."""
@@ -52,13 +63,28 @@ class DynamicAdmission:
             self._changed = False
             self._webhooks.mutating = parse_configurations(self._objects.get(MUTATING, {}).values())
             self._webhooks.validating = parse_configurations(self._objects.get(VALIDATING, {}).values())
+            mutations, bindings = (self._objects.get(key, {}).values() for key in (MUTATING_POLICIES, MUTATING_BINDINGS))
+            self._mutations.configure(mutations, bindings)
             self._policies.configure(self._objects.get(POLICIES, {}).values(), self._objects.get(BINDINGS, {}).values())
 
     async def mutate(self, call: Call, operation: str, obj: Obj, old: Obj | None, run_plugins: Callable[[], None]) -> None:
-        """Run mutating webhooks."""
+        """Run policies, then webhooks. If one changed the object, plugins and what is reinvocable run again."""
         self._parse()
-        if self._webhooks.mutating and call.resource.group != GROUP:
-            await self._webhooks.mutate(self._attributes(call, operation, obj, old), run_plugins)
+        if call.resource.group == GROUP or not (self._webhooks.mutating or self._mutations.hooks):
+            return
+        attributes = self._attributes(call, operation, obj, old)
+        policies, webhooks, deadline = Reinvocation(), Reinvocation(), Deadline()
+        changed = self._mutations.mutate(attributes, policies)
+        policies.end_round(attributes.obj)
+        changed = await self._webhooks.mutate(attributes, webhooks, deadline) or changed
+        webhooks.end_round(attributes.obj)
+        if not changed:
+            return
+        run_plugins()
+        if policies.start_again(attributes.obj):
+            self._mutations.mutate(attributes, policies, again=True)
+        if webhooks.start_again(attributes.obj):
+            await self._webhooks.mutate(attributes, webhooks, deadline, again=True)
 
     async def validate(self, call: Call, operation: str, obj: Obj, old: Obj | None) -> None:
         """Run policies, then validating webhooks."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.selectors import from_label_selector
+from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.twin.apiserver import codec, version_conversion
 from sliceworks.twin.apiserver.auth.authentication import AUTHENTICATED, User
 from sliceworks.twin.apiserver.auth.rbac import Attributes as AuthorizationAttributes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from sliceworks.cel.admission import Bindings, Scope
     from sliceworks.cel.environment import Program
+    from sliceworks.schemas import Schema
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.registry.resources import Resource
     from sliceworks.twin.apiserver.request_info import Call
@@ -33,6 +35,13 @@ class Target(NamedTuple):
     version: str
     kind: tuple[str, str, str]
     """Group, version, kind."""
+
+    def schema(self) -> Schema:
+        """The schema of its objects. Raises KeyError if there is none."""
+        group, version, kind = self.kind
+        if self.resource.custom and kind == self.resource.kind:
+            return self.resource.versions[self.version].schema()
+        return builtin_scheme().schema(group, version, kind)
 
     def describe(self) -> tuple[Obj, Obj]:
         """`resource` and `kind` of an AdmissionRequest."""

@@ -11,6 +11,7 @@ from sliceworks.cel.engine import CostExceeded, EvaluationError
 from sliceworks.kube.selectors import from_label_selector
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.admission.match_criteria import MatchConditions, MatchCriteria
+from sliceworks.twin.apiserver.admission.policy_variables import PolicyVariables, describe
 from sliceworks.twin.apiserver.auth.rbac import new_forbidden
 
 if TYPE_CHECKING:
@@ -61,13 +62,8 @@ class _Programs:
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         params = spec.get("paramKind") is not None
-        composed: tuple[tuple[str, str], ...] = ()
-        self.variables: list[tuple[str, Program]] = []
-        for variable in spec.get("variables") or ():
-            program = Scope(params=params, variables=composed).compile(variable["expression"])
-            self.variables.append((variable["name"], program))
-            composed = (*composed, (variable["name"], program.result))
-        names = composed or None
+        self.variables = PolicyVariables(spec)
+        names = self.variables.types
         scope, messages = Scope(params=params, variables=names), Scope(params=params, authorizer=False, variables=names)
         self.validations = [
             _Validation(
@@ -106,7 +102,7 @@ class Policy:
             except EvaluationError as error:
                 yield Denial(str(error))
                 return
-        bindings, failures = self._compose(bindings)
+        bindings, failures = self._programs.variables.compose(bindings)
         try:
             for validation in self._programs.validations:
                 yield from self._validate(validation, bindings, failures)
@@ -121,17 +117,6 @@ class Policy:
                 if not self.ignores_failures:
                     yield Denial(f"expression '{annotation['valueExpression'].strip()}' resulted in error: {error}")
 
-    def _compose(self, bindings: Bindings) -> tuple[Bindings, dict[str, str]]:
-        """The bindings with the variables, and why variables have no value."""
-        values: Obj = {}
-        failures: dict[str, str] = {}
-        for name, program in self._programs.variables:
-            try:
-                values[name] = bindings.extended(variables=values).run(program)
-            except EvaluationError as error:
-                failures[name] = f'composited variable "{name}" fails to evaluate: {_describe(error, failures)}'
-        return (bindings.extended(variables=values) if self._programs.variables else bindings), failures
-
     def _validate(self, validation: _Validation, bindings: Bindings, failures: dict[str, str]) -> Iterator[Denial]:
         text = validation.spec["expression"]
         try:
@@ -141,7 +126,7 @@ class Policy:
             raise
         except EvaluationError as error:
             if not self.ignores_failures:
-                yield Denial(f"expression '{text.strip()}' resulted in error: {_describe(error, failures)}")
+                yield Denial(f"expression '{text.strip()}' resulted in error: {describe(error, failures)}")
             return
         yield Denial(self._message(validation, bindings), validation.spec.get("reason") or "Invalid")
 
@@ -156,13 +141,8 @@ class Policy:
         return message if message and "\n" not in message and len(message.encode()) <= _MAX_MESSAGE_BYTES else default
 
 
-def _describe(error: EvaluationError, failures: Mapping[str, str]) -> str:
-    """An error; that of a variable if the expression used one without a value."""
-    return failures.get(str(error).removeprefix("no such key: "), str(error))
-
-
 class PolicyBinding:
-    """A ValidatingAdmissionPolicyBinding."""
+    """A binding of a validating or mutating policy."""
 
     def __init__(self, obj: Mapping[str, Any]) -> None:
         spec = obj["spec"]

@@ -25,7 +25,7 @@ from sliceworks.twin.apiserver.patch.jsonpatch import json_patch
 from sliceworks.twin.apiserver.webhook_client import CallError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from sliceworks.twin.apiserver.admission.match_criteria import Target, WriteAttributes
     from sliceworks.twin.apiserver.webhook_client import WebhookClient
@@ -80,15 +80,25 @@ def parse_configurations(configurations: Iterable[Mapping[str, Any]]) -> list[We
 
 @dataclass(slots=True)
 class Reinvocation:
-    """Which webhooks a second round calls: reinvocable ones that ran before the object changed again."""
+    """What a second round calls: reinvocable webhooks or policies that ran before the object changed again."""
 
-    ran: set[tuple[str, str]] = field(default_factory=set)
-    due: set[tuple[str, str]] = field(default_factory=set)
+    ran: set[tuple[str, ...]] = field(default_factory=set)
+    due: set[tuple[str, ...]] = field(default_factory=set)
     output: bytes = b""
 
     def require(self) -> None:
         self.due |= self.ran
         self.ran = set()
+
+    def end_round(self, obj: Obj | None) -> None:
+        """Remember the object after the first round."""
+        self.output = orjson.dumps(obj)
+
+    def start_again(self, obj: Obj | None) -> bool:
+        """Whether a second round has anything to call, now that the object may have changed since the first."""
+        if orjson.dumps(obj) != self.output:
+            self.require()
+        return bool(self.due)
 
 
 class Deadline:
@@ -113,19 +123,8 @@ class WebhookDispatcher:
         self.mutating: list[Webhook] = []
         self.validating: list[Webhook] = []
 
-    async def mutate(self, attributes: WriteAttributes, run_plugins: Callable[[], None]) -> None:
-        """Call mutating webhooks one after the other. If one changed the object, plugins and reinvocable webhooks run again."""
-        state, deadline = Reinvocation(), Deadline()
-        if not await self._mutate_once(attributes, state, deadline, again=False):
-            return
-        state.output = orjson.dumps(attributes.obj)
-        run_plugins()
-        if orjson.dumps(attributes.obj) != state.output:
-            state.require()
-        if state.due:
-            await self._mutate_once(attributes, state, deadline, again=True)
-
-    async def _mutate_once(self, attributes: WriteAttributes, state: Reinvocation, deadline: Deadline, *, again: bool) -> bool:
+    async def mutate(self, attributes: WriteAttributes, state: Reinvocation, deadline: Deadline, *, again: bool = False) -> bool:
+        """Call mutating webhooks one after the other, or those that are due again; returns whether any changed the object."""
         any_changed = False
         for hook in self.mutating:
             target = hook.find_target(attributes)
@@ -285,14 +284,14 @@ def _patched(attributes: WriteAttributes, target: Target, obj: Obj, operations: 
         try:
             patched = json_patch(patched, [operation])
         except ApiError as error:
-            raise _internal_error(_patch_problem(patched, operation)) from error
+            raise _internal_error(patch_problem(patched, operation)) from error
     try:
-        return _decoded(attributes, target, patched)
+        return decode_patched(attributes, target, patched)
     except schemas.TypeMismatch as error:
         raise _internal_error(str(error)) from error
 
 
-def _patch_problem(obj: Any, operation: Any) -> str:
+def patch_problem(obj: Any, operation: Any) -> str:
     """Why an operation of a JSON patch does not apply, in the words of Go's library."""
     if not isinstance(operation, dict):
         return "Unexpected kind: unknown"
@@ -310,7 +309,8 @@ def _patch_problem(obj: Any, operation: Any) -> str:
     return f'{name} operation does not apply: doc is missing path: "{path}": missing value'
 
 
-def _decoded(attributes: WriteAttributes, target: Target, patched: Any) -> Obj:
+def decode_patched(attributes: WriteAttributes, target: Target, patched: Any) -> Obj:
+    """A patched object, decoded and with defaults. Raises ApiError or TypeMismatch."""
     group, version, kind = target.kind
     api_version = f"{group}/{version}" if group else version
     if not isinstance(patched, dict):

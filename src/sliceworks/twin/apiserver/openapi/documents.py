@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from sliceworks.schemas import builtins
 from sliceworks.twin.apiserver import codec
 from sliceworks.twin.apiserver.openapi import v2, v3
 
@@ -33,11 +32,10 @@ class OpenApi:
         return orjson.dumps({"paths": paths})
 
     def _paths(self) -> list[str]:
-        catalogue = builtins.builtin_scheme()
         paths = [
-            "api/v1" if not group.name else f"apis/{group.name}/{version}"
-            for group in catalogue.groups
-            for version in group.versions
+            f"apis/{group}/{version}" if group else f"api/{version}"
+            for group, versions in self._customs.builtin_group_versions().items()
+            for version in versions
         ]
         pages = {
             (group, version) for group, page in self._pages.items() for resource in page.resources for version in resource.versions

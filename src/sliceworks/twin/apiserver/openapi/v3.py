@@ -179,7 +179,8 @@ _OBJECT_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch",
 def builtin_document(group: str, version: str) -> bytes:
     """The document of a built-in group version. Raises KeyError if it does not exist."""
     builtins = builtin_scheme()
-    resources = [item for item in builtins.resources if (item.group, item.version) == (group, version)]
+    every = (*builtins.resources, *(item for items in builtins.optional.values() for item in items))
+    resources = [item for item in every if (item.group, item.version) == (group, version)]
     if not resources:
         raise KeyError(f"{group}/{version}")
     where = group_version_path(group, version)

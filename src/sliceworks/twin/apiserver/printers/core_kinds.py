@@ -178,6 +178,7 @@ LEASE = printer("Name:name | Holder=spec.holderIdentity | Age")
 API_SERVICE = printer("Name:name | Service | Available | Age", api_service_cells)
 WEBHOOK_CONFIGURATION = printer("Name:name | Webhooks:integer=len(webhooks) | Age")
 VALIDATING_POLICY = printer("Name:name | Validations:integer=len(spec.validations) | ParamKind | Age", policy_cells)
+MUTATING_POLICY = printer("Name:name | Mutations:integer=len(spec.mutations) | ParamKind | Age", policy_cells)
 VALIDATING_POLICY_BINDING = printer("Name:name | PolicyName=spec.policyName | ParamRef | Age", policy_binding_cells)
 PRIORITY_CLASS = printer(
     "Name:name | Value:integer=value | Global-Default:boolean=globalDefault | Age | PreemptionPolicy=preemptionPolicy"

@@ -153,6 +153,14 @@ class CrdRegistry:
             if all(resource.custom for resource in resources)
         ]
 
+    def builtin_group_versions(self) -> dict[str, list[str]]:
+        """The groups and versions that serve a built-in kind."""
+        tree = self._registry.versions()
+        return {
+            group: [version for version, resources in versions.items() if not all(resource.custom for resource in resources)]
+            for group, versions in tree.items()
+        }
+
     def definitions(self, group: str, version: str) -> list[Obj]:
         """The definitions of a group that serve a version."""
         return [

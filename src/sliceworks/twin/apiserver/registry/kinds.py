@@ -52,7 +52,7 @@ from sliceworks.twin.apiserver.validation.defaults import Defaulter, build_defau
 from sliceworks.twin.apiserver.validation.error_list import ErrorList, immutable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from sliceworks.twin.apiserver.admission.chain import Plugin
     from sliceworks.twin.apiserver.validation.defaults import Json
@@ -252,6 +252,18 @@ STRATEGIES: dict[str, Strategy] = {
         validate_status=service.validate_service_status,
         validate_references=service_allocator.validate_allocation,
         printer=network_kinds.SERVICE,
+    ),
+    "admissionregistration.k8s.io/mutatingadmissionpolicies": Strategy(
+        has_generation=True,
+        allow_unconditional_update=False,
+        validate=admission_registration.validate_mutating_policy,
+        printer=core_kinds.MUTATING_POLICY,
+    ),
+    "admissionregistration.k8s.io/mutatingadmissionpolicybindings": Strategy(
+        has_generation=True,
+        allow_unconditional_update=False,
+        validate=admission_registration.validate_mutating_policy_binding,
+        printer=core_kinds.VALIDATING_POLICY_BINDING,
     ),
     "admissionregistration.k8s.io/mutatingwebhookconfigurations": _WEBHOOK_CONFIGURATION,
     "admissionregistration.k8s.io/validatingadmissionpolicies": Strategy(
@@ -596,11 +608,12 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 
-def builtin_registry() -> Registry:
-    """A registry of all built-in resources."""
+def builtin_registry(features: Iterable[str] = ()) -> Registry:
+    """A registry of all built-in resources, and of those that optional features add."""
     scheme = builtins.builtin_scheme()
     resources: dict[str, Resource] = {}
-    for item in scheme.resources:
+    optional = [item for feature in features for item in scheme.optional[feature]]
+    for item in (*scheme.resources, *optional):
         key = f"{item.group}/{item.plural}"
         version = Version(
             item.version,
@@ -619,7 +632,7 @@ def builtin_registry() -> Registry:
             singular=item.singular,
             namespaced=item.namespaced,
             versions={item.version: version},
-            storage_version=scheme.storage_version(item.group),
+            storage_version=item.version if item in optional else scheme.storage_version(item.group),
             storage_hash=item.storage_version_hash,
             strategy=replace(STRATEGIES[key], has_status="status" in version.subresources),
             short_names=item.short_names,
@@ -678,9 +691,10 @@ def defaulters() -> dict[str, Defaulter]:
 @cache
 def checks() -> dict[str, Callable[[Json, str], ErrorList]]:
     """By schema component: `Strategy.validate` in the form in which the schema engine calls it."""
+    scheme = builtins.builtin_scheme()
     return {
         builtins.component_name(item.group, item.version, item.kind): partial(_check, validate)
-        for item in builtins.builtin_scheme().resources
+        for item in (*scheme.resources, *(item for items in scheme.optional.values() for item in items))
         if (validate := STRATEGIES[f"{item.group}/{item.plural}"].validate) is not None
     }
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _FAILURE_POLICIES, _MATCH_POLICIES = ("Fail", "Ignore"), ("Equivalent", "Exact")
 _MAX_CONDITIONS = 64
+_MUTATING_OPERATIONS = ("*", "CONNECT", "CREATE", "UPDATE")
+_PATCH_FIELDS = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
 _ACTIONS = ("Audit", "Deny", "Warn")
 _MAX_ANNOTATIONS, _MAX_ANNOTATION_BYTES = 20, 5 * 1024
 _ABSENT = "validations or auditAnnotations must contain at least one item"
@@ -251,6 +253,80 @@ def validate_admission_policy_binding(errors: ErrorList, obj: Json) -> None:
     if spec.get("matchResources") is not None:
         _validate_match_resources(errors, spec["matchResources"], "spec.matchResources")
     _validate_actions(errors, spec.get("validationActions") or [], "spec.validationActions")
+
+
+def validate_mutating_policy(errors: ErrorList, obj: Json) -> None:
+    """Validate a MutatingAdmissionPolicy."""
+    from sliceworks.cel.admission import Scope
+
+    spec = obj.get("spec") or {}
+    errors.check_enum(spec, "spec", "failurePolicy", _FAILURE_POLICIES)
+    has_params = spec.get("paramKind") is not None
+    if has_params:
+        _validate_param_kind(errors, spec["paramKind"], "spec.paramKind")
+    constraints = spec.get("matchConstraints")
+    if constraints is None:
+        errors.required("spec.matchConstraints")
+    else:
+        _validate_match_resources(errors, constraints, "spec.matchConstraints")
+        errors.check_required(constraints, "spec.matchConstraints", "resourceRules")
+        _validate_mutating_operations(errors, constraints, "spec.matchConstraints")
+    _validate_match_conditions(errors, spec, Scope(params=has_params), "spec")
+    variables = _validate_variables(errors, spec, has_params)
+    if not spec.get("mutations"):
+        errors.required("spec.mutations", "mutations must contain at least one item")
+    for mutation, path in list_items(spec, "spec", "mutations"):
+        _validate_mutation(errors, mutation, Scope(params=has_params, variables=variables), path)
+    errors.check_enum(spec, "spec", "reinvocationPolicy", ("IfNeeded", "Never"))
+
+
+def _validate_mutating_operations(errors: ErrorList, resources: Json, path: str) -> None:
+    """Deletions cannot be mutated."""
+    for rule in resources.get("resourceRules") or ():
+        for operation in rule.get("operations") or ():
+            if operation not in _MUTATING_OPERATIONS:
+                errors.not_supported(f"{path}.resourceRules.operations", operation, _MUTATING_OPERATIONS)
+
+
+def _validate_mutation(errors: ErrorList, mutation: Json, scope: Scope, path: str) -> None:
+    kind = mutation.get("patchType")
+    if kind not in _PATCH_FIELDS:
+        errors.check_enum(mutation, path, "patchType", sorted(_PATCH_FIELDS))
+        return
+    for other, field in _PATCH_FIELDS.items():
+        patch = mutation.get(field)
+        if other != kind:
+            continue
+        if patch is None:
+            errors.required(f"{path}.{field}", f"must be specified when patchType is {kind}")
+        else:
+            _validate_patch(errors, (patch.get("expression") or "").strip(), scope, kind, f"{path}.{field}.expression")
+    for other, field in _PATCH_FIELDS.items():
+        if other != kind and mutation.get(field) is not None:
+            errors.invalid(f"{path}.{field}", f"{{{field}}}", f"must not be specified when patchType is {kind}")
+
+
+def _validate_patch(errors: ErrorList, text: str, scope: Scope, kind: str, path: str) -> None:
+    from sliceworks.cel.environment import CompileError
+
+    if not text:
+        errors.required(path)
+        return
+    try:
+        scope.compile_patch(text, kind)
+    except CompileError as error:
+        errors.invalid(path, text, str(error))
+
+
+def validate_mutating_policy_binding(errors: ErrorList, obj: Json) -> None:
+    """Validate a MutatingAdmissionPolicyBinding."""
+    spec = obj.get("spec") or {}
+    errors.check_required_name(spec, "spec", "policyName", names.dns1123_subdomain_errors)
+    if spec.get("paramRef") is not None:
+        _validate_param_ref(errors, spec["paramRef"], "spec.paramRef")
+    if spec.get("matchResources") is not None:
+        _validate_match_resources(errors, spec["matchResources"], "spec.matchResources")
+        _validate_mutating_operations(errors, spec["matchResources"], "spec.matchResources")
 
 
 def _validate_param_ref(errors: ErrorList, reference: Json, path: str) -> None:
