@@ -59,4 +59,6 @@ def test_one_write_crosses_few_modules() -> None:
 
 
 def test_every_builtin_kind_has_one_strategy() -> None:
-    assert set(STRATEGIES) == {f"{resource.group}/{resource.plural}" for resource in builtin_scheme().resources}
+    scheme = builtin_scheme()
+    resources = [*scheme.resources, *(resource for added in scheme.optional.values() for resource in added)]
+    assert set(STRATEGIES) == {f"{resource.group}/{resource.plural}" for resource in resources}

@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
+	apiregistration "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
 // Kinds that clients do not send.
@@ -41,8 +42,10 @@ var (
 )
 
 func main() {
-	if err := apiextensions.AddToScheme(scheme.Scheme); err != nil {
-		panic(err)
+	for _, add := range []func(*runtime.Scheme) error{apiextensions.AddToScheme, apiregistration.AddToScheme} {
+		if err := add(scheme.Scheme); err != nil {
+			panic(err)
+		}
 	}
 	writer := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 	for i, kind := range append(kinds(), kinds()...) {
