@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.support.certificates import self_signed
+from tests.support.real_time import RealTime
 
+from sliceworks.base import clock
 from sliceworks.base.http.client import Address, ConnectFailed, Disconnected, HttpClient, Timeouts
 
 if TYPE_CHECKING:
@@ -168,6 +170,27 @@ def test_request_on_a_connection_that_the_server_closed(method: str, retried: bo
     else:
         with pytest.raises(Disconnected):
             run_against(server, ("GET", b""), (method, b""))
+
+
+def test_connections_that_stay_idle_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_time = RealTime(monkeypatch)
+
+    async def main() -> None:
+        server = Server(*[OK] * 4)
+        async with running(server) as address:
+            client = HttpClient(address, None)
+            await asyncio.gather(fetch(client), fetch(client))
+            for seconds in (10, 10):  # one of them is used every ten seconds
+                await clock.sleep(clock.scale_real_seconds(seconds))
+                await fetch(client)
+            assert (len(client._all), server.connections) == (1, 2)
+            started = real_time.seconds
+            while client._all:
+                await clock.sleep(clock.scale_real_seconds(1))
+            assert real_time.seconds - started == pytest.approx(15, abs=2)
+            await client.close()
+
+    clock.run(main(), speed=2)
 
 
 def test_slow_reader_pauses_the_server() -> None:

@@ -1,4 +1,4 @@
-"""The client of Google's REST APIs. Public names are imported at first use, aiohttp and google-auth by the first request.
+"""The client of Google's REST APIs. Public names are imported at first use, google-auth by the first request.
 
 credentials      fixed tokens and application default credentials
 session          requests with credentials, retries and errors

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 1 << 20
 """A stream whose reader is slower stops reading from its connection."""
 _MAX_HEAD_BYTES = 1 << 18
-_IDLE_SECONDS = 60.0
+_IDLE_SECONDS = 15.0
 _NEXT_ADDRESS_SECONDS = 0.25
 _SEPARATE_BODY_BYTES = 1 << 16
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
@@ -306,6 +306,7 @@ class HttpClient:
         self._proxy = Address.of(proxy) if proxy else None
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
+        self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def send(self, method: str, target: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts) -> IncomingResponse:
@@ -329,6 +330,8 @@ class HttpClient:
     async def close(self) -> None:
         """Abort all connections."""
         self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
         for connection in list(self._all):
             connection.abort()
         for _ in range(_CLOSING_TURNS):
@@ -341,8 +344,11 @@ class HttpClient:
         if self._closed:
             connection.abort()
             return
-        connection.idle_since = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
         self._idle.append(connection)
+        if self._timer is None:
+            self._timer = loop.call_later(clock.scale_real_seconds(_IDLE_SECONDS), self._close_idle)
 
     def forget(self, connection: _Connection) -> None:
         """Remove a closed connection."""
@@ -351,11 +357,15 @@ class HttpClient:
             self._idle.remove(connection)
 
     def _take(self) -> _Connection | None:
-        """The idle connection that was used last. Those that have been idle for too long are closed."""
-        oldest = asyncio.get_running_loop().time() - clock.scale_real_seconds(_IDLE_SECONDS)
-        while self._idle and self._idle[0].idle_since < oldest:
-            self._idle.pop(0).abort()
+        """The idle connection that was used last, so that surplus ones expire."""
         return self._idle.pop() if self._idle else None
+
+    def _close_idle(self) -> None:
+        """Close connections that have been idle for too long: each takes 100 KB."""
+        loop, seconds = asyncio.get_running_loop(), clock.scale_real_seconds(_IDLE_SECONDS)
+        while self._idle and self._idle[0].idle_since <= loop.time() - seconds:
+            self._idle.pop(0).abort()
+        self._timer = loop.call_at(self._idle[0].idle_since + seconds, self._close_idle) if self._idle else None
 
     def _head(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> bytes:
         lines = {"host": self._server.authority, "accept": "*/*", **headers}
