@@ -15,7 +15,7 @@ PYTEST_ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
-.PHONY: help setup rehearse test test-real test-mixed test-versions test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests version changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
+.PHONY: help setup rehearse test test-real test-mixed test-versions conformance test-heavy test-lives gke check fix bench bench-check wheel sdist sbom manifests version changelog release release-check push-images push-chart docs docs-serve docs-site lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## */\1\t/' | awk -F'\t' '{ printf "  %-12s %s\n", $$1, $$2 }'
@@ -81,6 +81,12 @@ test-mixed: $(READY) ## Run all contract cases of workloads with the real contro
 	@$(BIN)/python -m tests.real.setup
 	@SLICEWORKS_REAL=1 SLICEWORKS_MIXED=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -k mixed -n $(REAL_WORKERS) $(SPREAD) \
 	  tests/contract/workloads $(PYTEST_ARGS)
+
+FOCUS ?=
+CONFORMANCE_ARGS ?=
+
+conformance: $(READY) ## Run Kubernetes' conformance suite on a twin and store the results: make conformance FOCUS=REGEX (needs Go; builds once)
+	@$(BIN)/python -m tests.conformance.suite --focus "$(FOCUS)" $(CONFORMANCE_ARGS)
 
 test-heavy: $(READY) ## Run slow tests: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)

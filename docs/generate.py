@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cause_page import causes
+from conformance_page import conformance
 from contract_page import contract
 from environment_fields import environment
 from error_page import errors
@@ -167,6 +168,7 @@ def _table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 PAGES: dict[Path, Callable[[], str]] = {
     REFERENCE / "commands.md": commands,
     REFERENCE / "accelerators.md": accelerators,
+    REFERENCE / "conformance.md": conformance,
     REFERENCE / "contract.md": contract,
     REFERENCE / "environment.md": environment,
     REFERENCE / "errors.md": errors,

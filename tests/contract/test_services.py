@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
 
 CIDRS, ADDRESSES = "/apis/networking.k8s.io/v1/servicecidrs", "/apis/networking.k8s.io/v1/ipaddresses"
 RANGE = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+
+
+def test_network_of_cluster_ips_is_a_service_cidr(api: Api) -> None:
+    network = api.get(f"{CIDRS}/kubernetes").ok().json
+    address = api.get("/api/v1/namespaces/default/services/kubernetes").ok().json["spec"]["clusterIP"]
+    assert ip_address(address) in ip_network(network["spec"]["cidrs"][0])
 
 
 def service(name: str = "s", **spec: Any) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
+from tests.real import debian
 from tests.real.build import build, module_folder
 from tests.real.programs import PROGRAMS
 
@@ -15,17 +17,33 @@ if TYPE_CHECKING:
 IMAGE = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 
 
+_REGISTRY = "registry.k8s.io/e2e-test-images"
+_MISSING = ("webserver:404", "foo:non-existent", "gcr.io/google_samples/gb-redisslave:nonexistent", "invalid.registry.k8s.io/*")
+"""Images with which the suite tests what happens if there is none."""
+
+
 def write_image_map(folder: Path) -> Path:
-    """An ImageMap of the suites' images: agnhost and pause, and for busybox the shell and tools of this machine."""
+    """An ImageMap of the suites' images: agnhost, pause and nautilus, and for others the shell and tools of this machine."""
     program = PROGRAMS["agnhost"]
     agnhost = str(build(program))
-    porter = module_folder(program, "k8s.io/kubernetes") / "test" / "images" / "agnhost" / "porter"
+    sources = module_folder(program, "k8s.io/kubernetes") / "test" / "images"
+    porter, page = sources / "agnhost" / "porter", sources / "nautilus" / "html"
+    shell = {"/bin/sh": bash} if (bash := shutil.which("bash")) else {}
+    tools = {
+        "/usr/bin/nc": _netcat(),
+        **{f"/usr/bin/{name}": _dns_client(name, folder) for name in ("dig", "nslookup")},
+    }
     files = {"/agnhost": agnhost, "/agnhost-2": agnhost, "/localhost.crt": str(porter / "localhost.crt")}
     files["/localhost.key"] = str(porter / "localhost.key")
+    certificate = {"CERT_FILE": "/localhost.crt", "KEY_FILE": "/localhost.key"}
+    content = {f"/{name}": str(page / name) for name in ("nautilus.jpg", "data.json")}
     images = [
-        {"image": "registry.k8s.io/e2e-test-images/agnhost", "files": files, "entrypoint": ["/agnhost"], "cmd": ["pause"]},
+        {"image": f"{_REGISTRY}/agnhost", "files": files | tools, "env": certificate, "entrypoint": ["/agnhost"], "cmd": ["pause"]},
         {"image": "registry.k8s.io/pause", "files": {"/pause": agnhost}, "entrypoint": ["/pause", "pause"]},
-        {"image": "registry.k8s.io/e2e-test-images/busybox", "cmd": ["sh"]},
+        {"image": f"{_REGISTRY}/nautilus", "files": files | content, "entrypoint": ["/agnhost"], "cmd": ["test-webserver"]},
+        {"image": f"{_REGISTRY}/busybox", "files": shell, "cmd": ["sh"]},
+        {"image": f"{_REGISTRY}/jessie-dnsutils", "files": tools, "cmd": ["sh"]},
+        *({"image": image, "missing": True} for image in _MISSING),
     ]
     document = {
         "apiVersion": "sliceworks.dev/v1alpha1",
@@ -36,3 +54,19 @@ def write_image_map(folder: Path) -> Path:
     file = folder / "images.yaml"
     file.write_text(yaml_documents.dump(document))
     return file
+
+
+def _netcat() -> str:
+    return shutil.which("nc") or str(debian.unpacked("netcat-openbsd") / "bin" / "nc.openbsd")
+
+
+def _dns_client(name: str, folder: Path) -> str:
+    """dig or nslookup; one that is not installed finds its libraries through a script."""
+    if installed := shutil.which(name):
+        return installed
+    root = debian.unpacked("bind9-dnsutils", dependencies=True)
+    libraries = ":".join(str(path) for path in sorted((root / "usr" / "lib").glob("*-linux-*")))
+    script = folder / name
+    script.write_text(f'#!/bin/sh\nLD_LIBRARY_PATH={libraries} exec {root}/usr/bin/{name} "$@"\n')
+    script.chmod(0o755)
+    return str(script)

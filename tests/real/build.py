@@ -71,7 +71,8 @@ def _compile(program: Program, target: Path) -> None:
 
 
 def _command(program: Program, output: Path) -> list[str]:
-    return [go(), "build", "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags, "-o", str(output), program.package]
+    verb = ("test", "-c", "-vet=off") if program.is_test else ("build",)
+    return [go(), *verb, "-trimpath", "-buildvcs=false", "-ldflags", program.ldflags, "-o", str(output), program.package]
 
 
 def go_environment() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import subprocess
@@ -9,15 +10,16 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 
 PATIENCE = 180.0
 """Timeout in seconds for the start of a program, generous because the machine may be busy."""
+_TIED = Path(__file__).with_name("tied.py")
 _kept: list[int] = []  # descriptors, closed when this process ends
 
 
@@ -70,6 +72,14 @@ class Process:
             self._popen.wait()
             self._popen = None
 
+    def terminate(self, seconds: float = PATIENCE) -> None:
+        """Ask it to end, and kill it if it does not."""
+        if self._popen is not None:
+            self._popen.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(seconds)
+            self.kill()
+
     def resident_bytes(self) -> int:
         """Its resident memory."""
         return resident_bytes(self.pid)
@@ -77,6 +87,11 @@ class Process:
     def tail(self, lines: int = 15) -> str:
         """The end of its log."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def tied(command: Sequence[str]) -> tuple[str, ...]:
+    """The command, so that it and its process group end with the thread that starts it, even by SIGKILL (Linux)."""
+    return (sys.executable, "-I", str(_TIED), *command)
 
 
 def resident_bytes(pid: int) -> int:

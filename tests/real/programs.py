@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 MODULES = Path(__file__).parent / "modules"
@@ -20,6 +20,8 @@ OTHER_VERSIONS = {
     for name in (CONTROL_PLANE if program == "kubernetes" else (program,))
 }
 KUBERNETES_VERSION = "1.35.4"
+SUITE = "e2e"
+"""The module of Kubernetes' conformance suite, which only `make conformance` needs."""
 
 
 def cache_folder() -> Path:
@@ -29,12 +31,13 @@ def cache_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One executable: `pinned_package` is built inside `modules/<module>`."""
+    """One executable: `pinned_package`, or its tests, is built inside `modules/<module>`."""
 
     name: str
     module: str
     pinned_package: str
     ldflags: str = "-s -w"
+    is_test: bool = False
 
     @property
     def folder(self) -> Path:
@@ -56,6 +59,11 @@ def _kubernetes(name: str) -> Program:
     return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", flags)
 
 
+def _suite() -> Program:
+    """Kubernetes' own e2e suite, the tests of a package."""
+    return replace(_kubernetes("e2e.test"), module=SUITE, pinned_package="k8s.io/kubernetes/test/e2e", is_test=True)
+
+
 PROGRAMS: dict[str, Program] = {
     program.name: program
     for program in (
@@ -68,6 +76,8 @@ PROGRAMS: dict[str, Program] = {
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
         Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("agnhost", "agnhost", "k8s.io/kubernetes/test/images/agnhost"),
+        _suite(),
+        Program("ginkgo", SUITE, "github.com/onsi/ginkgo/v2/ginkgo"),
         Program("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint"),
     )
 }

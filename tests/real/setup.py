@@ -10,14 +10,15 @@ import sys
 
 from tests.real import definitions, jetstream, prometheus, triton
 from tests.real.build import CannotBuild, build
-from tests.real.programs import PROGRAMS
+from tests.real.programs import PROGRAMS, SUITE
 
 
 def main() -> int:
     """Build programs, read definitions, install environments."""
     try:
         for program in PROGRAMS.values():
-            build(program)
+            if program.module != SUITE:
+                build(program)
         definitions.serving()
         jetstream.python()
         prometheus.program()

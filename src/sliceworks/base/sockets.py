@@ -21,6 +21,14 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
+def is_ipv4(host: str) -> bool:
+    """Whether a host is an IPv4 address."""
+    try:
+        return ipaddress.ip_address(host).version == 4
+    except ValueError:
+        return False
+
+
 def raise_open_files_limit() -> None:
     """Raise the soft limit of open files (often 1,024) towards the hard limit."""
     import resource

@@ -29,7 +29,7 @@ def load(path: Path) -> ImageMap:
                 field = f"spec.images[{at}].files.{target}"
                 place = document.place("spec", "images", at, "files", target)
                 problems.append(InvalidDocument(f"{field}: file {source} not found", place=place))
-        image = Image(tuple(item.entrypoint), tuple(item.cmd), item.env, item.working_dir or "", files)
+        image = Image(tuple(item.entrypoint), tuple(item.cmd), item.env, item.working_dir or "", files, item.missing)
         images.append((item.image, image))
     if problems:
         raise InvalidDocument.first_of(problems)

@@ -43,6 +43,7 @@ class ImageProgram(Spec):
     cmd: list[str] = Field(default_factory=list, description="Further arguments; `command` and `args` replace them.")
     env: dict[Variable, str] = Field(default_factory=dict, description="Environment variables; those of a container win.")
     working_dir: ContainerPath | None = Field(default=None, description="Working directory; `workingDir` replaces it.")
+    missing: bool = Field(default=False, description="The image cannot be pulled: its containers wait with `ImagePullBackOff`.")
 
 
 class ImageMapSpec(Spec):

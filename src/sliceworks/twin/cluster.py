@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
+from sliceworks.base.sockets import is_ipv4
 from sliceworks.base.transport import InProcess
 from sliceworks.twin.apiserver import bootstrap
 from sliceworks.twin.apiserver.aggregation.controller import ApiServiceController
@@ -136,8 +138,11 @@ class Cluster:
         return self
 
     def set_api_address(self, url: str, ca: bytes) -> None:
-        """Set the address of the API: for pods that run as processes, and as the endpoint of clusters in the cloud."""
+        """Set the address of the API: the endpoint of its Service and of clusters in the cloud, for pods that are processes."""
         self._endpoint = url.removeprefix("https://")
+        parts = urlsplit(url)
+        if parts.hostname and parts.port and is_ipv4(parts.hostname):
+            bootstrap.put_api_endpoints(self.store, parts.hostname, parts.port)
         if self._cloud is not None:
             self._set_endpoint(self._cloud)
         if self._runtime is not None:

@@ -10,6 +10,8 @@ import pytest
 from tests.support.process_pods import ended, mounts_wanted, pod, ready, running, state, until
 
 from sliceworks.base.errors import InvalidDocument
+from sliceworks.kube.requests import PatchType
+from sliceworks.kube.resources import POD
 from sliceworks.platform import image_map
 from sliceworks.twin.nodes.runtime.image import Image, ImageMap
 
@@ -31,7 +33,9 @@ spec:
     cmd: [two]
     env: {GREETING: hello}
   - image: busybox:1.*
+  - {image: "example.com/unknown:none", missing: true}
 """
+CHANGE = {"op": "replace", "path": "/spec/containers/0/image"}
 ECHO = '#!/bin/sh\necho "$GREETING $*"\necho done > /dev/termination-log\n'
 
 
@@ -102,15 +106,22 @@ def test_pods_with_mapped_images_run(tmp_path: Path) -> None:
         await client.create(pod("default", image="example.com/echo:3"))
         env = [{"name": "GREETING", "value": "bye"}]
         await client.create(pod("args", image="example.com/echo:3", args=["$(GREETING)"], env=env))
+        named = pod("named", image="example.com/echo:3", args=["peer.team 0.0.0.0"])
+        named["spec"] |= {"hostname": "own", "subdomain": "team"}
+        await client.create(named)
         await client.create(pod("command", "sh", "-c", "echo $GREETING; exit 4", image="busybox:1.37"))
         logs = {}
-        for name in ("default", "args", "command"):
+        for name in ("default", "args", "named", "command"):
             status = await until(client, name, ended)
             logs[name] = await client.logs(name, "default")
             if name == "default":
                 assert state(status)["terminated"]["message"] == "done\n"
+        assert re.fullmatch(r"hello one peer.team 127[.0-9]+\n", logs.pop("named"))
         assert logs == {"default": "hello one two\n", "args": "bye one bye\n", "command": "\n"}
 
+        await client.create(pod("none", image="example.com/unknown:none"))
+        status = await until(client, "none", lambda status: "waiting" in state(status))
+        assert state(status)["waiting"]["reason"] == "ImagePullBackOff"
         await client.create(pod("other", "sh", "-c", "exit 4", image="example.com/unknown"))
         await client.create(pod("no-command", image="busybox:1.37"))
         for name in ("other", "no-command"):
@@ -134,3 +145,19 @@ def test_probes_see_the_files_of_the_running_container(tmp_path: Path) -> None:
         assert (tmp_path / "file").exists()
 
     running(main, tmp_path / "pods", images=images)
+
+
+@mounts_wanted
+def test_a_pod_runs_on_after_a_change_of_its_image(tmp_path: Path) -> None:
+    (tmp_path / "echo.sh").write_text(ECHO)
+    (tmp_path / "map.yaml").write_text(MAP)
+
+    async def main(client: Client) -> None:
+        await client.create(pod("a", "sleep", "1000", image="busybox:1.37", grace=0))
+        await until(client, "a", ready)
+        changed = await client.patch(POD, "a", [{**CHANGE, "value": "example.com/unknown"}], kind=PatchType.JSON)
+        generation = changed["metadata"]["generation"]
+        status = await until(client, "a", lambda status: status.get("observedGeneration") == generation)
+        assert status["podIP"].startswith("127.")
+
+    running(main, tmp_path / "pods", images=image_map.load(tmp_path / "map.yaml"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import sys
@@ -14,7 +15,7 @@ from tests.support.process_pods import ended, mounts_wanted, pod, ready, running
 from sliceworks.base import clock
 from sliceworks.base.errors import Invalid
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import CORE_EVENT, ENDPOINT_SLICE, POD, SERVICE
+from sliceworks.kube.resources import CORE_EVENT, ENDPOINT_SLICE, NODE, POD, SERVICE
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.runtime import pod_cgroup
 from sliceworks.twin.nodes.runtime.proxy_socket import ProxySocket
@@ -111,6 +112,99 @@ def test_connections_are_balanced_over_ready_pods(tmp_path: Path) -> None:
         await until_said(place, "late")
         await client.delete(SERVICE, "web")
         await until_said(place, "ConnectionRefusedError")
+
+    running(main, tmp_path)
+
+
+def test_node_ports_accept_connections_at_nodes(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "desk", "labels": {"sliceworks.dev/node": "simulated"}}}
+        await client.create(node)
+        await client.create(server("one"))
+        created = await client.create(service("web", type="NodePort"))
+        while not (found := [item["address"] for item in (await client.get(NODE, "desk")).get("status", {}).get("addresses", ())]):
+            await clock.sleep(0.02)
+        assert found[0].startswith("127.")
+        await until_said((found[0], created["spec"]["ports"][0]["nodePort"]), "one")
+        await client.patch(SERVICE, "web", {"spec": {"type": "ClusterIP"}})
+        await until_said((found[0], created["spec"]["ports"][0]["nodePort"]), "ConnectionRefusedError")
+
+    running(main, tmp_path)
+
+
+ECHO = """
+import os, socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+    server.bind((sys.argv[1], int(sys.argv[2])))
+    while True:
+        data, client = server.recvfrom(100)
+        server.sendto(data + os.environ["HOSTNAME"].encode(), client)
+"""
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """A UDP client that keeps what it receives."""
+
+    def __init__(self) -> None:
+        self.received: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.received.put_nowait(data)
+
+
+async def exchange(place: tuple[str, int]) -> str:
+    """The response to a datagram, which is sent until there is one."""
+    transport, protocol = await asyncio.get_running_loop().create_datagram_endpoint(Datagrams, remote_addr=place)
+    try:
+        async with asyncio.timeout(60):
+            while True:
+                transport.sendto(b"from ")
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        return (await protocol.received.get()).decode()
+    finally:
+        transport.close()
+
+
+def test_udp_ports_forward_datagrams_and_responses(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        ports = [
+            {"name": "tcp", "port": AT, "targetPort": PORT},
+            {"name": "udp", "protocol": "UDP", "port": AT, "targetPort": PORT},
+        ]
+        place = await made(client, service("web", ports=ports))
+        await client.create(server("one"))
+        await client.create(pod("two", sys.executable, "-c", ECHO, "0.0.0.0", str(PORT), grace=0))
+        assert await exchange(place) == "from two"
+        await until_said(place, "one")
+        await client.patch(SERVICE, "web", {"spec": {"ports": ports[:1]}})
+        deadline = clock.loop_time() + 60
+        while not _is_free(*place):
+            assert clock.loop_time() < deadline
+            await clock.sleep(0.02)
+
+    running(main, tmp_path)
+
+
+def _is_free(address: str, port: int) -> bool:
+    """Whether no program has a UDP socket there."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((address, port))
+        except OSError:
+            return False
+        return True
+
+
+def test_host_ports_forward_to_the_pod(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        number = _free()
+        body = server("one")
+        body["spec"]["containers"][0]["ports"] = [{"containerPort": PORT, "hostPort": number, "hostIP": "127.255.255.1"}]
+        await client.create(body)
+        await until_said(("127.255.255.1", number), "one")
+        await client.delete(POD, "one", grace_period_seconds=0)
+        await until_said(("127.255.255.1", number), "ConnectionRefusedError")
 
     running(main, tmp_path)
 

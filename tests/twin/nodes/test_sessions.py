@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import orjson
 import pytest
-from tests.support.process_pods import pod, ready, until
+from tests.support.process_pods import ended, pod, ready, until
 from tests.support.spdy_client import SpdyClient
 from yarl import URL
 
@@ -55,8 +55,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(body)))
         self.send_header("x-answered", "yes")
         self.end_headers()
-        self.wfile.write(body)
-    do_POST = do_GET
+        if self.command != "HEAD":
+            self.wfile.write(body)
+    do_POST = do_OPTIONS = do_HEAD = do_GET
     log_message = lambda *_: None
 http.server.HTTPServer(("0.0.0.0", 7001), Handler).serve_forever()
 """
@@ -178,6 +179,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     yield lambda main: asyncio.run_coroutine_threadsafe(main(api), loop).result(120)
     loop.call_soon_threadsafe(ending.set)
     thread.join()
+
+
+def test_first_protocol_has_failures_as_text(run: Run) -> None:
+    async def main(api: Api) -> None:
+        succeeded = await api.exec("echo", "done", protocol="channel.k8s.io")
+        assert succeeded.channels == {1: b"done\n"}
+        failed = await api.exec("sh", "-c", "exit 3", protocol="channel.k8s.io")
+        assert failed.channels == {1: b"", 3: b"command terminated with non-zero exit code: exit status 3"}
+
+    run(main)
 
 
 @pytest.mark.parametrize("protocol", ["v5.channel.k8s.io", "v4.channel.k8s.io"])
@@ -424,6 +435,19 @@ class Tunnel:
         self.reader.feed_data((await self.socket.receive()).data)
 
 
+def test_logs_over_websocket(run: Run) -> None:
+    async def main(api: Api) -> None:
+        await api.client.create(pod("writes", "echo", "one line"))
+        await until(api.client, "writes", ended)
+        async with await api.websocket(api.url("log", "writes"), "binary.k8s.io") as socket:
+            messages = [message.data async for message in socket]
+        assert b"".join(messages) == b"one line\n"
+        async with api.http.get(api.url("log", "writes"), headers=api.headers) as response:
+            assert await response.text() == "one line\n"
+
+    run(main)
+
+
 def test_proxy_to_pods_and_services(run: Run) -> None:
     async def main(api: Api) -> None:
         url = URL(api.url("proxy", "web:web") + "/a%20b?x=1", encoded=True)
@@ -432,6 +456,12 @@ def test_proxy_to_pods_and_services(run: Run) -> None:
             assert await response.text() == "GET /a%20b?x=1 None me"
         async with api.http.post(api.url("proxy", "web:7001"), headers=api.headers) as response:
             assert await response.text() == "POST / None None"
+        async with api.http.options(api.url("proxy", "web:7001"), headers=api.headers) as response:
+            assert await response.text() == "OPTIONS / None None"
+        async with api.http.head(api.url("proxy", "web:7001"), headers=api.headers) as response:
+            assert (response.status, response.headers.get("x-answered")) == (203, "yes")
+        async with api.http.options(api.url("status", "web"), headers=api.headers) as response:
+            assert response.status == 405
         async with api.http.get(api.url("proxy", "web:7999"), headers=api.headers) as response:
             assert response.status == 503
             assert "connection refused" in (await response.json())["message"]

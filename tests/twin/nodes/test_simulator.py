@@ -10,6 +10,7 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import is_condition_true
 from sliceworks.base.errors import NotFound
 from sliceworks.kube.client import Client
+from sliceworks.kube.requests import PatchType
 from sliceworks.kube.resources import DEPLOYMENT, JOB, LEASE, NODE, POD
 from sliceworks.platform.controller_host import list_restartables
 from sliceworks.twin.cluster import Cluster
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 SHAPE = NodeShape(pool="pool")
+CHANGE = {"op": "replace", "path": "/spec/containers/0/image"}
 
 
 def pod(name: str, node: str = "gke-pool-0", policy: str = "Never", **annotations: str) -> Object:
@@ -415,3 +417,46 @@ def test_pods_of_jobs_complete_by_default_and_others_run_on() -> None:
             assert (await client.get(DEPLOYMENT, "server", "default"))["status"]["availableReplicas"] == 1
 
     clock.run(main(), virtual=True, seed=7)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "phase"),
+    [
+        ({"hostPort": 80}, {"hostPort": 80}, "Failed"),
+        ({"hostPort": 80}, {"hostPort": 80, "hostIP": "127.0.0.1"}, "Failed"),
+        ({"hostPort": 80, "hostIP": "127.0.0.2"}, {"hostPort": 80, "hostIP": "127.0.0.1"}, "Running"),
+        ({"hostPort": 80}, {"hostPort": 80, "protocol": "UDP"}, "Running"),
+        ({"hostPort": 80}, {"hostPort": 81}, "Running"),
+    ],
+)
+def test_a_node_rejects_a_pod_whose_host_port_is_in_use(first: Object, second: Object, phase: str) -> None:
+    async def main(client: Client) -> None:
+        for name, port in (("first", first), ("second", second)):
+            body = pod(name)
+            body["spec"]["containers"][0]["ports"] = [{"containerPort": port["hostPort"], **port}]
+            await client.create(body)
+            await clock.sleep(1)
+        status = (await client.get(POD, "second"))["status"]
+        assert status["phase"] == phase
+        if phase == "Failed":
+            assert status["reason"] == "NodePorts"
+            await client.delete(POD, "first", grace_period_seconds=0)
+            await client.create({**body, "metadata": {"name": "third", "namespace": "default"}})
+            await clock.sleep(1)
+            assert (await client.get(POD, "third"))["status"]["phase"] == "Running"
+
+    on_nodes(main)
+
+
+def test_status_follows_changes_of_the_spec() -> None:
+    async def main(client: Client) -> None:
+        await client.create(pod("web"))
+        await clock.sleep(1)
+        for image in ("example.com/app:2", "example.com/app:3"):
+            changed = await client.patch(POD, "web", [{**CHANGE, "value": image}], kind=PatchType.JSON)
+            await clock.sleep(1)
+            status = (await client.get(POD, "web"))["status"]
+            assert status["observedGeneration"] == changed["metadata"]["generation"] > 1
+            assert status["phase"] == "Running"
+
+    on_nodes(main)

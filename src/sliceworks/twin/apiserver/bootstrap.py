@@ -1,4 +1,4 @@
-"""The objects of a new cluster: namespaces, RBAC bootstrap policy, priority classes, ConfigMaps and the `kubernetes` Service."""
+"""The objects of a new cluster: namespaces, RBAC policy, priority classes, ConfigMaps, the network of Services, the API Service."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 _API_SERVICE = ("default", "kubernetes")
+_SERVICE_CIDRS = "networking.k8s.io/servicecidrs"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _AUTHENTICATION = "extension-apiserver-authentication"
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
@@ -130,9 +131,11 @@ def create_missing(store: Store, registry: Registry, view: ClusterView, installe
     Existing objects do not change, except that Services outside the current service network get new cluster IPs.
     """
     _reallocate_services(store, view)
+    _update_service_cidr(store, view)
     kinds = {(resource.group, resource.kind): resource for resource in registry}
     api = _api_service(view.service_network)
-    for obj in [*_namespaces(), *bootstrap_policy(), *system_classes(), api, *installed]:
+    network = _service_cidr(view.service_network)
+    for obj in [*_namespaces(), *bootstrap_policy(), *system_classes(), api, network, *installed]:
         group = obj["apiVersion"].rpartition("/")[0]
         resource = kinds[group, obj["kind"]]
         metadata = obj["metadata"]
@@ -156,6 +159,13 @@ def _reallocate_services(store: Store, view: ClusterView) -> None:
         spec |= {"clusterIP": str(view.service_network[1]) if is_api else "", "clusterIPs": []}
         service_allocator.allocate_cluster_ip(spec, view)
         store.put("/services", metadata["namespace"], metadata["name"], obj)
+
+
+def _update_service_cidr(store: Store, view: ClusterView) -> None:
+    name, cidrs = _API_SERVICE[1], [str(view.service_network)]
+    obj = next((item for item in view.list(_SERVICE_CIDRS) if item["metadata"]["name"] == name), None)
+    if obj is not None and obj["spec"].get("cidrs") != cidrs:
+        store.put(_SERVICE_CIDRS, "", name, {**obj, "spec": {"cidrs": cidrs}})
 
 
 def _namespaces() -> list[Obj]:
@@ -203,6 +213,50 @@ def api_services(registry: Registry, aggregated: Iterable[str]) -> list[Obj]:
         *(api_service_strategy.local_api_service(group, version, "onstart") for group, version in built_in),
         *(api_service_strategy.local_api_service(*api_service_strategy.split_name(name)) for name in aggregated),
     ]
+
+
+def _service_cidr(network: IPv4Network) -> Obj:
+    """The network of cluster IPs."""
+    ready = {"type": "Ready", "status": "True", "reason": "", "message": "Kubernetes Service CIDR is ready"}
+    return {
+        "kind": "ServiceCIDR",
+        "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"name": _API_SERVICE[1]},
+        "spec": {"cidrs": [str(network)]},
+        "status": {"conditions": [{**ready, "lastTransitionTime": clock.timestamp()}]},
+    }
+
+
+def put_api_endpoints(store: Store, address: str, port: int) -> None:
+    """Create or update the Endpoints and the EndpointSlice of the `kubernetes` Service."""
+    namespace, name = _API_SERVICE
+    ports = [{"name": "https", "port": port, "protocol": "TCP"}]
+    endpoints = {
+        "kind": "Endpoints",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": address}], "ports": ports}],
+    }
+    endpoint_slice = {
+        "kind": "EndpointSlice",
+        "apiVersion": "discovery.k8s.io/v1",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"kubernetes.io/service-name": name}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+        "ports": ports,
+    }
+    for resource, obj in (("/endpoints", endpoints), ("discovery.k8s.io/endpointslices", endpoint_slice)):
+        _put(store, resource, obj)
+
+
+def _put(store: Store, resource: str, obj: Obj) -> None:
+    """Create an object, or replace everything but the identity of the stored one if it differs."""
+    metadata = obj["metadata"]
+    entry = store.get(resource, metadata["namespace"], metadata["name"])
+    old = entry.object() if entry is not None else {"metadata": {"uid": clock.uid(), "creationTimestamp": clock.timestamp()}}
+    new = {**obj, "metadata": {**old["metadata"], **metadata}}
+    if new != old:
+        store.put(resource, metadata["namespace"], metadata["name"], order_fields(new))
 
 
 def _api_service(network: IPv4Network) -> Obj:

@@ -397,7 +397,10 @@ class ApiHandler:
         has_scope = target.namespace or not call.resource.namespaced or target.verb in {"list", "watch"}
         has_name = bool(target.name) or target.verb not in {"update", "patch"}
         creates_by_name = target.verb == "create" and target.name and subresource is None
-        if call.request.method == "HEAD" or target.verb not in verbs or not has_scope or not has_name or creates_by_name:
+        has_verb = target.verb in verbs and call.request.method != "HEAD"
+        if is_proxied:  # the pod or Service decides what it answers
+            has_verb = has_verb or call.request.method in {"HEAD", "OPTIONS"}
+        if not has_verb or not has_scope or not has_name or creates_by_name:
             raise method_not_allowed()
         if target.verb == "patch":
             patch_type(call)

@@ -6,6 +6,7 @@ stage_lifecycle   chooses the next stage of an object and computes its result
 stage_queue       schedules the next stage of every object
 simulated_node    a node, its address range and its pods
 heartbeat         leases and node conditions
+host_ports        host ports in use
 pod_sources       what a pod needs to exist: ConfigMaps, Secrets, account, claims
 pod_status        phase and conditions of a pod
 container_status  container statuses and event messages

@@ -23,6 +23,12 @@ class Addresses(NamedTuple):
 NO_ADDRESSES = Addresses("", "")
 
 
+def is_unobserved(pod: Obj) -> bool:
+    """Whether the spec of a running pod has changed since its status was written."""
+    observed = (pod.get("status") or {}).get("observedGeneration")
+    return observed is not None and observed < pod["metadata"].get("generation", 0)
+
+
 def compute_pod_status(
     pod: Obj,
     statuses: list[Obj],

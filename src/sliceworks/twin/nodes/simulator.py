@@ -334,7 +334,8 @@ class NodeSimulator:
 
     async def _apply(self, key: ObjectKey, tracked: TrackedObject, obj: Obj, step: ScheduledStage, node: SimulatedNode) -> None:
         pod_address = self._allocate_address(tracked, obj, node) if key.kind == "Pod" else ""
-        result = apply_stage(step.stage, obj, clock.now(), Addresses(node.host, pod_address), node.obj)
+        host = node.host or (self.runtime.node_address(tracked.node) if self.runtime is not None else "")
+        result = apply_stage(step.stage, obj, clock.now(), Addresses(host, pod_address), node.obj)
         if key.kind == "Pod" and self._storage is not None and result.status.get("phase") == "Succeeded" and uses_storage(obj):
             self._storage.write(obj)
         await write_result(self._client, key, obj, result)

@@ -234,7 +234,11 @@ def apply_stage(stage: Stage, obj: Obj, now: datetime, addresses: Addresses = NO
     if then.fill:
         old = obj.get("status") or {}
         # The API server stores a missing nodeInfo as empty strings.
-        status |= {name: value for name, value in _render(then.fill, obj, timestamp, node).items() if not _is_set(old.get(name))}
+        status |= {
+            name: value
+            for name, value in _render(then.fill, obj, timestamp, node, addresses.host).items()
+            if not _is_set(old.get(name))
+        }
     if then.containers is not None:
         overlay = {**status, "conditions": [_render(item, obj, timestamp, node) for item in then.conditions]}
         statuses, init = _change_containers(then.containers, obj, node, timestamp)
@@ -371,20 +375,21 @@ def _is_set(value: Any) -> bool:
     return any(value.values()) if isinstance(value, dict) else bool(value)
 
 
-def _render(template: Any, obj: Obj, now: str, node: Obj | None = None) -> Any:
+def _render(template: Any, obj: Obj, now: str, node: Obj | None = None, address: str = "") -> Any:
     """Fill in the placeholders of a template: `$now`, `$name`, `$address` and `$(path)`.
 
     A `$(path)` that is the whole string becomes the value itself, or null.
     """
     if isinstance(template, dict):
-        return {key: _render(value, obj, now, node) for key, value in template.items()}
+        return {key: _render(value, obj, now, node, address) for key, value in template.items()}
     if isinstance(template, list):
-        return [_render(value, obj, now, node) for value in template]
+        return [_render(value, obj, now, node, address) for value in template]
     if not isinstance(template, str) or "$" not in template:
         return template
     if "$(" in template:
         return _resolve_paths(template, obj, node)
-    values = {"$now": now, "$name": obj["metadata"]["name"], "$address": derived_address(obj["metadata"]["name"])}
+    name = obj["metadata"]["name"]
+    values = {"$now": now, "$name": name, "$address": address or derived_address(name)}
     return values.get(template, template)
 
 

@@ -12,7 +12,9 @@ from sliceworks.base.retry import Backoff
 from sliceworks.base.timer_heap import Timers
 from sliceworks.catalog.labels import READS, RUN_SECONDS, WRITES
 from sliceworks.kube.workqueue import WorkQueue
+from sliceworks.twin.nodes.host_ports import HostPorts
 from sliceworks.twin.nodes.pod_sources import missing_sources, references
+from sliceworks.twin.nodes.pod_status import is_unobserved
 from sliceworks.twin.nodes.stage_lifecycle import next_stage
 
 if TYPE_CHECKING:
@@ -50,6 +52,10 @@ class TrackedObject:
 
 class PodRuntime(Protocol):
     """Runs pods without stages."""
+
+    def node_address(self, name: str) -> str:
+        """The address of a node that was created without one, or an empty string."""
+        ...
 
     def accepts(self, pod: Obj) -> bool:
         """Whether it runs a pod."""
@@ -125,6 +131,7 @@ class StageQueue:
         self._sources = sources
         self._runtime = runtime
         self._seed = seed
+        self._host_ports = HostPorts()
         self._tracked: dict[ObjectKey, TrackedObject] = {}
         self.queue: WorkQueue[ObjectKey] = WorkQueue(Backoff(first=0.05, cap=30.0, jitter=0.0))
         self._timers: Timers[ObjectKey] = Timers(self.queue.add)
@@ -150,7 +157,9 @@ class StageQueue:
         if simulated is None or (key.kind == "Pod" and not simulated.is_active):
             self._clear(key, tracked)
             return
-        if key.kind == "Pod" and self._runtime is not None and self._runtime.accepts(obj):
+        if key.kind == "Pod" and not self._host_ports.admit(key, tracked.node, obj):
+            obj = {**obj, "rejected": True}
+        elif key.kind == "Pod" and self._runtime is not None and self._runtime.accepts(obj):
             self._runtime.on_pod_changed(obj, simulated.host)
             return
         if key.kind == "Pod":
@@ -175,6 +184,8 @@ class StageQueue:
     def _prepare_pod(self, key: ObjectKey, pod: Obj, node: Obj) -> Obj:
         """The pod, with the fields that stages match besides its own."""
         phase = pod["status"].get("phase")
+        if is_unobserved(pod):
+            pod = {**pod, "unobserved": True}
         if self._storage is not None and uses_storage(pod) and (error := self._storage.find_error(pod, node)):
             pod = {**pod, "storageError": error}
         if phase == "Pending":
@@ -231,7 +242,8 @@ class StageQueue:
     def delete(self, key: ObjectKey) -> None:
         """Stop tracking an object."""
         self._timers.cancel(key)
-        self._tracked.pop(key, None)
+        if (tracked := self._tracked.pop(key, None)) is not None:
+            self._host_ports.release(key, tracked.node)
 
     def close(self) -> None:
         """Stop scheduling."""

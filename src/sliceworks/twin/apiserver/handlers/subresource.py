@@ -196,7 +196,13 @@ class SubresourceHandler:
             return Response(204, _TEXT)
         if self._server.kubelet is None:
             raise NotFound(f"no log of container {container} in pod {call.name}: the twin simulates its containers", details={})
-        return self._server.kubelet.logs(call, pod, container)
+        response = self._server.kubelet.logs(call, pod, container)
+        if "upgrade" not in call.request.headers:
+            return response
+        from sliceworks.twin.apiserver.streaming import websocket
+
+        is_websocket = websocket.is_websocket_request(call.request.headers)
+        return websocket.stream_over_websocket(call.request.headers, response) if is_websocket else response
 
 
 async def _read_body(call: Call, component: str, kind: str) -> Obj:

@@ -9,4 +9,5 @@ WebSocket messages.
     remote_command   exec and attach: stdin, stdout, stderr, terminal size and exit status
     port_forward     connections to ports of a pod
     proxy            HTTP requests to pods and Services
+    links            URLs in the pages that are proxied
 """

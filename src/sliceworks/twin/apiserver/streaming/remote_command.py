@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
 _CLOSE_CHANNEL = 255
-_WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_FIRST_PROTOCOL = "channel.k8s.io"
+"""Sends only failures on the error channel, as text."""
+_WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", _FIRST_PROTOCOL)
 _SPDY_PROTOCOL, _STREAM_PROTOCOL = "SPDY/3.1", "v4.channel.k8s.io"
 _STREAM_TYPES = {"stdin": STDIN, "stdout": STDOUT, "stderr": STDERR, "error": ERROR, "resize": RESIZE}
 _OPENING_SECONDS = 30.0
@@ -87,8 +89,9 @@ class _Client(Protocol):
 class _WebSocketClient:
     """Streams as channels: the first byte of each message is the channel."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(self, socket: WebSocket, protocol: str) -> None:
         self._socket = socket
+        self._protocol = protocol
 
     async def receive(self) -> tuple[int, bytes] | None:
         while (message := await self._socket.receive()) is not None:
@@ -99,6 +102,11 @@ class _WebSocketClient:
         return None
 
     async def send(self, channel: int, data: bytes) -> None:
+        if channel == ERROR and data and self._protocol == _FIRST_PROTOCOL:
+            status = orjson.loads(data)
+            if status["status"] == SUCCESS["status"]:
+                return
+            data = status["message"].encode()
         await self._socket.write(bytes((channel,)) + data)
 
     async def close(self) -> None:
@@ -178,7 +186,7 @@ def respond(method: str, headers: Mapping[str, str], options: StreamOptions, ope
         protocol = negotiate(headers, _WEBSOCKET_PROTOCOLS)
 
         async def serve_websocket(connection: ByteStream) -> None:
-            client = _WebSocketClient(WebSocket(connection))
+            client = _WebSocketClient(WebSocket(connection), protocol)
             first = STDOUT if options.stdout else STDERR if options.stderr else ERROR
             await client.send(first, b"")  # tells the client that the session is established
             await _serve(client, open_session, options)

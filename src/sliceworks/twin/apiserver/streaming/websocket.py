@@ -12,6 +12,7 @@ from websockets.protocol import CLOSED, OPEN, SERVER, Protocol
 from websockets.utils import accept_key
 
 from sliceworks.base.errors import BadRequest
+from sliceworks.base.transport import Response
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from sliceworks.base.http.upgrade import ByteStream
 
 _PROTOCOLS = "sec-websocket-protocol"
+_BINARY_PROTOCOL = "binary.k8s.io"
 _MAX_MESSAGE_BYTES = 4 << 20
 
 
@@ -116,3 +118,35 @@ class WebSocket:
             for data in self._protocol.data_to_send():
                 if data:
                     await self._connection.write(data)
+
+
+def stream_over_websocket(headers: Mapping[str, str], response: Response) -> Response:
+    """The response for a WebSocket client: the body as binary messages; raises BadRequest."""
+    protocol = negotiate(headers, (_BINARY_PROTOCOL,))
+
+    async def serve(connection: ByteStream) -> None:
+        socket = WebSocket(connection)
+        client = asyncio.create_task(_receive_all(socket))
+        sending = asyncio.create_task(_send_body(socket, response))
+        try:
+            await asyncio.wait({client, sending}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (client, sending):
+                task.cancel()
+            await asyncio.gather(client, sending, return_exceptions=True)
+
+    return Response(101, handshake_headers(headers, protocol), upgrade=serve)
+
+
+async def _receive_all(socket: WebSocket) -> None:
+    while await socket.receive() is not None:
+        pass
+
+
+async def _send_body(socket: WebSocket, response: Response) -> None:
+    if response.body:
+        await socket.write(response.body)
+    if response.stream is not None:
+        async for chunk in response.stream:
+            await socket.write(chunk)
+    await socket.close()

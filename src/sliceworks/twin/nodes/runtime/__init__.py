@@ -19,8 +19,12 @@ container_log      log files of containers
 process_usage      CPU time and memory of containers
 resource_metrics   the metrics API of pods that run as processes
 pod_dns            loopback addresses and names of pods and Services
+dns_zone           records of Services and pods
+dns_server         DNS over UDP and TCP
+resolv_conf        DNS policy and configuration of a pod
 pod_cgroup         cgroups that give the processes of a pod its address
 bpf                BPF programs for the addresses of sockets
 service_proxy      cluster IPs of Services on loopback
-proxy_socket       the socket of a Service port
+proxy_socket       the socket of a TCP port of a Service
+proxy_datagrams    the socket of a UDP port of a Service
 """

@@ -6,6 +6,7 @@ Linux runs such a program in `bind` and `connect` of every process in a cgroup; 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import struct
@@ -19,6 +20,8 @@ _SYSCALLS = {"x86_64": 321, "aarch64": 280}
 _PROG_LOAD, _PROG_ATTACH = 5, 8
 _CGROUP_SOCK_ADDR = 18
 _LICENSE = b"MIT"
+_ATTEMPTS = 20
+"""The kernel stops verifying a program, with EAGAIN, when a signal arrives, such as that of a child that ended."""
 
 
 class Hook(IntEnum):
@@ -157,8 +160,15 @@ def _call(command: int, attributes: bytes) -> int:
     number = _SYSCALLS.get(platform.machine())
     if number is None:
         raise OSError(f"no BPF on {platform.machine()}")
-    result = int(ctypes.CDLL(None, use_errno=True).syscall(number, command, attributes, len(attributes)))
-    if result < 0:
+    for _ in range(_ATTEMPTS):
+        result = _syscall(number, command, attributes)
+        if result >= 0:
+            return result
         error = ctypes.get_errno()
-        raise OSError(error, f"bpf: {os.strerror(error)}")
-    return result
+        if error != errno.EAGAIN:
+            break
+    raise OSError(error, f"bpf: {os.strerror(error)}")
+
+
+def _syscall(number: int, command: int, attributes: bytes) -> int:
+    return int(ctypes.CDLL(None, use_errno=True).syscall(number, command, attributes, len(attributes)))

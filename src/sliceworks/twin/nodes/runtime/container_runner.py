@@ -12,7 +12,7 @@ from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest
 from sliceworks.twin.nodes import container_status
 from sliceworks.twin.nodes.container_status import crash_loop_backoff, render_message
-from sliceworks.twin.nodes.runtime import lifecycle_hook, pod_volumes, probe
+from sliceworks.twin.nodes.runtime import lifecycle_hook, pod_volumes, probe, resolv_conf
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log
 from sliceworks.twin.nodes.runtime.container_session import AttachSession, ExecSession
 from sliceworks.twin.nodes.runtime.envvars import add_variables, build_command
@@ -133,7 +133,7 @@ class ContainerRunner:
                 for volume in volumes:
                     pod.record_event("FailedMount", volume["message"], warning=True)
                 await clock.sleep(_SOURCE_RETRY)
-            elif (pod.pod["metadata"].get("annotations") or {}).get(_IMAGE_PULL) == "fail":
+            elif self._is_image_missing():
                 await self._fail_to_pull()
             elif message := invalid.get(self.name):
                 await self._set_waiting("InvalidImageName", message)
@@ -151,6 +151,10 @@ class ContainerRunner:
                     await self._set_waiting("CreateContainerConfigError", str(error))
                     pod.record_event("Failed", f"Error: {error}", warning=True)
                     await clock.sleep(_SOURCE_RETRY)
+
+    def _is_image_missing(self) -> bool:
+        annotations = self._pod.pod["metadata"].get("annotations") or {}
+        return annotations.get(_IMAGE_PULL) == "fail" or find_image(self._pod.images, self.container).missing
 
     async def _set_waiting(self, reason: str, message: str = "") -> None:
         self._set_status(container_status.waiting_status(self.container, self._status, reason, message))
@@ -183,6 +187,8 @@ class ContainerRunner:
         if has_namespaces:
             volumes = pod.pod["spec"].get("volumes") or ()
             names, hidden = pod.host_files(), pod.namespaces.hidden
+            if (resolver := pod.resolver_file()) is not None:
+                files.append(("rw", str(resolver), resolv_conf.PATH))
             view = build_view(
                 self.container,
                 volumes,
@@ -195,7 +201,8 @@ class ContainerRunner:
                 cgroup=pod.cgroup,
                 security=security,
             )
-            replace = pod.replace_names
+            # Programs of an image run unchanged: they find names in the hosts file, as soon as the pods exist.
+            replace = pod.replace_names if image is MACHINE else pod.replace_all_addresses
         else:
             view = MountView(str(host_folder))
 

@@ -27,6 +27,8 @@ class Image:
     env: dict[str, str] = field(default_factory=dict)
     working_dir: str = ""
     files: dict[str, Path] = field(default_factory=dict)
+    missing: bool = False
+    """It cannot be pulled."""
 
     def words(self, container: Obj) -> list[str]:
         """The command line of a container: as in Kubernetes, `command` replaces entrypoint and cmd, and `args` replaces cmd."""
@@ -59,9 +61,9 @@ class ImageMap:
         return None
 
     def runs(self, container: Obj) -> bool:
-        """Whether a container runs as a process: its image is mapped, and it or its image has a command."""
+        """Whether a container runs as a process, or waits for an image that is missing: its image is mapped and gives a command."""
         image = self.find(container.get("image") or "")
-        return image is not None and bool(image.words(container))
+        return image is not None and (image.missing or bool(image.words(container)))
 
 
 def find_image(images: ImageMap | None, container: Obj) -> Image:

@@ -180,7 +180,7 @@ class PodCgroups:
             for hook, program in _PROGRAMS.items():
                 bpf.attach(program(address), hook, cgroup.folder)
         except OSError as error:
-            log.info("pods share the ports of this machine: %s", error)
+            log.warning("pods share the ports of this machine: %s", error)
             self.close()
             self._folder = None
             return None

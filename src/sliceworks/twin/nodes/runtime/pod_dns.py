@@ -105,8 +105,13 @@ class HostsFiles:
         for file in self._files.values():
             self._write(file, shared[file.namespace])
 
+    @property
+    def names(self) -> list[DnsName]:
+        """The names of pods and Services."""
+        return list(dict.fromkeys([*self._pods.values(), *self._services]))
+
     def _shared_lines(self, namespace: str) -> str:
-        names = dict.fromkeys([*self._pods.values(), *self._services])
+        names = self.names
         return "\n".join([*(line for name in names for line in name.lines(namespace)), _machine_hosts()])
 
     def _write(self, file: _HostsFile, shared: str) -> None:
@@ -186,6 +191,8 @@ class PodHosts:
         self._first = (127 << 24) + (network << 16) + 1 if network else 0
         self._addresses: dict[tuple[str, str, str], str] = {}
         self.files = HostsFiles()
+        self.dns_server = ""
+        """The address of the DNS server, if there is one."""
 
     def address(self, namespace: str, name: str, subdomain: str = "") -> str:
         """The address of a pod by host name and subdomain."""

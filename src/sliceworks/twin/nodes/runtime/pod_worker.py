@@ -15,8 +15,8 @@ from sliceworks.kube.pod_requests import all_containers, is_sidecar
 from sliceworks.kube.resources import POD
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes import container_status
-from sliceworks.twin.nodes.pod_status import Addresses, compute_pod_status
-from sliceworks.twin.nodes.runtime import pod_volumes
+from sliceworks.twin.nodes.pod_status import Addresses, compute_pod_status, is_unobserved
+from sliceworks.twin.nodes.runtime import pod_volumes, resolv_conf
 from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
 from sliceworks.twin.nodes.runtime.image import find_image
 from sliceworks.twin.nodes.runtime.value_sources import read_sources
@@ -96,9 +96,13 @@ class PodWorker:
         self._ephemeral_tasks: list[asyncio.Task[int]] = []
         self.task = asyncio.create_task(self._run(), name=f"pod {pod['metadata']['name']}")
 
+    def replace_all_addresses(self, value: str) -> str:
+        """Replace 0.0.0.0 by the address of the pod."""
+        return _ALL_ADDRESSES.sub(self.addresses[1], value)
+
     def replace_names(self, value: str) -> str:
         """Replace names of pods and 0.0.0.0 by loopback addresses."""
-        value = _ALL_ADDRESSES.sub(self.addresses[1], value)
+        value = self.replace_all_addresses(value)
         return self._hosts.replace_names(value, self.pod["metadata"]["namespace"], self.pod["spec"].get("subdomain") or "")
 
     def host_files(self) -> tuple[str, Path | None]:
@@ -108,6 +112,16 @@ class PodWorker:
         own = self._hosts.hostname_of(self.pod)
         aliases = self.pod["spec"].get("hostAliases") or ()
         return own.hostname, self._hosts.files.open(self.uid, own, self.folder / "hosts", aliases)
+
+    def resolver_file(self) -> Path | None:
+        """The resolver configuration of the pod; None if it is that of this machine."""
+        machine = resolv_conf.read_machine()
+        own = resolv_conf.of_pod(self.pod, machine, self._hosts.dns_server)
+        if own == machine:
+            return None
+        file = self.folder / "resolv.conf"
+        file.write_text(own.render())
+        return file
 
     def record_event(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Record an event about the pod."""
@@ -243,6 +257,8 @@ class PodWorker:
                     await self._changed.wait()
             except TimeoutError:
                 return
+            if is_unobserved(self.pod):
+                await self.publish()
 
     def _grace_period(self) -> float:
         metadata, spec = self.pod["metadata"], self.pod["spec"]

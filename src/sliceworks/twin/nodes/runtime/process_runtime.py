@@ -16,8 +16,9 @@ from sliceworks.kube import kubeconfig
 from sliceworks.kube.events import EventRecorder
 from sliceworks.kube.resources import Key, key_of
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
-from sliceworks.twin.nodes.runtime import pod_volumes, resource_metrics
+from sliceworks.twin.nodes.runtime import pod_volumes, resolv_conf, resource_metrics
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
+from sliceworks.twin.nodes.runtime.dns_server import DnsServer
 from sliceworks.twin.nodes.runtime.image import run_as_processes
 from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
@@ -26,10 +27,10 @@ from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
 from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans
 from sliceworks.twin.nodes.runtime.process_usage import ProcessUsage
 from sliceworks.twin.nodes.runtime.resource_metrics import ResourceMetrics
-from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy
+from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy, host_ports
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
     from pathlib import Path
 
     from sliceworks.kube.client import Client
@@ -39,8 +40,12 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
     from sliceworks.twin.nodes.runtime.image import ImageMap
     from sliceworks.twin.nodes.runtime.security_context import SecurityContext
+    from sliceworks.twin.nodes.runtime.service_proxy import ServicePort
+
 Obj = dict[str, Any]
 _TOKEN_SECONDS = 86_400
+_DNS_SERVER = "kube-dns.kube-system"
+"""The name of its address, which no pod can have."""
 
 
 @dataclass(slots=True)
@@ -106,6 +111,8 @@ class ProcessRuntime:
         self.networks = self._loopback.networks
         self._cgroups = PodCgroups(self._loopback.number)
         self._services = ServiceProxy(self._client, self._recorder, self._loopback, self._hosts.files, self._access)
+        self._services.find_host_ports = self._host_ports
+        self._dns: DnsServer | None = None
         self._workers: dict[Key, PodWorker] = {}
         self.metrics = ResourceMetrics(lambda: [worker.pod for worker in self._workers.values()], ProcessUsage().read)
         self._sampling: asyncio.Task[None] | None = None
@@ -121,6 +128,10 @@ class ProcessRuntime:
         await self._services.open()
         if ProcessUsage.is_available():
             self._sampling = asyncio.create_task(self.metrics.run(), name="resource metrics")
+        if self.networks is not None:
+            self._dns = DnsServer(self.networks, resolv_conf.read_machine().nameservers, lambda: self._services.zone)
+            address = self._hosts.address("", _DNS_SERVER)
+            self._hosts.dns_server = address if await self._dns.open(address) else ""
 
     def aggregated_apis(self) -> dict[str, AggregatedApi]:
         """The API groups that this runtime serves: resource metrics, if this machine has them."""
@@ -131,8 +142,18 @@ class ProcessRuntime:
         self._access.url, self._access.ca = url, ca
         self._services.notify()
 
+    def node_address(self, name: str) -> str:
+        """The address of a node that was created without one; empty where only 127.0.0.1 works."""
+        return self._hosts.address("", name) if self.networks else ""
+
     def accepts(self, pod: Obj) -> bool:
-        """Whether a pod runs as processes: its containers have commands or mapped images, and no annotation says otherwise."""
+        """Whether a pod runs as processes: its containers have commands or mapped images, and no annotation says otherwise.
+
+        A pod that runs as processes continues to, whatever its containers become.
+        """
+        worker = self._workers.get(key_of(pod))
+        if worker is not None and worker.uid == pod["metadata"]["uid"]:
+            return True
         if (pod["metadata"].get("annotations") or {}).get(ANNOTATION) == "simulated":
             return False
         return run_as_processes(self._images, pod["spec"])
@@ -162,13 +183,20 @@ class ProcessRuntime:
                 cgroups=self._cgroups,
                 images=self._images,
             )
+            self._services.notify()
         worker.on_pod_changed(pod)
+
+    def _host_ports(self) -> Iterator[ServicePort]:
+        for worker in self._workers.values():
+            if not worker.task.done():
+                yield from host_ports(worker.pod, *worker.addresses)
 
     def on_pod_deleted(self, pod: Key) -> None:
         """Kill the processes of a deleted pod and delete its files."""
         worker = self._workers.pop(pod, None)
         if worker is not None:
             worker.kill()
+            self._services.notify()
             self._run_in_background(self._clean_up(worker))
 
     def on_volume_released(self, name: str) -> None:
@@ -194,6 +222,8 @@ class ProcessRuntime:
             worker.kill()
         await asyncio.gather(*(worker.task for worker in workers), *self._cleanups, return_exceptions=True)
         self._workers.clear()
+        if self._dns is not None:
+            self._dns.close()
         await self._services.close()
         self._cgroups.close()
         self._loopback.close()

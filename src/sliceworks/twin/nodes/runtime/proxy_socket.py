@@ -1,4 +1,4 @@
-"""A listening socket of a Service port that forwards connections to its endpoints in turn.
+"""A listening socket of a TCP port of a Service that forwards connections to its endpoints in turn.
 
 Both directions have backpressure and are closed separately. A connection that fails on one side is reset on the other.
 """
@@ -21,17 +21,37 @@ _LINGER_RESET = struct.pack("ii", 1, 0)  # close with RST
 _BACKLOG = 1024
 
 
-class ProxySocket:
-    """Accepts connections at an address and port while it is open; existing connections outlive `close`."""
+class EndpointChooser:
+    """The endpoints of a Service port at an address, and the choice of one for a client."""
 
     def __init__(self, address: str, port: int) -> None:
         self.listen_address = (address, port)
         self.targets: tuple[Target, ...] = ()
         self.affinity = 0.0
         """Seconds after its last connection for which a client keeps its endpoint."""
-        self._server: asyncio.Server | None = None
         self._next = 0
         self._client_targets: dict[str, tuple[Target, float]] = {}
+
+    def choose(self, client: str) -> Target | None:
+        """The endpoint for the next connection of a client: round robin, or the previous one with affinity."""
+        if not self.targets:
+            return None
+        now = clock.loop_time()
+        target, until = self._client_targets.get(client, (None, 0.0))
+        if not self.affinity or target not in self.targets or now > until:
+            target = self.targets[self._next % len(self.targets)]
+            self._next += 1
+        if self.affinity:
+            self._client_targets[client] = target, now + self.affinity
+        return target
+
+
+class ProxySocket(EndpointChooser):
+    """Accepts connections at an address and port while it is open; existing connections outlive `close`."""
+
+    def __init__(self, address: str, port: int) -> None:
+        super().__init__(address, port)
+        self._server: asyncio.Server | None = None
         self._connecting: set[asyncio.Task[None]] = set()
         self._connections: set[_ProxyConnection] = set()
 
@@ -83,19 +103,6 @@ class ProxySocket:
             client.reset()
         else:
             client.on_backend_connected()
-
-    def choose(self, client: str) -> Target | None:
-        """The endpoint for the next connection of a client: round robin, or the previous one with affinity."""
-        if not self.targets:
-            return None
-        now = clock.loop_time()
-        target, until = self._client_targets.get(client, (None, 0.0))
-        if not self.affinity or target not in self.targets or now > until:
-            target = self.targets[self._next % len(self.targets)]
-            self._next += 1
-        if self.affinity:
-            self._client_targets[client] = target, now + self.affinity
-        return target
 
 
 class _ProxyConnection(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""Cluster IPs of Services on loopback: watches Services and EndpointSlices and opens a socket per port."""
+"""Cluster IPs and node ports of Services, and host ports of pods: watches them and opens a socket on loopback for each."""
 
 from __future__ import annotations
 
@@ -10,18 +10,22 @@ import sys
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sliceworks.base import clock
+from sliceworks.base.sockets import is_loopback
 from sliceworks.kube.informers import Informers
-from sliceworks.kube.resources import ENDPOINT_SLICE, SERVICE, Key, key_of
+from sliceworks.kube.resources import ENDPOINT_SLICE, NODE, SERVICE, Key, key_of
 from sliceworks.twin.nodes.runtime import envvars
+from sliceworks.twin.nodes.runtime.dns_zone import Zone, build_zone
 from sliceworks.twin.nodes.runtime.envvars import API_SERVICE
 from sliceworks.twin.nodes.runtime.pod_dns import DnsName
+from sliceworks.twin.nodes.runtime.proxy_datagrams import ProxyDatagrams
 from sliceworks.twin.nodes.runtime.proxy_socket import ProxySocket
+from sliceworks.twin.nodes.simulated_node import host_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from ipaddress import IPv4Network
 
     from sliceworks.kube.client import Client
@@ -30,19 +34,29 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.runtime.pod_dns import HostsFiles, LoopbackRange
     from sliceworks.twin.nodes.runtime.process_runtime import ApiAccess
     from sliceworks.twin.nodes.runtime.proxy_socket import Target
-_SOCKET_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-_LISTENING = "0A"
+_SOCKET_TABLES = {"TCP": (Path("/proc/net/tcp"), Path("/proc/net/tcp6")), "UDP": (Path("/proc/net/udp"), Path("/proc/net/udp6"))}
+_LISTENING = {"TCP": "0A", "UDP": "07"}
+_PROXIES: dict[str, type[ProxySocket | ProxyDatagrams]] = {"TCP": ProxySocket, "UDP": ProxyDatagrams}
+"""The protocols that are forwarded."""
 
 _IPV4_MAPPED = "0000000000000000FFFF0000"
 ANY_ADDRESS = "0.0.0.0"
 
 
-def listening_sockets() -> set[tuple[str, int]]:
-    """The IPv4 addresses and ports on which programs of this machine listen."""
-    return {listener for table in _SOCKET_TABLES for listener in _read_listeners(table)}
+class Listener(NamedTuple):
+    """Where a program listens."""
+
+    protocol: str
+    address: str
+    port: int
 
 
-def _read_listeners(table: Path) -> Iterator[tuple[str, int]]:
+def listening_sockets() -> set[Listener]:
+    """The protocols, IPv4 addresses and ports on which programs of this machine listen."""
+    return {listener for protocol, tables in _SOCKET_TABLES.items() for table in tables for listener in _listeners(protocol, table)}
+
+
+def _listeners(protocol: str, table: Path) -> Iterator[Listener]:
     try:
         file = table.open()
     except OSError:
@@ -51,11 +65,11 @@ def _read_listeners(table: Path) -> Iterator[tuple[str, int]]:
         next(file, "")
         for line in file:
             columns = line.split()
-            if columns[3] != _LISTENING:
+            if columns[3] != _LISTENING[protocol]:
                 continue
             address, _, port = columns[1].rpartition(":")
             if (ip := _parse_address(address)) is not None:
-                yield ip, int(port, 16)
+                yield Listener(protocol, ip, int(port, 16))
 
 
 def _parse_address(address: str) -> str | None:
@@ -74,10 +88,10 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    """A port of a cluster IP, its ready endpoints, and the seconds of session affinity."""
+    """A port of a Service or of a pod's node, its ready endpoints, and the seconds of session affinity."""
 
-    service: Obj
-    address: tuple[str, int]
+    owner: Obj
+    listener: Listener
     targets: tuple[Target, ...]
     affinity: float
 
@@ -93,9 +107,9 @@ def group_by_service(slices: Iterable[Obj]) -> dict[Key, list[Obj]]:
 
 
 def service_ports(
-    services: Iterable[Obj], slices: dict[Key, list[Obj]], pods: IPv4Network, api: Target | None
+    services: Iterable[Obj], slices: dict[Key, list[Obj]], pods: IPv4Network, api: Target | None, nodes: Iterable[str] = ()
 ) -> Iterator[ServicePort]:
-    """The TCP ports of Services with a cluster IP. Endpoints outside `pods` are simulated and have no listener.
+    """The ports of Services with a cluster IP, and their node ports at `nodes`. Endpoints outside `pods` have no listener.
 
     The API server has no EndpointSlice, because validation rejects loopback addresses; `api` is its address.
     """
@@ -105,13 +119,28 @@ def service_ports(
             continue
         affinity = _affinity_seconds(spec)
         for port in spec.get("ports") or ():
-            if port.get("protocol", "TCP") == "TCP":
+            if (protocol := port.get("protocol", "TCP")) in _PROXIES:
                 targets = (
                     ((api,) if api else ())
                     if key == API_SERVICE
                     else tuple(_targets(slices.get(key, ()), port.get("name", ""), pods))
                 )
-                yield ServicePort(service, (spec["clusterIP"], int(port["port"])), targets, affinity)
+                yield ServicePort(service, Listener(protocol, spec["clusterIP"], int(port["port"])), targets, affinity)
+                if number := port.get("nodePort"):
+                    yield from (ServicePort(service, Listener(protocol, node, int(number)), targets, affinity) for node in nodes)
+
+
+def host_ports(pod: Obj, node: str, address: str) -> Iterator[ServicePort]:
+    """The ports that a pod with an address occupies at its node; only loopback addresses can be served."""
+    if pod["spec"].get("hostNetwork"):
+        return
+    for container in pod["spec"]["containers"]:
+        for port in container.get("ports") or ():
+            host = port.get("hostIP") or ANY_ADDRESS
+            host = node if host == ANY_ADDRESS else host
+            protocol = port.get("protocol", "TCP")
+            if port.get("hostPort") and protocol in _PROXIES and is_loopback(host):
+                yield ServicePort(pod, Listener(protocol, host, port["hostPort"]), ((address, port["containerPort"]),), 0.0)
 
 
 def service_names(services: Iterable[Obj], slices: dict[Key, list[Obj]], pods: IPv4Network) -> list[DnsName]:
@@ -177,10 +206,13 @@ class ServiceProxy:
         self._files = files
         self._access = access
         self._changed = asyncio.Event()
-        self._sockets: dict[tuple[str, int], ProxySocket] = {}
-        self._draining: list[ProxySocket] = []
-        self._reported: dict[tuple[str, int], str] = {}
+        self._sockets: dict[Listener, ProxySocket | ProxyDatagrams] = {}
+        self._draining: list[ProxySocket | ProxyDatagrams] = []
+        self._reported: dict[Listener, str] = {}
         self._task: asyncio.Task[None] | None = None
+        self.zone = Zone()
+        self.find_host_ports: Callable[[], Iterable[ServicePort]] = tuple
+        """The ports of pods at their nodes; call `notify` when they change."""
         files.on_changed = self.notify
 
     async def open(self) -> None:
@@ -188,7 +220,8 @@ class ServiceProxy:
         if self._networks is None:
             return
         self._services, self._slices = self._informers.open(SERVICE), self._informers.open(ENDPOINT_SLICE)
-        for informer in (self._services, self._slices):
+        self._nodes = self._informers.open(NODE)
+        for informer in (self._services, self._slices, self._nodes):
             informer.add_handler(self._on_delta)
         await self._informers.wait_synced()
         self._task = asyncio.create_task(self._reconcile_forever(self._networks.pods), name="services of processes")
@@ -235,40 +268,52 @@ class ServiceProxy:
         services, slices = list(self._services.store), group_by_service(self._slices.store)
         self._files.set_services(service_names(services, slices, pods))
         self._files.refresh()
-        ports = {port.address: port for port in service_ports(services, slices, pods, self._access.address)}
+        self.zone = build_zone(self._files.names, services)
+        nodes = [host for node in self._nodes.store if (host := host_address(node)) and IPv4Address(host) in pods]
+        of_services = service_ports(services, slices, pods, self._access.address, nodes)
+        ports = {port.listener: port for port in (*of_services, *self.find_host_ports())}
         self._draining = [proxy for proxy in self._draining if proxy.is_busy]
-        for address in self._sockets.keys() - ports.keys():
-            self._sockets[address].close()
-            self._draining.append(self._sockets.pop(address))
-            self._reported.pop(address, None)
-        for address, port in ports.items():
-            proxy = self._sockets.setdefault(address, ProxySocket(*address))
+        for listener in self._sockets.keys() - ports.keys():
+            self._sockets[listener].close()
+            self._draining.append(self._sockets.pop(listener))
+            self._reported.pop(listener, None)
+        for listener, port in ports.items():
+            proxy = self._sockets.get(listener)
+            if proxy is None:
+                proxy = self._sockets[listener] = _PROXIES[listener.protocol](listener.address, listener.port)
             proxy.targets, proxy.affinity = port.targets, port.affinity
             if not port.targets:
                 proxy.close()
-        waiting = [port for port in ports.values() if port.targets and not self._sockets[port.address].is_open]
+        waiting = [port for port in ports.values() if port.targets and not self._sockets[port.listener].is_open]
         listeners = listening_sockets() if waiting else set()
         for port in waiting:
-            if any(target in listeners or (ANY_ADDRESS, target[1]) in listeners for target in port.targets):
+            if any(self._listens(port, target, listeners) for target in port.targets):
                 await self._open(port, listeners)
-        return any(not self._sockets[port.address].is_open for port in waiting)
+        return any(not self._sockets[port.listener].is_open for port in waiting)
 
-    async def _open(self, port: ServicePort, listeners: set[tuple[str, int]]) -> None:
-        number = port.address[1]
+    @staticmethod
+    def _listens(port: ServicePort, target: Target, listeners: set[Listener]) -> bool:
+        protocol = port.listener.protocol
+        return Listener(protocol, *target) in listeners or Listener(protocol, ANY_ADDRESS, target[1]) in listeners
+
+    async def _open(self, port: ServicePort, listeners: set[Listener]) -> None:
+        protocol, _, number = port.listener
         if sum(proxy.is_open for proxy in self._sockets.values()) >= _MAX_PORTS:
             self._report(port, _TOO_MANY_PORTS)
             return
         try:
-            await self._sockets[port.address].open()
+            await self._sockets[port.listener].open()
         except OSError as error:
-            is_served_directly = (ANY_ADDRESS, number) in listeners and any(number == target[1] for target in port.targets)
-            if not is_served_directly and key_of(port.service) != envvars.API_SERVICE:
+            is_served_directly = Listener(protocol, ANY_ADDRESS, number) in listeners and any(
+                number == target[1] for target in port.targets
+            )
+            if not is_served_directly and key_of(port.owner) != envvars.API_SERVICE:
                 self._report(port, _REASONS.get(error.errno or 0, str(error)))
         else:
-            self._reported.pop(port.address, None)
+            self._reported.pop(port.listener, None)
 
     def _report(self, port: ServicePort, reason: str) -> None:
         """Record an event of the Service, once for each reason."""
-        if self._reported.get(port.address) != reason:
-            self._reported[port.address] = reason
-            self._recorder.record(port.service, "PortNotOpened", f"Port {port.address[1]} is not served: {reason}", type="Warning")
+        if self._reported.get(port.listener) != reason:
+            self._reported[port.listener] = reason
+            self._recorder.record(port.owner, "PortNotOpened", f"Port {port.listener.port} is not served: {reason}", type="Warning")

@@ -1,0 +1,192 @@
+"""A DNS server on loopback for pods: answers for the cluster's domain, and forwards other questions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from sliceworks.base import clock
+from sliceworks.twin.nodes.runtime.dns_zone import Zone, encode_name, is_cluster_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+    from sliceworks.twin.nodes.runtime.dns_zone import Record
+    from sliceworks.twin.nodes.runtime.pod_dns import LoopbackNetworks
+
+log = logging.getLogger(__name__)
+PORT = 53
+_HEADER = struct.Struct("!HHHHHH")
+_RESPONSE, _AUTHORITATIVE, _RECURSION_AVAILABLE, _KEPT_FLAGS = 0x8000, 0x0400, 0x0080, 0x7900
+_NO_ERROR, _FORMAT_ERROR, _SERVER_FAILURE, _NAME_ERROR = 0, 1, 2, 3
+_QUESTION_NAME = b"\xc0\x0c"
+_INTERNET, _TTL = 1, 5
+_UPSTREAM_SECONDS = 3.0
+_MAX_QUESTIONS = 1000
+
+
+class Question(NamedTuple):
+    """The question of a request, and where it ends."""
+
+    name: str
+    kind: int
+    end: int
+
+
+def parse_question(request: bytes) -> Question:
+    """The only question of a request; raises ValueError."""
+    if len(request) < _HEADER.size or _HEADER.unpack_from(request)[2] != 1:
+        raise ValueError("a request has one question")
+    labels, at = [], _HEADER.size
+    while length := _byte(request, at):
+        if length > 63:
+            raise ValueError("the name of a question is not compressed")
+        labels.append(request[at + 1 : at + 1 + length])
+        at += 1 + length
+    if at + 5 > len(request):
+        raise ValueError("the question is incomplete")
+    (kind,) = struct.unpack_from("!H", request, at + 1)
+    return Question(b".".join(labels).decode("ascii", "replace").lower(), kind, at + 5)
+
+
+def _byte(data: bytes, at: int) -> int:
+    if at >= len(data):
+        raise ValueError("the name is incomplete")
+    return data[at]
+
+
+def respond(request: bytes, zone: Zone) -> bytes:
+    """The response to a request for a name of the cluster."""
+    try:
+        name, kind, end = parse_question(request)
+    except ValueError:
+        return _reply(request[: _HEADER.size].ljust(_HEADER.size, b"\0"), _HEADER.size, _FORMAT_ERROR, (), 0)
+    found = zone.find(name, kind)
+    if found is None:
+        return _reply(request, end, _NAME_ERROR, (), 1)
+    return _reply(
+        request, end, _NO_ERROR, [(_QUESTION_NAME if item.owner == name else encode_name(item.owner), item) for item in found], 1
+    )
+
+
+def _reply(request: bytes, end: int, code: int, answers: Iterable[tuple[bytes, Record]], questions: int) -> bytes:
+    number, flags, *_ = _HEADER.unpack_from(request)
+    records = [owner + struct.pack("!HHIH", item.kind, _INTERNET, _TTL, len(item.data)) + item.data for owner, item in answers]
+    flags = _RESPONSE | _AUTHORITATIVE | _RECURSION_AVAILABLE | flags & _KEPT_FLAGS | code
+    return b"".join([_HEADER.pack(number, flags, questions, len(records), 0, 0), request[_HEADER.size : end], *records])
+
+
+class DnsServer:
+    """Answers pods at one address over UDP and TCP, as far as this machine lets it listen on port 53."""
+
+    def __init__(self, networks: LoopbackNetworks, upstreams: Sequence[str], zone: Callable[[], Zone]) -> None:
+        self._networks = networks
+        self._upstreams = upstreams
+        self._zone = zone
+        self._transport: asyncio.DatagramTransport | None = None
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._streams: set[asyncio.StreamWriter] = set()
+
+    async def open(self, address: str, port: int = PORT) -> bool:
+        """Start to listen; returns whether it does."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._transport, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self), local_addr=(address, port))
+            self._server = await asyncio.start_server(self._serve_stream, address, port)
+        except OSError as error:
+            log.info("pods have no DNS server: %s", error)
+            self.close()
+            return False
+        return True
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._transport is not None:
+            self._transport.close()
+        if self._server is not None:
+            self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        for writer in self._streams:
+            writer.transport.abort()
+
+    def on_datagram(self, request: bytes, client: tuple[str, int]) -> None:
+        """Answer a datagram in the background."""
+        if len(self._tasks) < _MAX_QUESTIONS:
+            task = asyncio.create_task(self._serve_datagram(request, client))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _serve_datagram(self, request: bytes, client: tuple[str, int]) -> None:
+        response = await self._answer(request, _ask_datagram)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(response, client)
+
+    async def _serve_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._streams.add(writer)
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                (length,) = struct.unpack("!H", await reader.readexactly(2))
+                response = await self._answer(await reader.readexactly(length), _ask_stream)
+                writer.write(struct.pack("!H", len(response)) + response)
+                await writer.drain()
+        writer.close()
+        self._streams.discard(writer)
+
+    async def _answer(self, request: bytes, ask: Callable[[bytes, str], Awaitable[bytes]]) -> bytes:
+        try:
+            question = parse_question(request)
+        except ValueError:
+            return respond(request, Zone())
+        if is_cluster_name(question.name, self._networks):
+            return respond(request, self._zone())
+        for upstream in self._upstreams:
+            with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+                async with asyncio.timeout(clock.scale_real_seconds(_UPSTREAM_SECONDS)):
+                    return await ask(request, upstream)
+        return _reply(request, question.end, _SERVER_FAILURE, (), 1)
+
+
+class _Datagrams(asyncio.DatagramProtocol):
+    def __init__(self, server: DnsServer) -> None:
+        self._server = server
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self._server.on_datagram(data, addr)
+
+
+class _Response(asyncio.DatagramProtocol):
+    def __init__(self) -> None:
+        self.received: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        if not self.received.done():
+            self.received.set_result(data)
+
+    def error_received(self, exc: Exception) -> None:
+        if not self.received.done():
+            self.received.set_exception(exc)
+
+
+async def _ask_datagram(request: bytes, upstream: str) -> bytes:
+    loop = asyncio.get_running_loop()
+    transport, protocol = await loop.create_datagram_endpoint(_Response, remote_addr=(upstream, PORT))
+    try:
+        transport.sendto(request)
+        return await protocol.received
+    finally:
+        transport.close()
+
+
+async def _ask_stream(request: bytes, upstream: str) -> bytes:
+    reader, writer = await asyncio.open_connection(upstream, PORT)
+    try:
+        writer.write(struct.pack("!H", len(request)) + request)
+        (length,) = struct.unpack("!H", await reader.readexactly(2))
+        return await reader.readexactly(length)
+    finally:
+        writer.close()
