@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.support.process_pods import REFUSAL, ended, pod, ready, running, stat
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest, NotFound
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import CONFIG_MAP, EVENT, POD
+from sliceworks.kube.resources import CONFIG_MAP, EVENT, POD, Key
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 from sliceworks.twin.nodes.runtime import container_runner as containers
@@ -396,3 +397,34 @@ def test_children_in_another_session_die_with_their_container(tmp_path: Path, ho
 
     running(main, tmp_path / "pods")
     assert not is_alive(), "the twin has stopped"
+
+
+def test_status_of_a_replaced_pod_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another pod with the name, such as that of a StatefulSet, has its own status."""
+
+    async def run_main() -> None:
+        async with Cluster(ca="the authority", processes=tmp_path) as cluster:
+            client = Client(cluster.transport())
+            await create_nodes(client, NodeShape(pool="pool"), 1)
+            await client.create(pod("a", "sleep", "1000", grace=0))
+            await until(client, "a", ready)
+            assert cluster._runtime is not None
+            worker = cluster._runtime._workers[Key("default", "a")]
+            await client.delete(POD, "a", grace_period_seconds=0)
+            new = await client.create(pod("a", "sleep", "1000", grace=0))
+            reads = 0
+
+            async def get(*where: Any) -> Object:
+                nonlocal reads
+                reads += 1
+                assert reads < 5
+                return new
+
+            with monkeypatch.context() as changed:
+                changed.setattr(worker, "client", SimpleNamespace(patch=worker.client.patch, get=get))
+                await worker.publish()
+            assert reads == 1
+            status = await until(client, "a", ready)
+            assert status["phase"] == "Running"
+
+    clock.run(run_main())

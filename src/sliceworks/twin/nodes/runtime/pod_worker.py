@@ -279,14 +279,17 @@ class PodWorker:
             await finish_deletion(self.client, self.pod)
 
     async def publish(self, *, final: bool = False) -> None:
-        """Write the status of the pod."""
+        """Write the status of the pod, unless another pod has its name now."""
         async with self._status_lock:
             while True:
                 try:
                     await self._write_status(final=final)
                 except Conflict:
                     metadata = self.pod["metadata"]
-                    self.pod = await self.client.get(POD, metadata["name"], metadata["namespace"])
+                    pod = await self.client.get(POD, metadata["name"], metadata["namespace"])
+                    if pod["metadata"]["uid"] != self.uid:
+                        return
+                    self.pod = pod
                 else:
                     return
 
