@@ -201,3 +201,35 @@ def test_policies_are_exempt_and_excluded_rules_do_not_match(api: Api, *, ns: st
             "Invalid",
             f"configmaps \"other\" is forbidden: ValidatingAdmissionPolicy '{ns}' with binding '{ns}' denied request: never",
         )
+
+
+CHECKED: dict[str, Object] = {
+    "no problem": {"matchConstraints": {"resourceRules": [{**RULE, "apiGroups": ["apps"], "resources": ["deployments"]}]}},
+    "core kinds": {
+        "matchConstraints": {"resourceRules": [{**RULE, "resources": ["pods", "configmaps", "pods/status", "nothing"]}]}
+    },
+    "wildcard": {"matchConstraints": {"resourceRules": [{**RULE, "apiGroups": ["*"], "resources": ["deployments"]}]}},
+    "params and variables": {
+        "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
+        "variables": [{"name": "replicas", "expression": "object.spec.replicas"}],
+        "matchConstraints": {"resourceRules": [{**RULE, "apiGroups": ["apps"], "resources": ["deployments"]}]},
+        "validations": [{"expression": "params.data.size() > 1 && variables.replicas.x"}, {"expression": "params.nothing == 1"}],
+    },
+}
+
+
+@pytest.mark.parametrize("case", CHECKED)
+def test_expressions_are_type_checked(api: Api, cluster: Cluster, ns: str, case: str) -> None:
+    validations = [
+        {"expression": "object.spec.replicas > 1"},
+        {"expression": "object.metadata.name == 'x'", "messageExpression": "'a' + object.spec.template.nothing"},
+        {"expression": "has(object.spec.containers) || object.metadata.labels['a'] == 1 && request.operation == 'CREATE'"},
+    ]
+    api.post(POLICIES, {"metadata": {"name": ns}, "spec": {"validations": validations, **CHECKED[case]}}).ok(201)
+
+    def status() -> Object | None:
+        found: Object = api.get(f"{POLICIES}/{ns}").ok().json.get("status") or {}
+        return found if "observedGeneration" in found else None
+
+    check(cluster, f"types: {case}", eventually(status, 60, what="the policy is checked"), ns)
+    api.delete(f"{POLICIES}/{ns}").ok()

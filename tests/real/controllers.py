@@ -28,6 +28,7 @@ CONTROLLERS = (
     "resourcequota-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
+    "validatingadmissionpolicy-status-controller",
 )
 """The controllers of kube-controller-manager that every cluster needs."""
 WORKLOADS = (

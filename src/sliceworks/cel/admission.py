@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -138,6 +138,36 @@ class Scope:
             actual = constructed.show(_go_type(program.result))
             raise CompileError(f"must evaluate to {_go_type(expected)} but got {actual}")
         return program
+
+
+class TypedScope:
+    """The scope of a policy's expressions for one kind, whose schema types `object` and `oldObject`."""
+
+    def __init__(self, schema: Schema, params: Schema | None, variables: Iterable[Mapping[str, str]]) -> None:
+        typed = Variable(schema, shown="object")
+        self._variables = {**_variables(Scope(params=params is not None)), "object": typed, "oldObject": typed}
+        if params is not None:
+            self._variables["params"] = Variable(params, shown="params")
+        composed: tuple[tuple[str, str], ...] = ()
+        for variable in variables:
+            composed = (*composed, (variable["name"], self._result(variable["expression"], composed)))
+        self._environment = self._compiled(composed)
+
+    def _compiled(self, composed: tuple[tuple[str, str], ...]) -> Environment:
+        fields = {name: {"type": _SCALARS[result]} if result in _SCALARS else _DYN for name, result in composed}
+        return Environment(
+            {**self._variables, "variables": Variable(build(_object(**fields)), shown="kubernetes.variables")}, ADMISSION
+        )
+
+    def _result(self, expression: str, composed: tuple[tuple[str, str], ...]) -> str:
+        try:
+            return self._compiled(composed).compile(expression).result
+        except CompileError:
+            return "DYN"
+
+    def check(self, expression: str) -> None:
+        """Raise CompileError if the expression does not fit the types."""
+        self._environment.compile(expression)
 
 
 def _go_type(name: str) -> str:

@@ -45,6 +45,7 @@ OF_CONTROLLER_MANAGER = (
     "statefulset-controller",
     "taint-eviction-controller",
     "ttl-after-finished-controller",
+    "validatingadmissionpolicy-status-controller",
 )
 """The controllers of kube-controller-manager, as its option `--controllers` names them."""
 KNOWN = (*PROGRAMS, *OF_CONTROLLER_MANAGER)

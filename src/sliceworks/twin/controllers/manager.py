@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from sliceworks.twin.controllers.builtin.admission_policy_status import AdmissionPolicyStatusController
 from sliceworks.twin.controllers.builtin.clusterrole_aggregation import ClusterRoleAggregationController
 from sliceworks.twin.controllers.builtin.garbage_collector import GarbageCollector
 from sliceworks.twin.controllers.builtin.namespace_controller import NamespaceController
@@ -187,6 +188,7 @@ def cluster_controllers(authority: str, issuer: TokenIssuer) -> dict[str, Callab
         "root-ca-certificate-publisher-controller": lambda context: RootCAPublisher(context, authority),
         "clusterrole-aggregation-controller": ClusterRoleAggregationController,
         "resourcequota-controller": ResourceQuotaController,
+        "validatingadmissionpolicy-status-controller": AdmissionPolicyStatusController,
         # Protects volumes and volume attributes classes too.
         "persistentvolumeclaim-protection-controller": StorageProtectionController,
         "namespace-controller": NamespaceController,

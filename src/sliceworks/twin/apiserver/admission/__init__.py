@@ -9,6 +9,7 @@ Reading order:
 `match_criteria`: rules, selectors and match conditions of webhooks and policies.
 `webhook_dispatcher`: mutating and validating webhooks.
 `validating_policy`: ValidatingAdmissionPolicies with bindings and params.
+`type_checking`: their expressions against the types of the kinds they match.
 `policy_variables`, `mutating_policy`: composed variables, and MutatingAdmissionPolicies.
 `dynamic_admission`: parses the objects that configure webhooks and policies, and runs them.
 """

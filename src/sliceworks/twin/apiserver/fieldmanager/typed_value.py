@@ -122,12 +122,12 @@ def shape_of(schema: Schema) -> Shape:
     """The shape of an object. Built-in kinds (whose schema has a name) are treated as Go structs."""
     shape = _shape(schema, preserve=False, typed=bool(schema.name))
     if not schema.name:
-        shape.names = {**shape.names, **_envelope()}
+        shape.names = {**shape.names, **envelope()}
     return shape
 
 
 @cache
-def _envelope() -> dict[str, Schema]:
+def envelope() -> dict[str, Schema]:
     """The schema with the type and metadata fields of every custom resource."""
     string = build({"type": "string"})
     return {"apiVersion": string, "kind": string, "metadata": builtin_scheme().component(OBJECT_META)}
@@ -151,7 +151,7 @@ def _shape(schema: Schema, *, preserve: bool, typed: bool) -> Shape:
 
 def _map_shape(schema: Schema, *, preserve: bool, typed: bool) -> Shape:
     shape = Shape(ATOMIC if schema.map_type == "atomic" else MAP, form="map")
-    shape.names = {**schema.properties, **_envelope()} if schema.embedded_resource else schema.properties
+    shape.names = {**schema.properties, **envelope()} if schema.embedded_resource else schema.properties
     shape.fields = _Fields(shape, preserve=preserve, typed=typed)
     if schema.additional is not None:
         shape.element = _shape(schema.additional, preserve=preserve, typed=typed)

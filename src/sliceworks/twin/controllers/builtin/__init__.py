@@ -15,6 +15,7 @@ endpointslicemirroring_controller                                               
 garbage_collector, dependency_graph                                               owners and dependents
 namespace_controller, resource_quota_controller                                   namespaces and their quotas
 serviceaccount_controller, serviceaccount_tokens, clusterrole_aggregation         accounts and roles
+admission_policy_status                                                           types of expressions of admission policies
 node_lifecycle, taint_eviction, pod_gc                                            nodes that stop reporting, and their pods
 persistentvolume_controller, volume_index                                         claims and their volumes
 persistentvolume_expander, ephemeral_volume_controller                            claims that grow, claims of pods

@@ -87,7 +87,7 @@ class ControllerContext:
     def __init__(self, store: Store, registry: Registry, handle: Handle, cloud_access: CloudAccess | None = None) -> None:
         self.cloud_access = cloud_access
         self._store = store
-        self._registry = registry
+        self.registry = registry
         self._handle = handle
         self._generation = -1
         self._by_kind: dict[tuple[str, str], ServedResource] = {}
@@ -206,11 +206,11 @@ class ControllerContext:
             asyncio.get_running_loop().call_soon(self._begin_turn)
 
     def _refresh(self) -> None:
-        if self._generation == self._registry.generation:
+        if self._generation == self.registry.generation:
             return
-        self._generation = self._registry.generation
+        self._generation = self.registry.generation
         self._by_kind, self._by_resource = {}, {}
-        for resource in self._registry:
+        for resource in self.registry:
             version = resource.versions.get(resource.storage_version) or next(iter(resource.versions.values()), None)
             if version is None:
                 continue
