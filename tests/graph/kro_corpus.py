@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from sliceworks.base import yaml_documents
 from sliceworks.graph.kinds import AllKinds, BuiltinKinds, CustomKinds
@@ -55,11 +56,16 @@ def config_map(name: str, **fields: Any) -> dict[str, Any]:
     return {**_CONFIG_MAP, "metadata": {"name": name}, **fields}
 
 
+def _copy(value: Any) -> Any:
+    """A deep copy of plain data, much faster than `copy.deepcopy`: every run of the tests creates all cases in each worker."""
+    return orjson.loads(orjson.dumps(value))
+
+
 def _case(name: str, resources: list[Any], observed: dict[str, Any] | None = None, **schema: Any) -> Case:
-    instance = deepcopy(INSTANCE)
+    instance = _copy(INSTANCE)
     if schema.get("scope") == "Cluster":
         del instance["metadata"]["namespace"]
-    return Case(name, definition(deepcopy(resources), **schema), instance, deepcopy(SEEN) | (observed or {}))
+    return Case(name, definition(_copy(resources), **schema), instance, _copy(SEEN) | (observed or {}))
 
 
 def _of_values() -> Iterator[Case]:

@@ -13,7 +13,7 @@ from tests.real.schema_recorder import definition, instance
 from sliceworks.schemas import crds, prune, set_defaults, validate
 
 HERE = Path(__file__).parent
-CASES: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "custom_cases.yaml").read_text())
+CASES: dict[str, dict[str, Any]] = yaml.load((HERE / "custom_cases.yaml").read_text(), Loader=yaml.CSafeLoader)
 ANSWERS = orjson.loads((HERE / "custom_answers.json").read_bytes())
 SCHEMA = crds.schema_for_version(definition(CASES), "v1")
 

@@ -15,7 +15,7 @@ from sliceworks.schemas.builtins import builtin_scheme
 from sliceworks.twin.apiserver.validation import crd
 
 HERE = Path(__file__).parent
-CASES: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "definition_cases.yaml").read_text())
+CASES: dict[str, dict[str, Any]] = yaml.load((HERE / "definition_cases.yaml").read_text(), Loader=yaml.CSafeLoader)
 ANSWERS = orjson.loads((HERE / "definition_answers.json").read_bytes())
 SCHEMA = builtin_scheme().schema("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 # Here the server shows its internal form of a schema: only the place is compared.

@@ -1,22 +1,29 @@
-"""Existing clients work through the gateway unchanged: OpenAI's client and curl."""
+"""Existing clients work through the gateway unchanged: OpenAI's client and curl.
+
+Tests import OpenAI's client themselves: it has a thousand modules, and every worker imports this file.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import shutil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 from tests.support.gateways import document, gateway, upstream
 
 from sliceworks.base import clock
 
+if TYPE_CHECKING:
+    import openai
+
 KEYS = [{"name": "a", "sha256": hashlib.sha256(b"sk-right").hexdigest()}]
 
 
 def test_official_openai_client() -> None:
+    import openai
+
     async def main() -> None:
         async with upstream() as echo, gateway(document(echo.url, keys=KEYS)) as gate:
             url = f"http://127.0.0.1:{gate.port}/v1"
@@ -30,6 +37,8 @@ def test_official_openai_client() -> None:
 
 
 async def _use(client: openai.AsyncOpenAI) -> None:
+    import openai
+
     message: Any = {"role": "user", "content": "one two three"}
     whole = await client.chat.completions.create(model="m", messages=[message])
     assert whole.choices[0].message.content == "one two three"
@@ -51,6 +60,8 @@ async def _use(client: openai.AsyncOpenAI) -> None:
 
 
 def test_official_client_reports_a_truncated_stream() -> None:
+    import openai
+
     async def main() -> None:
         async with (
             upstream(token_time=0.01, tokens=1000) as echo,
