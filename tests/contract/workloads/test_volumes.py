@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.polling import eventually
-from tests.support.scheduling import ZONE
+from tests.support.scheduling import NO_VICTIMS, UNHELPFUL, ZONE
 from tests.support.volumes import VolumeHarness
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CLUSTER = "scheduling"
 Obj = dict[str, Any]
 CONTROLLER = "persistentvolume-controller"
-UNHELPFUL = "no new claims to deallocate, preemption: 0/{0} nodes are available: {0} Preemption is not helpful for scheduling."
 
 
 @pytest.fixture
@@ -252,6 +251,49 @@ def test_pod_runs_where_its_volume_is(scheduler: SchedulerHarness, volumes: Volu
     scheduler.refused_with("one", f"0/1 nodes are available: {reason}. {UNHELPFUL.format(1)}")
     scheduler.node("b", labels={ZONE: "west"})
     assert scheduler.where("one") == "b"
+
+
+def test_pod_runs_in_the_zone_of_its_volume(scheduler: SchedulerHarness, volumes: VolumeHarness) -> None:
+    scheduler.node("a", labels={ZONE: "east"})
+    volumes.create_volume("disk", labels={ZONE: "north__west"}, claimRef={"namespace": volumes.ns, "name": "data"})
+    volumes.create_claim()
+    volumes.until_bound()
+    scheduler.pod("one", volumes=data())
+    reason = "1 node(s) had no available volume zone"
+    scheduler.refused_with("one", f"0/1 nodes are available: {reason}. {UNHELPFUL.format(1)}")
+    scheduler.node("b", labels={ZONE: "west"})
+    assert scheduler.where("one") == "b"
+
+
+def test_claim_for_one_pod_is_used_by_one(scheduler: SchedulerHarness, volumes: VolumeHarness) -> None:
+    for name in ("a", "b"):
+        scheduler.node(name)
+    modes = ["ReadWriteOncePod"]
+    volumes.create_volume("disk", accessModes=modes, claimRef={"namespace": volumes.ns, "name": "data"})
+    volumes.create_claim(accessModes=modes)
+    volumes.until_bound()
+    scheduler.pod("one", volumes=data())
+    scheduler.where("one")
+    scheduler.pod("two", volumes=data())
+    reason = "2 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+    scheduler.refused_with("two", f"0/2 nodes are available: {reason}. {NO_VICTIMS.format(2)}")
+    scheduler.delete("one")
+    assert scheduler.where("two")
+
+
+def test_pod_preempts_the_user_of_its_claim(scheduler: SchedulerHarness, volumes: VolumeHarness) -> None:
+    scheduler.priority("high", 1000)
+    for name in ("a", "b"):
+        scheduler.node(name)
+    modes = ["ReadWriteOncePod"]
+    volumes.create_volume("disk", accessModes=modes, claimRef={"namespace": volumes.ns, "name": "data"})
+    volumes.create_claim(accessModes=modes)
+    volumes.until_bound()
+    scheduler.pod("one", volumes=data())
+    node = scheduler.where("one")
+    scheduler.pod("two", volumes=data(), priorityClassName="high")
+    assert scheduler.where("two") == node
+    assert scheduler.event("one", "Preempted")
 
 
 def test_pod_of_a_lost_claim(scheduler: SchedulerHarness, volumes: VolumeHarness) -> None:

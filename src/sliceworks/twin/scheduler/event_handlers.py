@@ -23,7 +23,7 @@ from sliceworks.twin.scheduler.pod_info import DEFAULT_SCHEDULER, PodKey
 from sliceworks.twin.scheduler.pod_queue import SchedulingQueue
 from sliceworks.twin.scheduler.snapshot import Snapshot
 from sliceworks.twin.scheduler.topology_constraints import WORKLOADS
-from sliceworks.twin.scheduler.volume_binding import PLUGIN
+from sliceworks.twin.scheduler.volume_binding import PLUGIN, RESTRICTIONS
 
 if TYPE_CHECKING:
     from sliceworks.twin.controllers.runtime.controller import Change
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
 
 _MIN_SHAPES = 4096
 # The plugins whose result may change after an event.
-_HELPED_BY_POD_REMOVED = frozenset(("PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
+_HELPED_BY_POD_REMOVED = frozenset((RESTRICTIONS, "PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
 _HELPED_BY_POD_ADDED = frozenset(("PodTopologySpread", "PodAffinity"))
-_HELPED_BY_NODE = frozenset(("NodePorts", PLUGIN, "PodTopologySpread", "PodAffinity", "PodAntiAffinity"))
-_HELPED_BY_VOLUMES = frozenset((PLUGIN,))
+_HELPED_BY_NODE = frozenset(
+    ("NodePorts", PLUGIN, RESTRICTIONS, "VolumeZone", "PodTopologySpread", "PodAffinity", "PodAntiAffinity")
+)
+_HELPED_BY_VOLUMES = frozenset((PLUGIN, RESTRICTIONS, "VolumeZone"))
 _HELPED_BY_FREE_RESOURCES = frozenset(("NodeResourcesFit", "NodePorts"))
 
 

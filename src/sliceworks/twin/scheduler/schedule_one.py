@@ -215,7 +215,7 @@ def _filter_node(
         for other, sign in reversed(deltas):
             (node.remove if sign > 0 else node.add)(other)
     if status is None and pod.claims:
-        status = VolumeFilter(pod, snapshot.volumes).filter(node)
+        status = VolumeFilter(pod, snapshot.volumes).filter(node, deltas)
     if status is not None or topology is None:
         return status
     return topology.filter(node, deltas)

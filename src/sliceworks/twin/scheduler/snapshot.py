@@ -96,6 +96,8 @@ class Snapshot:
             node = self._missing_nodes[name] = self._new_node(name)
         node.add(pod)
         self.pods[pod.key], self._node_by_pod[pod.key] = pod, node
+        if pod.claims:
+            self.volumes.add_user(pod)
         self._priorities[pod.priority] = self._priorities.get(pod.priority, 0) + 1
         self._index_pod(pod, node, 1)
         self._log_change(node)
@@ -107,6 +109,8 @@ class Snapshot:
             return None
         node = self._node_by_pod.pop(key)
         node.remove(pod)
+        if pod.claims:
+            self.volumes.remove_user(pod)
         if self._priorities[pod.priority] == 1:
             del self._priorities[pod.priority]
         else:

@@ -1,4 +1,8 @@
-"""The VolumeBinding plugin: which nodes reach the volumes of a pod, and what must be bound before the pod is. Pure."""
+"""Plugins for volumes: which nodes reach those of a pod, and what must be bound before the pod is. Pure.
+
+VolumeRestrictions rejects claims that only one pod may use, VolumeBinding follows claims and the node affinity of volumes, and
+VolumeZone their zone labels.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,28 @@ from sliceworks.kube.resources import controller_of
 from sliceworks.twin.scheduler.node_plugins import FilterStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from sliceworks.kube.resources import Object
     from sliceworks.twin.scheduler.node_info import NodeInfo
     from sliceworks.twin.scheduler.pod_info import PodInfo, PodKey
+    from sliceworks.twin.scheduler.topology_plugins import PodDelta
 
 PLUGIN = "VolumeBinding"
+RESTRICTIONS = "VolumeRestrictions"
+_ONE_POD = "ReadWriteOncePod"
+_TOPOLOGY_LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+_IN_USE = FilterStatus(
+    RESTRICTIONS,
+    ("node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",),
+    resolvable=True,
+)
+_ZONE_CONFLICT = FilterStatus("VolumeZone", ("node(s) had no available volume zone",), resolvable=False)
 _NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 _BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
 _MISSING_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
@@ -44,6 +63,24 @@ class VolumeCache:
         self.volumes: dict[str, Object] = {}
         self.classes: dict[str, Object] = {}
         self._by_class: dict[str, dict[str, Object]] = {}
+        self._users: dict[PodKey, set[PodKey]] = {}
+
+    def add_user(self, pod: PodInfo) -> None:
+        """Add a pod with claims that has a node."""
+        for name, _ in pod.claims:
+            self._users.setdefault((pod.key[0], name), set()).add(pod.key)
+
+    def remove_user(self, pod: PodInfo) -> None:
+        """Remove a pod that no longer has a node."""
+        for name, _ in pod.claims:
+            users = self._users.get((pod.key[0], name), set())
+            users.discard(pod.key)
+            if not users:
+                self._users.pop((pod.key[0], name), None)
+
+    def users_of(self, claim: Object) -> set[PodKey]:
+        """The pods with a node that use a claim."""
+        return self._users.get((claim["metadata"]["namespace"], claim["metadata"]["name"]), set())
 
     def set_volume(self, name: str, obj: Object | None) -> None:
         """Add or update a volume; None removes it."""
@@ -85,6 +122,8 @@ class VolumeFilter:
         self._cache = cache
         self._bound: list[Object] = []
         self._delayed: list[Object] = []
+        self._users: set[PodKey] = set()
+        """The pods that use a claim of this pod that only one pod may use."""
         self.problem = next(filter(None, (self._add_claim(pod, *claim) for claim in pod.claims)), "")
         self._delayed.sort(key=lambda claim: quantity.nanos(requested_size(claim)))
 
@@ -100,6 +139,8 @@ class VolumeFilter:
         if is_ephemeral and ((owner := controller_of(claim)) is None or owner["uid"] != pod.uid):
             namespace, pod_name = pod.key
             return f"PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"
+        if _ONE_POD in (claim["spec"].get("accessModes") or ()):
+            self._users |= self._cache.users_of(claim) - {pod.key}
         if is_fully_bound(claim):
             self._bound.append(claim)
         elif self._cache.is_delayed(claim):
@@ -108,8 +149,10 @@ class VolumeFilter:
             return "pod has unbound immediate PersistentVolumeClaims"
         return ""
 
-    def filter(self, node: NodeInfo) -> FilterStatus | None:
-        """Why the pod cannot have its volumes on a node; None if it can."""
+    def filter(self, node: NodeInfo, deltas: Iterable[PodDelta] = ()) -> FilterStatus | None:
+        """Why the pod cannot have its volumes on a node; None if it can. `deltas` are pods to count in or out."""
+        if self._users and self._users - {other.key for other, sign in deltas if sign < 0}:
+            return _IN_USE
         volumes = [self._cache.volumes.get(claim["spec"]["volumeName"]) for claim in self._bound]
         problems = {
             _NODE_CONFLICT: any(volume is not None and not is_reachable_from(volume, node.labels) for volume in volumes),
@@ -117,7 +160,10 @@ class VolumeFilter:
             _MISSING_VOLUME: None in volumes,
         }
         reasons = tuple(reason for reason, is_true in problems.items() if is_true)
-        return FilterStatus(PLUGIN, reasons, resolvable=False) if reasons else None
+        if reasons:
+            return FilterStatus(PLUGIN, reasons, resolvable=False)
+        is_in_zone = all(volume is None or _is_in_zone(volume, node.labels) for volume in volumes)
+        return None if is_in_zone else _ZONE_CONFLICT
 
     def bindings(self, node: NodeInfo) -> VolumeBindings | None:
         """What must be written so that the pod has its volumes on a node; None if all claims are bound."""
@@ -150,6 +196,14 @@ class VolumeFilter:
         storage_class = self._cache.classes[class_name]
         provisioner = storage_class.get("provisioner") or NO_PROVISIONER
         return provisioner != NO_PROVISIONER and is_allowed_topology(storage_class, node.labels)
+
+
+def _is_in_zone(volume: Object, node_labels: Mapping[str, str]) -> bool:
+    """Whether a node has the zone and region in the labels of a volume; one without such labels has all."""
+    if not any(key in node_labels for key in _TOPOLOGY_LABELS):
+        return True
+    labels = volume["metadata"].get("labels") or {}
+    return all(node_labels.get(key) in labels[key].split("__") for key in _TOPOLOGY_LABELS if key in labels)
 
 
 def _with_claim(volume: Object, claim: Object) -> Object:
