@@ -11,7 +11,7 @@ from tests.support.process_pods import ended, mounts_wanted, pod, running, until
 from sliceworks.base import clock
 from sliceworks.kube.resources import POD
 from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
-from sliceworks.twin.nodes.runtime.pod_dns import DnsName, HostsFiles, PodHostname
+from sliceworks.twin.nodes.runtime.pod_dns import DnsName, HostsFiles, PodHostname, PodHosts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,3 +119,18 @@ def test_hosts_file_is_rewritten_in_place(tmp_path: Path) -> None:
     files.set_services([DnsName("a", "web", ("127.1.128.9",))])
     files.refresh()
     assert path.read_text() == first
+
+
+def test_pods_with_the_same_host_name_have_their_own_addresses() -> None:
+    def body(name: str, uid: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "namespace": "ml", "uid": uid}, "spec": {"hostname": "worker", "subdomain": "web"}}
+
+    hosts = PodHosts(1)
+    first, second = hosts.register(body("a", "1")), hosts.register(body("b", "2"))
+    assert first == hosts.address("ml", "worker", "web") != second
+    assert hosts.hostname_of(body("b", "2")).address == second
+    assert hosts.register(body("a", "3")) == first  # a pod that replaces another keeps its address
+    hosts.release("1")
+    assert hosts.register(body("c", "4")) not in (first, second)
+    hosts.release("3")
+    assert hosts.register(body("d", "5")) == first

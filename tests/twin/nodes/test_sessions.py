@@ -57,7 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-    do_POST = do_OPTIONS = do_HEAD = do_GET
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_HEAD = do_GET
     log_message = lambda *_: None
 http.server.HTTPServer(("0.0.0.0", 7001), Handler).serve_forever()
 """
@@ -456,8 +456,9 @@ def test_proxy_to_pods_and_services(run: Run) -> None:
             assert await response.text() == "GET /a%20b?x=1 None me"
         async with api.http.post(api.url("proxy", "web:7001"), headers=api.headers) as response:
             assert await response.text() == "POST / None None"
-        async with api.http.options(api.url("proxy", "web:7001"), headers=api.headers) as response:
-            assert await response.text() == "OPTIONS / None None"
+        for method in ("OPTIONS", "PATCH", "PUT", "DELETE"):
+            async with api.http.request(method, api.url("proxy", "web:7001"), headers=api.headers) as response:
+                assert await response.text() == f"{method} / None None"
         async with api.http.head(api.url("proxy", "web:7001"), headers=api.headers) as response:
             assert (response.status, response.headers.get("x-answered")) == (203, "yes")
         async with api.http.options(api.url("status", "web"), headers=api.headers) as response:

@@ -402,10 +402,10 @@ class ApiHandler:
             has_verb = has_verb or call.request.method in {"HEAD", "OPTIONS"}
         if not has_verb or not has_scope or not has_name or creates_by_name:
             raise method_not_allowed()
-        if target.verb == "patch":
-            patch_type(call)
         if is_proxied:
             return  # the pod or Service decides which media types it accepts
+        if target.verb == "patch":
+            patch_type(call)
         tables = not (call.resource.strategy.create_only or target.subresource in _POSTED)
         custom = call.resource.custom and target.subresource != "scale"
         is_streamed = target.verb in {"list", "watch"}

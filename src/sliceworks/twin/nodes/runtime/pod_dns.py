@@ -185,11 +185,18 @@ def hostname(pod: Obj) -> str:
 
 
 class PodHosts:
-    """Allocates the address of each pod name in 127.N.0.0/17; all pods share 127.0.0.1 where only that works."""
+    """Allocates the address of each host name in 127.N.0.0/17; all pods share 127.0.0.1 where only that works.
+
+    A pod keeps the address of its host name when it is replaced; another pod with the same host name gets its own.
+    """
 
     def __init__(self, network: int) -> None:
         self._first = (127 << 24) + (network << 16) + 1 if network else 0
         self._addresses: dict[tuple[str, str, str], str] = {}
+        self._owners: dict[str, str] = {}
+        """The name of the pod that has an address."""
+        self._pods: dict[str, str] = {}
+        """The address of each registered pod, by UID."""
         self.files = HostsFiles()
         self.dns_server = ""
         """The address of the DNS server, if there is one."""
@@ -206,14 +213,29 @@ class PodHosts:
 
     def register(self, pod: Obj) -> str:
         """Add the name of a pod to the hosts files; returns its address."""
+        metadata = pod["metadata"]
+        key = (metadata["namespace"], hostname(pod), pod["spec"].get("subdomain") or "")
+        address = self.address(*key)
+        owner = f"{metadata['namespace']}/{metadata['name']}"
+        if self._owners.setdefault(address, owner) != owner and self._first:
+            address = self.address(metadata["namespace"], f"{key[1]} of {metadata['name']}", key[2])
+        self._pods[metadata["uid"]] = address
         own = self.hostname_of(pod)
-        self.files.add(pod["metadata"]["uid"], own)
+        self.files.add(metadata["uid"], own)
         return own.address
+
+    def release(self, uid: str) -> None:
+        """Forget a deleted pod."""
+        self.files.close(uid)
+        address = self._pods.pop(uid, "")
+        if address not in self._pods.values():
+            self._owners.pop(address, None)
 
     def hostname_of(self, pod: Obj) -> PodHostname:
         """The host name and address of a pod."""
         namespace, name, subdomain = pod["metadata"]["namespace"], hostname(pod), pod["spec"].get("subdomain") or ""
-        return PodHostname(namespace, name, subdomain, self.address(namespace, name, subdomain))
+        address = self._pods.get(pod["metadata"]["uid"]) or self.address(namespace, name, subdomain)
+        return PodHostname(namespace, name, subdomain, address)
 
     def replace_names(self, value: str, namespace: str, subdomain: str) -> str:
         """Replace the names of pods in a subdomain by their addresses."""

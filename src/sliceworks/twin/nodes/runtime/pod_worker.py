@@ -324,7 +324,7 @@ class PodWorker:
 
     def delete_files(self) -> None:
         """Delete the files of the pod and remove it from the hosts files of others."""
-        self._hosts.files.close(self.uid)
+        self._hosts.release(self.uid)
         if self.cgroup is not None:
             self.cgroup.remove()
         pod_volumes.delete_memory(self.uid)
