@@ -38,13 +38,40 @@ MERGE, APPLY, STRATEGIC = "application/merge-patch+json", "application/apply-pat
 HOOKS = "admissionregistration.k8s.io"
 """Objects of this group would reject the writes of others: they are sent as dry runs."""
 NAMES = ("a", "b", "c")
+_RULE = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
+_MUTATIONS = [
+    {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": "Object{data: {'a': 'b'}}"}},
+    {"patchType": "JSONPatch", "jsonPatch": {"expression": "[JSONPatch{op: 'add', path: '/data', value: {'a': 'b'}}]"}},
+]
+_POLICY = {"matchConstraints": {"resourceRules": [_RULE]}, "mutations": _MUTATIONS, "reinvocationPolicy": "Never"}
+_API = {"group": "a.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+ADDED = (
+    Kind("apiregistration.k8s.io/v1", "APIService", "apiservices", False, {"spec": _API}),
+    Kind(
+        "apiregistration.k8s.io/v1",
+        "APIService",
+        "apiservices",
+        False,
+        {"spec": {**_API, "service": {"namespace": "default", "name": "a"}, "insecureSkipTLSVerify": True}},
+    ),
+    Kind(f"{HOOKS}/v1beta1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies", False, {"spec": _POLICY}),
+    Kind(
+        f"{HOOKS}/v1beta1",
+        "MutatingAdmissionPolicyBinding",
+        "mutatingadmissionpolicybindings",
+        False,
+        {"spec": {"policyName": "a"}},
+    ),
+)
+"""Kinds that register APIs or change the writes of others, with names that all of them may have."""
+ADDED_NAMES = ("v1.a.example.com",)
 
 
 class Sender:
     """Sends requests, and remembers what the accepted writes should have left."""
 
-    def __init__(self, twin: EmbeddedTwin, source: Random) -> None:
-        self._twin, self._random, self._fuzzer = twin, source, SchemaFuzzer(source)
+    def __init__(self, twin: EmbeddedTwin, source: Random, names: Sequence[str] = NAMES) -> None:
+        self._twin, self._random, self._fuzzer, self._names = twin, source, SchemaFuzzer(source), names
         self.counts: dict[int, int] = {}
         self.versions: dict[tuple[str, str], tuple[str, int]] = {}
         """Paths and resource versions of accepted writes, by resource (of any version and group) and name."""
@@ -53,7 +80,7 @@ class Sender:
         """One write to an object of a kind, and a read in some form."""
         group, _, version = kind.group_version.rpartition("/")
         schema = builtins.builtin_scheme().schema(group, version, kind.kind)
-        name, pick = self._random.choice(NAMES), self._random
+        name, pick = self._random.choice(self._names), self._random
         collection = kind.collection("default")
         path, query = f"{collection}/{name}", [("dryRun", "All")] if group == HOOKS else []
         obj = self._object(kind, schema, name)
@@ -125,11 +152,19 @@ class Sender:
 CONTROLLED = {"pods", "jobs", "events", "endpointslices", "endpoints", "replicasets", "controllerrevisions", "resourceclaims"}
 
 
-def _run(kinds: Sequence[Kind], seed: int, rounds: int, *, workloads: bool) -> dict[int, int]:
+def _run(
+    kinds: Sequence[Kind],
+    seed: int,
+    rounds: int,
+    *,
+    workloads: bool,
+    names: Sequence[str] = NAMES,
+    features: tuple[str, ...] = (),
+) -> dict[int, int]:
     sent: list[Sender] = []
 
     async def main(twin: EmbeddedTwin) -> None:
-        sender = Sender(twin, Random(seed))
+        sender = Sender(twin, Random(seed), names)
         sent.append(sender)
         pick = Random(seed)
         for _ in range(rounds):
@@ -137,7 +172,7 @@ def _run(kinds: Sequence[Kind], seed: int, rounds: int, *, workloads: bool) -> d
         await twin.quiet()
         await sender.check()
 
-    run_on_twin(main, workloads=workloads)
+    run_on_twin(main, workloads=workloads, features=features)
     return sent[0].counts
 
 
@@ -158,5 +193,14 @@ def test_kinds_of_new_groups_never_fail_inside(caplog: pytest.LogCaptureFixture)
     for seed in range(seeds):
         with caplog.at_level(logging.ERROR):
             counts = _run(kinds, seed, rounds, workloads=True)
+        assert counts.get(201, 0) > rounds / 40
+        assert not caplog.records, caplog.text
+
+
+def test_api_services_and_mutating_policies_never_fail_inside(caplog: pytest.LogCaptureFixture) -> None:
+    rounds, seeds = (200, 1) if _FACTOR == 1 else (1000, _FACTOR // 10)
+    for seed in range(seeds):
+        with caplog.at_level(logging.ERROR):
+            counts = _run(ADDED, seed, rounds, workloads=False, names=ADDED_NAMES, features=builtins.FEATURES)
         assert counts.get(201, 0) > rounds / 40
         assert not caplog.records, caplog.text

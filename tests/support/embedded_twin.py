@@ -57,12 +57,18 @@ def run_on_twin(
     workloads: bool = False,
     config_connector: bool = False,
     without: tuple[str, ...] = (),
+    features: tuple[str, ...] = (),
 ) -> None:
     """Run a test's coroutine on a new twin."""
 
     async def run_main() -> None:
         async with Cluster(
-            store, ca="the authority", workloads=workloads, config_connector=config_connector, without=without
+            store,
+            ca="the authority",
+            workloads=workloads,
+            config_connector=config_connector,
+            without=without,
+            features=features,
         ) as cluster:
             twin = EmbeddedTwin(cluster)
             await twin.quiet()

@@ -121,9 +121,11 @@ class Cluster:
         aggregated = [
             f"{version}.{group}" for group, api in self.api_server.aggregated_apis.items() for version in api.resources[0].versions
         ]
+        api_services = bootstrap.api_services(registry, aggregated)
+        bootstrap.restore_api_services(self.store, api_services)
         objects = [
             *bootstrap.config_maps(self._authority, proxy.authority if proxy is not None else ""),
-            *bootstrap.api_services(registry, aggregated),
+            *api_services,
             *self._installed,
         ]
         bootstrap.create_missing(self.store, registry, self.api_server.view, objects)

@@ -79,3 +79,20 @@ def test_api_is_served_after_a_restart(twin: TwinCluster, tmp_path: Path) -> Non
         assert client.get(backend.samples).ok().json["kind"] == "SampleList"
         (seen, *_) = backend.requests(backend.samples)
         assert seen.client == "front-proxy-client"
+
+
+def test_local_api_services_are_restored_when_the_twin_starts(twin: TwinCluster) -> None:
+    client = Api(twin.url, twin.authority, twin.token)
+    with closing(client):
+        before = client.get(f"{SERVICES}/v1.apps").ok().json["spec"]
+        client.patch(f"{SERVICES}/v1.apps", {"spec": {"versionPriority": 99}}).ok()
+        client.delete(f"{SERVICES}/v1.batch").ok()
+        spec = {"group": "old.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1}
+        labels = {"kube-aggregator.kubernetes.io/automanaged": "onstart"}
+        client.post(SERVICES, {"metadata": {"name": "v1.old.example.com", "labels": labels}, "spec": spec}).ok(201)
+        twin.process.kill()
+        client.close()
+        twin.start()
+        assert client.get(f"{SERVICES}/v1.apps").ok().json["spec"] == before
+        assert client.get(f"{SERVICES}/v1.batch").ok().json["status"]["conditions"][0]["reason"] == "Local"
+        client.get(f"{SERVICES}/v1.old.example.com").refused(404, "NotFound")

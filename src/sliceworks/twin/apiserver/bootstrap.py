@@ -29,6 +29,7 @@ _API_SERVICE = ("default", "kubernetes")
 _SERVICE_CIDRS = "networking.k8s.io/servicecidrs"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _AUTHENTICATION = "extension-apiserver-authentication"
+_ON_START = "onstart"
 _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 
 
@@ -209,10 +210,23 @@ def api_services(registry: Registry, aggregated: Iterable[str]) -> list[Obj]:
     """The APIServices of the built-in group versions, and of those that the twin serves for installed systems."""
     versions = registry.versions()
     built_in = [(group, version) for group in versions if group != api_service_strategy.GROUP for version in versions[group]]
-    return [
-        *(api_service_strategy.local_api_service(group, version, "onstart") for group, version in built_in),
-        *(api_service_strategy.local_api_service(*api_service_strategy.split_name(name)) for name in aggregated),
-    ]
+    served = [*built_in, *map(api_service_strategy.split_name, aggregated)]
+    return [api_service_strategy.local_api_service(group, version, _ON_START) for group, version in served]
+
+
+def restore_api_services(store: Store, desired: Iterable[Obj]) -> None:
+    """Restore the local APIServices of group versions that are served, and delete those of others."""
+    specs = {obj["metadata"]["name"]: obj["spec"] for obj in desired}
+    for entry in list(store.scan(api_service_strategy.KEY)):
+        obj = entry.object()
+        labels = obj["metadata"].get("labels") or {}
+        if labels.get(api_service_strategy.MANAGED) != _ON_START or obj["spec"].get("service") is not None:
+            continue
+        spec = specs.get(entry.name)
+        if spec is None:
+            store.remove(api_service_strategy.KEY, "", entry.name, obj)
+        elif spec != obj["spec"]:
+            store.put(api_service_strategy.KEY, "", entry.name, {**obj, "spec": spec})
 
 
 def _service_cidr(network: IPv4Network) -> Obj:
