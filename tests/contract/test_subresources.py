@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from tests.support.http import JSON_PATCH, STRATEGIC_PATCH, TABLE
+from tests.support import goldens
+from tests.support.http import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, TABLE
 from tests.support.objects import deployment, kind, pod
 from tests.support.polling import eventually
 
 if TYPE_CHECKING:
+    from tests.support.clusters import Cluster
     from tests.support.http import Api
 
 
@@ -269,3 +271,61 @@ def test_subresource_patch_and_table(api: Api, ns: str) -> None:
     table = api.get(f"{path}/scale", accept=TABLE).ok(200).json
     assert table["kind"] == "Table"
     assert [column["name"] for column in table["columnDefinitions"]][:1] == ["Name"]
+
+
+EPHEMERAL: dict[str, Any] = {"name": "debug", "image": "busybox"}
+INVALID_EPHEMERAL = {
+    "no-name": {"image": "busybox"},
+    "no-image": {"name": "debug"},
+    "bad-name": {**EPHEMERAL, "name": "De_bug"},
+    "name-of-container": {**EPHEMERAL, "name": pod()["spec"]["containers"][0]["name"]},
+    "unknown-target": {**EPHEMERAL, "targetContainerName": "nope"},
+    "ports": {**EPHEMERAL, "ports": [{"containerPort": 80}]},
+    "probe": {**EPHEMERAL, "livenessProbe": {"tcpSocket": {"port": 80}}},
+    "lifecycle": {**EPHEMERAL, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
+    "resources": {**EPHEMERAL, "resources": {"limits": {"cpu": "1"}}},
+    "unknown-mount": {**EPHEMERAL, "volumeMounts": [{"name": "nope", "mountPath": "/a"}]},
+    "sub-path": {**EPHEMERAL, "volumeMounts": [{"name": "v", "mountPath": "/a", "subPath": "b"}]},
+    "restart-policy": {**EPHEMERAL, "restartPolicy": "Always"},
+}
+
+
+@pytest.mark.parametrize("case", INVALID_EPHEMERAL)
+def test_invalid_ephemeral_container(api: Api, core: str, cluster: Cluster, case: str) -> None:
+    body = pod()
+    body["spec"]["volumes"] = [{"name": "v", "emptyDir": {}}]
+    api.post(f"{core}/pods", body).ok(201)
+    change = {"spec": {"ephemeralContainers": [INVALID_EPHEMERAL[case]]}}
+    answer = api.patch(f"{core}/pods/p/ephemeralcontainers", change, MERGE_PATCH)
+    seen = {"status": answer.status, "message": answer.message, "causes": sorted(answer.causes)}
+    goldens.check("test_ephemeral_containers", case, seen, real=cluster.name == "real")
+
+
+def test_ephemeral_containers_can_only_be_added(api: Api, core: str, cluster: Cluster) -> None:
+    api.post(f"{core}/pods", pod()).ok(201)
+    path = f"{core}/pods/p/ephemeralcontainers"
+    change = {"metadata": {"labels": {"x": "y"}}, "spec": {"ephemeralContainers": [EPHEMERAL], "activeDeadlineSeconds": 9}}
+    live = api.patch(path, change, MERGE_PATCH).ok(200).json
+    assert live["spec"]["ephemeralContainers"] == [
+        {
+            **EPHEMERAL,
+            "imagePullPolicy": "Always",
+            "resources": {},
+            "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File",
+        }
+    ]
+    assert "activeDeadlineSeconds" not in live["spec"]
+    assert live["metadata"]["generation"] == 2
+    assert api.get(path).ok(200).json == live
+    changes: dict[str, Any] = {
+        "removed": [],
+        "changed": [{**EPHEMERAL, "image": "other"}],
+        "replaced": [{**EPHEMERAL, "name": "other"}],
+    }
+    for case, containers in changes.items():
+        answer = api.patch(path, {"spec": {"ephemeralContainers": containers}}, MERGE_PATCH)
+        start, _, _ = answer.message.partition("\n")  # the real server prints Go structs after it
+        goldens.check("test_ephemeral_containers", case, {"status": answer.status, "message": start}, real=cluster.name == "real")
+    api.post(path, live).refused(405, "MethodNotAllowed")
+    api.patch(f"{core}/pods/missing/ephemeralcontainers", change, MERGE_PATCH).refused(404, "NotFound", 'pods "missing" not found')
