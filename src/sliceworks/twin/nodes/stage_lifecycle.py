@@ -19,12 +19,13 @@ from sliceworks.twin.nodes.simulated_node import derived_address
 from sliceworks.twin.nodes.stage import path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from random import Random
 
     from sliceworks.twin.nodes.stage import ContainerChange, Delay, EventTemplate, Match, Stage, Stages, Value
 
     Predicate = Callable[["Obj", "Obj | None"], bool]
+    Candidates = tuple[tuple[Stage, tuple[Predicate, ...]], ...]
 Obj = dict[str, Any]
 _CONTAINER = "sliceworks.dev/container"
 _INDEXED_ANNOTATIONS = frozenset(
@@ -33,8 +34,8 @@ _INDEXED_ANNOTATIONS = frozenset(
 """The annotations that most stages match on; candidates are indexed by them."""
 
 
-def candidate_stages(stages: Stages, obj: Obj, node: Obj | None) -> Stages:
-    """The stages that can match, by a cached index of phase, deletion and annotations."""
+def candidate_stages(stages: Stages, obj: Obj, node: Obj | None) -> Candidates:
+    """The stages that can match, by a cached index of phase, deletion and annotations, and the conditions that remain."""
     metadata = obj["metadata"]
     phase = (obj.get("status") or {}).get("phase", "")
     return _candidates(
@@ -54,7 +55,7 @@ def _indexed_annotations(metadata: Obj) -> tuple[str, ...]:
 @lru_cache(4096)
 def _candidates(
     stages: Stages, phase: str, is_deleting: bool, annotations: tuple[str, ...], node_annotations: tuple[str, ...]
-) -> Stages:
+) -> Candidates:
     def can_match(match: Match) -> bool:
         if match.path is None or match.path.keys is None:
             return True
@@ -68,27 +69,36 @@ def _candidates(
                 return name in (node_annotations if match.path.is_related else annotations)
         return True
 
-    return tuple(stage for stage in stages if all(can_match(match) for match in stage.when))
+    return tuple(
+        (stage, stage_conditions(stage, with_phase=False)) for stage in stages if all(can_match(match) for match in stage.when)
+    )
 
 
-@lru_cache(1024)
-def stage_conditions(stage: Stage) -> tuple[Predicate, ...]:
-    """The conditions of a stage as functions."""
-    return tuple(_predicate(match) for match in stage.when)
+def stage_conditions(stage: Stage, *, with_phase: bool = True) -> tuple[Predicate, ...]:
+    """The conditions of a stage as functions, those that inspect lists last; `with_phase` includes those on the phase."""
+    matches = (match for match in stage.when if with_phase or not _is_on_phase(match))
+    return tuple(_predicate(match) for match in sorted(matches, key=lambda match: match.path is None or match.path.keys is None))
+
+
+def _is_on_phase(match: Match) -> bool:
+    """Whether the index of candidates decides a condition."""
+    return match.within is not None and match.path is not None and match.path.expression == ".status.phase"
 
 
 def _predicate(match: Match) -> Predicate:
     if match.path is None:
         predicate = _NAMED_PREDICATES[match.named]
         return lambda obj, node: predicate(obj)
-    keys, values = match.path.keys, match.path.values
+    keys, values = None if match.path.is_related else match.path.keys, match.path.values
     if match.exists is not None:
         exists = match.exists
-        if keys is not None and not match.path.is_related:
-            return lambda obj, node: _has_value(obj, keys) is exists
+        if keys is not None:
+            return lambda obj, node: (_value_at(obj, keys) is not None) is exists
         return lambda obj, node: bool(values(obj, node)) is exists
     if match.within is not None:
         within = match.within
+        if keys is not None:
+            return lambda obj, node: (value := _value_at(obj, keys)) is not None and _to_string(value) in within
         return lambda obj, node: any(_to_string(value) in within for value in values(obj, node))
     if match.outside is not None:
         outside = match.outside
@@ -96,12 +106,13 @@ def _predicate(match: Match) -> Predicate:
     return lambda obj, node: _is_below(match, obj, node)
 
 
-def _has_value(value: Any, keys: tuple[str, ...]) -> bool:
+def _value_at(value: Any, keys: Iterable[str]) -> Any:
+    """The value below these keys; None if there is none."""
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
         if value is None:
-            return False
-    return True
+            return None
+    return value
 
 
 def _is_below(match: Match, obj: Obj, node: Obj | None) -> bool:
@@ -176,12 +187,8 @@ def next_stage(
     """Return the next stage of an object, or None. `random` is only called for weights and spreads."""
     matching: list[Stage] = []
     candidates = candidate_stages(stages, obj, node)
-    for stage in candidates:
-        if (
-            not stage.limit
-            and (not matching or stage.weight is not None)
-            and all(matches(obj, node) for matches in stage_conditions(stage))
-        ):
+    for stage, conditions in candidates:
+        if not stage.limit and (not matching or stage.weight is not None) and all(matches(obj, node) for matches in conditions):
             matching.append(stage)
             if stage.weight is None:
                 break
@@ -190,8 +197,8 @@ def next_stage(
         is_certain = len(matching) == 1 and matching[0].weight is None
         chosen = matching[0] if is_certain else _choose_by_weight(matching, obj, node, random)
         step = None if chosen is None else ScheduledStage(chosen, _due_time(chosen.delay, obj, now, node=node, random=random))
-    for stage in candidates:
-        if stage.limit and all(matches(obj, node) for matches in stage_conditions(stage)):
+    for stage, conditions in candidates:
+        if stage.limit and all(matches(obj, node) for matches in conditions):
             at = _due_time(stage.delay, obj, now, node=node, random=random)
             step = ScheduledStage(stage, at) if step is None or at < step.at else step
     return step
