@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from sliceworks import schemas
-from sliceworks.base import clock
+from sliceworks.base import budget, clock
 from sliceworks.base.errors import ApiError
 from sliceworks.schemas.field_errors import quoted
 from sliceworks.twin.apiserver.version_conversion import ConvertedEntry
@@ -16,6 +17,7 @@ from sliceworks.twin.apiserver.webhook_client import CallError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from sliceworks.schemas import Schema
     from sliceworks.twin.apiserver.registry.resources import Resource, Version
     from sliceworks.twin.apiserver.webhook_client import WebhookClient
     from sliceworks.twin.store.entry import Entry
@@ -36,7 +38,7 @@ class ConversionError(ApiError):
 async def convert_entries(client: WebhookClient, resource: Resource, version: Version, entries: Sequence[Entry]) -> list[Entry]:
     """The entries in a version; those that are stored in another one go through the webhook, in one request."""
     desired = resource.api_version(version.name)
-    objects = [entry.object() for entry in entries]
+    objects = await budget.run_by_size(sum(len(entry.data) for entry in entries), lambda: [entry.object() for entry in entries])
     stored = [obj for obj in objects if obj["apiVersion"] != desired]
     converted = iter(await convert(client, resource, version, stored) if stored else ())
     return [
@@ -70,14 +72,18 @@ async def convert(client: WebhookClient, resource: Resource, version: Version, o
         raise ConversionError(f"conversion webhook for {kind} failed: {error}") from error
     if len(converted) != len(objects):
         raise ConversionError(f"conversion webhook for {kind} returned {len(converted)} objects, expected {len(objects)}")
-    schema = version.schema()
+    await budget.run_by_size(len(orjson.dumps(converted)), partial(_complete, version.schema(), objects, converted, desired))
+    return converted
+
+
+def _complete(schema: Schema, objects: Sequence[Obj], converted: Sequence[Obj], desired: str) -> None:
+    """Check converted objects, and prune and default them. Raises ConversionError."""
     for index, (old, new) in enumerate(zip(objects, converted, strict=True)):
         if problem := _problem(old, new, desired, index):
-            raise ConversionError(f"conversion webhook for {kind} returned {problem}")
+            raise ConversionError(f"conversion webhook for {_format_kind(objects[0])} returned {problem}")
         _restore_metadata(old, new)
         schemas.prune(schema, new, [])
         schemas.set_defaults(schema, new)
-    return converted
 
 
 def _format_kind(obj: Mapping[str, Any]) -> str:

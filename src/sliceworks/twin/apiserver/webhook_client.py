@@ -15,7 +15,7 @@ import orjson
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from sliceworks.base import clock
+from sliceworks.base import budget, clock
 from sliceworks.schemas.field_errors import quoted
 from sliceworks.schemas.golang import json_kind
 from sliceworks.twin.apiserver.client_errors import certificate_problem, describe
@@ -75,7 +75,7 @@ class WebhookClient:
             raise CallError(problem) from error
         except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
             raise CallError(f'Post "{url}{query}": {describe(error, urlsplit(url).hostname or "")}') from error
-        return _read(status, headers, body)
+        return await budget.run_by_size(len(body), partial(_read, status, headers, body))
 
     async def _exchange(self, url: URL, verify: ssl.SSLContext, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         headers = {"content-type": "application/json", "accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}

@@ -32,8 +32,8 @@ log = logging.getLogger("sliceworks.twin.controllers")
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-WRITES_PER_TURN = 50
-"""How many writes all controllers make in one turn of the event loop: less than 50 ms."""
+WRITES_PER_TURN = 25
+"""How many writes all controllers make in one turn of the event loop: about 20 ms."""
 _LARGE_BYTES = 128 * 1024
 NamespacedName = tuple[str, str]
 
