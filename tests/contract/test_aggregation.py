@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import socket
+import ssl
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import orjson
 import pytest
 from tests.support import goldens
 from tests.support.access import account, grant, rule
@@ -16,6 +19,7 @@ from tests.support.webhooks import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import BufferedRWPair
     from pathlib import Path
 
     from tests.support.clusters import Cluster
@@ -259,16 +263,10 @@ def test_backend_without_aggregated_discovery_is_discovered(api: Api, backend: B
     ]
     legacy = b'{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"x","resources":%b}'
     backend.replies["/apis"] = Reply(b"not found", 404, "text/plain")
-    backend.replies[backend.root] = Reply(legacy % orjson_dumps([kind, *parts]))
+    backend.replies[backend.root] = Reply(legacy % orjson.dumps([kind, *parts]))
     register(api, backend)
     eventually(lambda: _fresh(api, backend), 90, what="the group is listed with its resources")
     check(cluster, "legacy discovery", listed(api, backend.group), GROUP=backend.group)
-
-
-def orjson_dumps(value: Any) -> bytes:
-    import orjson
-
-    return orjson.dumps(value)
 
 
 def test_openapi_documents_are_merged(api: Api, backend: Backend, ns: str) -> None:
@@ -385,3 +383,36 @@ def test_backend_with_wrong_documents_does_no_harm(api: Api, backend: Backend, c
     for path in ("/apis", "/openapi/v2", "/openapi/v3", f"/apis/{backend.group}"):
         api.get(path).ok()
     api.get(backend.samples).ok()
+
+
+@contextmanager
+def upgraded(cluster: Cluster, target: str) -> Iterator[BufferedRWPair]:
+    """A connection after a request to upgrade it."""
+    host, port = "127.0.0.1", int(cluster.url.rpartition(":")[2])
+    context = ssl.create_default_context(cafile=str(cluster.authority))
+    with (
+        socket.create_connection((host, port), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+        lines = [f"POST {target} HTTP/1.1", f"Host: {host}", f"Authorization: Bearer {cluster.token}", "Content-Length: 0"]
+        connection.sendall("\r\n".join([*lines, "Connection: Upgrade", "Upgrade: echo", "", ""]).encode())
+        with connection.makefile("rwb") as stream:
+            yield stream
+
+
+def test_connection_is_upgraded(api: Api, backend: Backend, cluster: Cluster) -> None:
+    register(api, backend)
+    with upgraded(cluster, f"{backend.samples}/a/exec") as stream:
+        head = [line.strip() for line in iter(stream.readline, b"\r\n")]
+        assert head[0] == b"HTTP/1.1 101 Switching Protocols"
+        assert {b"upgrade: echo", b"x-backend: a"} <= {line.lower() for line in head}
+        assert stream.readline() == b"hello\n"
+        for word in (b"one\n", b"two\n"):
+            stream.write(word)
+            stream.flush()
+            assert stream.readline() == word.upper()
+    (seen,) = backend.requests(f"{backend.samples}/a/exec")
+    assert seen.headers["x-remote-group"]
+    assert "authorization" not in seen.headers
+    with upgraded(cluster, f"{backend.samples}/refuse/exec") as stream:
+        assert stream.readline().startswith(b"HTTP/1.1 403 ")

@@ -134,6 +134,13 @@ def _json(value: Object, status: int = 200) -> Reply:
     return Reply(orjson.dumps(value), status)
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing: API servers close connections at any time."""
+
+
 @contextmanager
 def serve(api: Api, folder: Path, ns: str, *, host: str = "") -> Iterator[Backend]:
     """Run a backend on loopback, with a Service `backend` that leads to it. Its certificate is for `host`."""
@@ -156,7 +163,9 @@ def serve(api: Api, folder: Path, ns: str, *, host: str = "") -> Iterator[Backen
                 headers.setdefault(key.lower(), []).append(value)
             seen = Seen(self.command, self.path, headers, body, _common_name(self.connection))
             backend.seen.append(seen)
-            if "watch=true" in self.path:
+            if headers.get("upgrade") == ["echo"]:
+                self._echo()
+            elif "watch=true" in self.path:
                 self._stream()
             else:
                 self._send(backend.answer(seen))
@@ -182,6 +191,18 @@ def serve(api: Api, folder: Path, ns: str, *, host: str = "") -> Iterator[Backen
             if self.command != "HEAD":
                 self.wfile.write(reply.body)
 
+        def _echo(self) -> None:
+            self.close_connection = True
+            if "refuse" in self.path:
+                self._send(Reply(b"no", 403, "text/plain"))
+                return
+            head = ("HTTP/1.1 101 Switching Protocols", "Upgrade: echo", "Connection: Upgrade", "X-Backend: a", "", "hello\n")
+            self.wfile.write("\r\n".join(head).encode())
+            self.wfile.flush()
+            while line := self.rfile.readline():
+                self.wfile.write(line.upper())
+                self.wfile.flush()
+
         def _stream(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -197,8 +218,7 @@ def serve(api: Api, folder: Path, ns: str, *, host: str = "") -> Iterator[Backen
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Print nothing."""
 
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    http.daemon_threads = True
+    http = _Server(("127.0.0.1", 0), Handler)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(folder / "tls.crt", folder / "tls.key")
     context.load_verify_locations(cadata=api.get(_AUTHENTICATION).ok().json["data"]["requestheader-client-ca-file"])

@@ -84,6 +84,22 @@ class Backend:
         except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
             raise Unavailable(describe(error, host)) from error
 
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
+        """A connection with TLS, and its host and port. Raises Unavailable, InvalidBundle and NoEndpoint."""
+        host, port = self.address()
+        context = self._tls(verify=True)
+        try:
+            reader, writer = await asyncio.open_connection(
+                host, port, ssl=context, server_hostname=self._host, limit=_MAX_LINE_BYTES
+            )
+        except ssl.SSLCertVerificationError as error:
+            problem = await certificate_problem(error, self._host, self._find_address)
+            raise Unavailable(f"tls: failed to verify certificate: {problem}") from error
+        except OSError as error:  # also ssl.SSLError
+            refused = isinstance(error, ConnectionRefusedError)
+            raise Unavailable(f"dial tcp {host}:{port}: connect: {'connection refused' if refused else error}") from error
+        return reader, writer, f"{_bracketed(host)}:{port}"
+
     async def get(self, path: str, user: User, headers: Mapping[str, str], seconds: float, *, verify: bool = True) -> Document:
         """A document within real `seconds`. Raises what `send` raises, and TimeoutError."""
         async with asyncio.timeout(clock.scale_real_seconds(seconds)):

@@ -14,6 +14,7 @@ from sliceworks.base.errors import BadRequest
 from sliceworks.base.http.messages import HttpError
 from sliceworks.base.transport import Response
 from sliceworks.twin.apiserver.aggregation.backend import InvalidBundle, Unavailable, identity
+from sliceworks.twin.apiserver.aggregation.upgrade import is_upgrade, open_upgraded
 from sliceworks.twin.apiserver.service_endpoints import NoEndpoint
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ async def forward(backend: Backend, request: Request, target: RequestInfo, user:
     deadline = None if seconds is None else loop.time() + clock.scale_real_seconds(seconds)
     try:
         async with asyncio.timeout_at(deadline):
+            if is_upgrade(request):
+                return await open_upgraded(backend, request, _target(request), _headers(request, user, hops))
             response = await backend.send(request.method, _target(request), _headers(request, user, hops), request.body)
     except TimeoutError:
         if is_discovery:
