@@ -40,6 +40,10 @@ def test_apply_does_not_overwrite_the_queues_of_another_environment(
         for _ in range(2):  # applying the same environment again is not an error
             assert main.run(["queues", "apply", "-q", "-f", str(ENVIRONMENT)]) == 0, capsys.readouterr().err
         before = loop.run_until_complete(client.get(NAMESPACE, "tpu-training"))
+        timed = tmp_path / "timed.yaml"
+        timed.write_text(ENVIRONMENT.read_text().replace("\n  queues:\n", "\n  queues:\n    readyWithin: 5m\n"))
+        assert main.run(["queues", "apply", "-f", str(timed)]) == 0
+        assert "queues.readyWithin is a setting of Kueue" in capsys.readouterr().err
         assert main.run(["queues", "apply", "-q", "-f", str(second)]) == 1
         assert "belongs to environment training" in capsys.readouterr().err
         assert loop.run_until_complete(client.get(NAMESPACE, "tpu-training")) == before

@@ -72,6 +72,8 @@ def apply(*, file: Path, dry_run: str, skipped: tuple[str, ...], output: str, **
 
     with progress.task(f"Applying {len(objects)} objects"):
         connections.run_on_cluster(apply_all, where)
+    if environment.spec.queues.ready_within:
+        progress.say("queues.readyWithin is a setting of Kueue, which only `sliceworks env apply` changes")
     rows = [(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in objects]
     names = [f"{obj['kind']}/{obj['metadata']['name']}" for obj in objects]
     print_report(Report(("kind", "namespace", "name"), rows, objects, names), output)

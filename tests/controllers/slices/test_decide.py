@@ -263,6 +263,20 @@ def test_deletion_delay() -> None:
     assert decision.requeue_time == NOW + 20
 
 
+def test_pool_of_a_completed_jobset_waits_for_a_pending_leader_that_fits() -> None:
+    """The scheduler places the leader at the time at which the pods of the completed JobSet end."""
+    ended = jobset("other", ended="completed", ended_at=seconds_after_now(-10))
+    things = [leader(), jobset(), ended, free := pool(0, "other")]
+    decision = decided(*things)
+    assert not only(decision, DeleteNodePool)
+    assert decision.requeue_time == NOW + 5
+    assert not only(decided(*things[1:], placements=placement(free, "js")), DeleteNodePool), "the leader runs on it"
+    late = replace(ended, ended_at=seconds_after_now(-16))
+    assert one(decided(*things[:2], late, free), DeleteNodePool).name == free.name
+    assert only(decided(*things[:2], ended, replace(free, digest="another")), DeleteNodePool)
+    assert only(decided(*things[1:]), DeleteNodePool), "no leader is pending"
+
+
 def test_suspended_grace() -> None:
     decision = decided(jobset(suspended=True, suspended_since=seconds_after_now(-100)), pool())
     assert not only(decision, DeleteNodePool)

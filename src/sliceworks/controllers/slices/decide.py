@@ -28,7 +28,7 @@ def decide(snapshot: Snapshot, settings: Settings) -> Decision:
         _report_cloud_error(requests, snapshot, decision)
         return decision
     # 1. Delete unused node pools.
-    deleting = delete_unused(snapshot, settings, decision)
+    deleting = delete_unused(requests, snapshot, settings, decision)
     provisioner = Provisioner(snapshot, settings, decision, deleting)
     # 2. Suspend JobSets that did not get all their slices in time.
     pending: dict[Key, list[SliceRequest]] = {}

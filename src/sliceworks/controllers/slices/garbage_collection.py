@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sliceworks.controllers.slices.model import Decision, DeleteNodePool, ObjectReference
-from sliceworks.controllers.slices.slice_requests import has_pending_check
+from sliceworks.controllers.slices.model import Decision, DeleteNodePool, ObjectReference, Problem
+from sliceworks.controllers.slices.slice_requests import REPLACEMENT_GRACE, has_pending_check
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sliceworks.controllers.slices.model import JobSetView, NodePool, Snapshot
     from sliceworks.controllers.slices.settings import Settings
+    from sliceworks.controllers.slices.slice_requests import SliceRequest
     from sliceworks.kube.resources import Key
 
 
@@ -23,8 +26,9 @@ class DeletionReason(NamedTuple):
     at: float
 
 
-def delete_unused(snapshot: Snapshot, settings: Settings, decision: Decision) -> set[str]:
+def delete_unused(requests: Iterable[SliceRequest], snapshot: Snapshot, settings: Settings, decision: Decision) -> set[str]:
     """Delete unused pools; returns their names."""
+    requested = {request.requirements.digest for request in requests if not isinstance(request.requirements, Problem)}
     reserved_jobsets = {workload.jobset for workload in snapshot.workloads if has_pending_check(workload, snapshot)}
     deleted: set[str] = set()
     active_jobs = {ref: jobset.jobs for ref, jobset in snapshot.jobsets.items() if _is_active(jobset)}
@@ -45,7 +49,9 @@ def delete_unused(snapshot: Snapshot, settings: Settings, decision: Decision) ->
         if is_needed:
             deletion: DeletionReason | None = _abandoned_reason(pool, snapshot, settings)
         else:
-            deletion = _deletion_reason(pool, job, user, jobset, settings, reserved=user in reserved_jobsets)
+            # The scheduler may already place a pending leader on this pool, whose pod the deletion would end.
+            grace = REPLACEMENT_GRACE if pool.is_running and pool.digest in requested else 0.0
+            deletion = _deletion_reason(pool, job, user, jobset, settings, reserved=user in reserved_jobsets, grace=grace)
         if deletion is None:
             continue
         deletion_time = max(deletion.at, pool.created + settings.node_min_lifespan)
@@ -89,14 +95,14 @@ def _user_of(pool: NodePool, snapshot: Snapshot) -> tuple[Key, str]:
 
 
 def _deletion_reason(
-    pool: NodePool, job: str, user: Key, jobset: JobSetView | None, settings: Settings, *, reserved: bool
+    pool: NodePool, job: str, user: Key, jobset: JobSetView | None, settings: Settings, *, reserved: bool, grace: float
 ) -> DeletionReason | None:
     name = user.name
     if jobset is None or jobset.deleting:
         return DeletionReason(f"JobSet {name} no longer exists", 0.0)
     if jobset.ended:
         ended = jobset.ended_at.timestamp() if jobset.ended_at is not None else 0.0
-        return DeletionReason(f"JobSet {name} has {jobset.ended}", ended + settings.deletion_delay)
+        return DeletionReason(f"JobSet {name} has {jobset.ended}", ended + max(settings.deletion_delay, grace))
     if jobset.drained:
         return DeletionReason(f"JobSet {name} is drained", 0.0)
     if jobset.suspended_until is not None and jobset.suspended:
