@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sliceworks.console import components
 from sliceworks.console.components import el, empty, facts, flat, meter, panel, prose, state, table, tone
+
+ASSETS = Path(components.__file__).parent / "assets"
 
 
 def find(node: Any, tag: str) -> list[Any]:
@@ -89,3 +93,11 @@ def test_panels_and_empty_states_are_named() -> None:
 
 def test_amounts_are_formatted() -> None:
     assert [components.format_amount(item) for item in (1024, 2.5, None, 0)] == ["1,024", "2.5", "?", "0"]
+
+
+def test_styles_of_pages_do_not_change_the_title_of_a_panel() -> None:
+    """A class of both style sheets laid the queue's teams out as the columns of a page."""
+    common, pages = ((ASSETS / name).read_text() for name in ("console.css", "pages.css"))
+    titles = set(re.findall(r"\.panel \.title \.([\w-]+)", common))
+    assert titles >= {"note", "teams"}
+    assert not titles & set(re.findall(r"^\.([\w-]+)", pages, re.MULTILINE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -35,7 +36,7 @@ from sliceworks.console.views.queue_reason import PendingReasons
 from sliceworks.console.views.queue_view import Queue, Quota, build_queues, current_queues, teams_by_namespace, workload_row
 from sliceworks.console.views.start_forecast import KINDS as FORECAST_KINDS
 from sliceworks.console.views.start_forecast import StartForecasts, format_start, predict_starts
-from sliceworks.console.views.team_usage import JobRun, build_usage, current_usage, usage_svg
+from sliceworks.console.views.team_usage import JobRun, build_usage, current_usage, record_usage, usage_svg
 from sliceworks.rehearsal.forecast import snapshot
 from sliceworks.rehearsal.forecast.forecaster import JobForecast, Range
 from sliceworks.rehearsal.forecast.jobs import trim
@@ -154,6 +155,8 @@ def test_placement_warnings_of_a_job_that_starts_or_runs_are_no_incidents() -> N
     assert found(replace(row, state="starting"), race, pending) == ["a/j: FailedCreate"]
     stockout = EventRow(minutes_ago(6), "NodePoolCreationFailed", "JobSet", "a", "j", "cannot create node pool", 1)
     assert found(replace(row, state="starting"), race, stockout, pending) == ["a/j: NodePoolCreationFailed"]
+    restart = EventRow(minutes_ago(3), "RestartJobSetFailurePolicyAction", "JobSet", "a", "j", "first failed job: j-slice-0", 1)
+    assert found(row, restart) == ["a/j restarted"]
     assert found(replace(row, name="other"), replace(race, at=minutes_ago(20))) == []
     assert found(replace(row, name="other"), race) == ["Job a/j-slice-0: FailedCreate"]
 
@@ -351,6 +354,25 @@ def test_usage_of_a_deleted_job_is_remembered() -> None:
         now = {total.team: total for total in after.totals}[job.team]
         assert now.chip_hours >= spent.chip_hours
         assert now.usd_per_hour < spent.usd_per_hour
+
+    run_on_small_cluster(main)
+
+
+def test_usage_ends_with_a_job_that_is_deleted_while_no_page_is_open() -> None:
+    async def main(small: SmallCluster) -> None:
+        recording = asyncio.create_task(record_usage(small.cache))
+        job = next(job for job in small.synthetic.jobs if job.state == "running")
+        await clock.sleep(10)
+        before = current_usage(small.cache)
+        small.remove(STORED_JOBSETS, job.name, job.team)
+        for pod in small.cache.table(PODS).store.by_index("job", f"{job.team}/{job.name}"):
+            small.remove(STORED_PODS, pod["metadata"]["name"], job.team)
+        await clock.sleep(3600)
+        after = current_usage(small.cache)
+        recording.cancel()
+        old, new = ({total.team: total for total in usage.totals}[job.team] for usage in (before, after))
+        assert new.usd_per_hour < old.usd_per_hour
+        assert new.usd - old.usd == pytest.approx(new.usd_per_hour, rel=0.02), "an hour without the job"
 
     run_on_small_cluster(main)
 

@@ -104,6 +104,7 @@ async def serve(console: Console, listener: Listener, *, names: Iterable[str] = 
         loop.add_signal_handler(item, end)
     serving = asyncio.create_task(server.serve([listener.listening]))
     warming = asyncio.create_task(_warm_up(console.cache), name="console warm-up")
+    recording = asyncio.create_task(_record_usage(console.cache), name="usage by team")
     try:
         while not server.started and not serving.done():
             await asyncio.sleep(0.02)
@@ -112,6 +113,7 @@ async def serve(console: Console, listener: Listener, *, names: Iterable[str] = 
         await serving
     finally:
         warming.cancel()
+        recording.cancel()
         for item in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(item)
 
@@ -128,7 +130,11 @@ async def _warm_up(cache: ClusterCache) -> None:
     while True:
         await clock.sleep(_GC_INTERVAL)
         gc.collect()
-        team_usage.current_usage(cache)  # remembers jobs also while no page is open
+
+
+async def _record_usage(cache: ClusterCache) -> None:
+    await cache.settled(_SYNC_TIMEOUT)
+    await team_usage.record_usage(cache)
 
 
 def _limit_connections(limit: int) -> type[asyncio.Protocol]:

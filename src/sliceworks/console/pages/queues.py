@@ -63,7 +63,7 @@ def queue_panels(queues: tuple[Queue, ...], now: datetime, starts: Starts) -> li
 def _queue(queue: Queue, now: datetime, starts: Starts) -> Node:
     note = [f"cohort {queue.cohort} · " if queue.cohort else "", f"{format_amount(queue.admitted)} admitted"]
     stopped = state(f"stopped: {queue.stopped}", "wait") if queue.stopped else None
-    teams = el("span", f"for {', '.join(queue.teams)}", cls="beside") if queue.teams not in ((), (queue.name,)) else None
+    teams = el("span", f"for {', '.join(queue.teams)}", cls="teams") if queue.teams not in ((), (queue.name,)) else None
     shown = [chip for chip in queue.chips if chip.nominal or chip.used or chip.lent]
     others = [item.flavor for item in queue.chips if item not in shown]
     node = panel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,6 +28,7 @@ _PENDING = ("Workload", "Pending")  # the queues page shows pending workloads
 _PLACEMENT = {("Pod", "FailedScheduling"), ("Job", "FailedCreate"), ("JobSet", "FailedCreate")}
 # A twin measures no pod usage, so its autoscalers always report this.
 _METRICS = {"FailedGetPodsMetric", "FailedGetResourceMetric", "FailedComputeMetricsReplicas"}
+_RESTARTED = re.compile(r"Restart\w+FailurePolicyAction")  # JobSet applies an action of its failure policy
 _JOB_KINDS = ("Pod", "Job", "JobSet")
 _STARTUP = timedelta(minutes=5)
 _REPEATED = timedelta(minutes=10)  # schedulers and controllers repeat a warning that persists
@@ -160,7 +162,8 @@ def _warnings(warnings: Iterable[tuple[EventRow, JobRow | None]]) -> Iterable[In
 def _job_warning(job: str, events: list[EventRow]) -> Incident:
     """The last warning about a job; one that says more than that its pods are not placed comes first."""
     last = max(events, key=lambda event: ((event.kind, event.reason) not in _PLACEMENT, event.at))
-    return Incident(last.at, f"{job}: {last.reason}", last.message, f"/jobs/{job}")
+    what = f"{job} restarted" if _RESTARTED.fullmatch(last.reason) else f"{job}: {last.reason}"
+    return Incident(last.at, what, last.message, f"/jobs/{job}")
 
 
 def _lost_hosts(hosts: Iterable[NodeRow]) -> Iterable[Incident]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sliceworks.console.views.chip_usage import ChipUse
 
 MAX_RUNS = 20_000
-_INTERVAL = 1.0  # seconds
+_INTERVAL, _RECORD_INTERVAL = 1.0, 2.0  # seconds
 SHOWN_TEAMS = 6  # teams with an area of their own; the others share one
 _BINS, _WIDTH, _HEIGHT, _BASE = 120, 1000.0, 130.0, 112.0
 
@@ -67,22 +67,29 @@ class TeamUsage:
         self._current: dict[tuple[str, str], JobRun] = {}
         self._view: UsageView | None = None
         self._due = 0.0
+        self._recorded = ""
 
     def update(self) -> UsageView:
         """Record the current state, at most every second; returns the usage until now."""
         if self._view is None or clock.loop_time() >= self._due:
-            now, self._due = self._cache.now(), clock.loop_time() + _INTERVAL
-            self._record(current_uses(self._cache), clock.rfc3339(now))
-            self._record_finished_jobs()
+            now, self._due = self.record(), clock.loop_time() + _INTERVAL
             self._view = build_usage([*self._ended.values(), *self._current.values()], now)
         return self._view
+
+    def record(self) -> datetime:
+        """Record the current state; returns its time."""
+        now = self._cache.now()
+        self._record(current_uses(self._cache), clock.rfc3339(now))
+        self._record_finished_jobs()
+        self._recorded = clock.rfc3339(now)
+        return now
 
     def _record(self, uses: Iterable[ChipUse], now: str) -> None:
         current = {}
         for use in uses:
             key, run = (use.owner, use.place), self._current.get((use.owner, use.place))
             continues = run is not None and run.chips == use.chips
-            started = run.started if run and continues else now if run else use.since or now
+            started = run.started if run and continues else now if run else max(use.since or now, self._recorded)
             current[key] = JobRun(use.team, use.chips, use.usd or 0.0, started)
         for key, run in self._current.items():
             if key not in current or current[key].started != run.started:
@@ -99,6 +106,13 @@ class TeamUsage:
                 self._ended[owner, "", row.started] = JobRun(team, row.chips, row.usd or 0.0, row.started, row.ended)
         for run_key in list(self._ended)[: max(len(self._ended) - MAX_RUNS, 0)]:
             del self._ended[run_key]
+
+
+async def record_usage(cache: ClusterCache) -> None:
+    """Record the usage forever, also while no page is open: the end of a deleted job is known only to this interval."""
+    while True:
+        cache.shared(TeamUsage).record()
+        await clock.sleep(_RECORD_INTERVAL)
 
 
 def current_usage(cache: ClusterCache) -> UsageView:
