@@ -270,6 +270,8 @@ def test_pool_of_a_completed_jobset_waits_for_a_pending_leader_that_fits() -> No
     decision = decided(*things)
     assert not only(decision, DeleteNodePool)
     assert decision.requeue_time == NOW + 5
+    read = decided(*things[1:], known_jobs={JOB: Key("ml", "js")})
+    assert not only(read, DeleteNodePool), "the leader was placed, and it is not known where"
     assert not only(decided(*things[1:], placements=placement(free, "js")), DeleteNodePool), "the leader runs on it"
     late = replace(ended, ended_at=seconds_after_now(-16))
     assert one(decided(*things[:2], late, free), DeleteNodePool).name == free.name

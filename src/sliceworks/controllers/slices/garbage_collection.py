@@ -29,6 +29,7 @@ class DeletionReason(NamedTuple):
 def delete_unused(requests: Iterable[SliceRequest], snapshot: Snapshot, settings: Settings, decision: Decision) -> set[str]:
     """Delete unused pools; returns their names."""
     requested = {request.requirements.digest for request in requests if not isinstance(request.requirements, Problem)}
+    has_moving = _has_moving_leader(snapshot)
     reserved_jobsets = {workload.jobset for workload in snapshot.workloads if has_pending_check(workload, snapshot)}
     deleted: set[str] = set()
     active_jobs = {ref: jobset.jobs for ref, jobset in snapshot.jobsets.items() if _is_active(jobset)}
@@ -49,8 +50,8 @@ def delete_unused(requests: Iterable[SliceRequest], snapshot: Snapshot, settings
         if is_needed:
             deletion: DeletionReason | None = _abandoned_reason(pool, snapshot, settings)
         else:
-            # The scheduler may already place a pending leader on this pool, whose pod the deletion would end.
-            grace = REPLACEMENT_GRACE if pool.is_running and pool.digest in requested else 0.0
+            # The scheduler may already have placed a leader on this pool, whose pod the deletion would end.
+            grace = REPLACEMENT_GRACE if pool.is_running and (has_moving or pool.digest in requested) else 0.0
             deletion = _deletion_reason(pool, job, user, jobset, settings, reserved=user in reserved_jobsets, grace=grace)
         if deletion is None:
             continue
@@ -62,6 +63,16 @@ def delete_unused(requests: Iterable[SliceRequest], snapshot: Snapshot, settings
         regarding = jobset.subject if jobset is not None else deleted_jobset(user)
         decision.actions.append(DeleteNodePool(pool.name, deletion.reason, regarding, cancel=pool.status == "PROVISIONING"))
     return deleted
+
+
+def _has_moving_leader(snapshot: Snapshot) -> bool:
+    """Whether a leader is no longer unschedulable, and the node pool that it runs on is not known yet."""
+    for job, ref in snapshot.known_jobs.items():
+        if job not in snapshot.leaders and job not in snapshot.placements:
+            jobset = snapshot.jobsets.get(ref)
+            if jobset is not None and _is_active(jobset) and job.name in jobset.jobs:
+                return True
+    return False
 
 
 def _is_abandoned(pool: NodePool, snapshot: Snapshot) -> bool:
