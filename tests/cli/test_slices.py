@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,9 @@ def test_list_follows_jobset_to_deletion() -> None:
             reported += [await listed(sources), describe(await sources.named("train"))]
         name = (await sources.slices())[0].name
         reported.append(describe(await sources.named(name)))
-        golden_text.check("slices", "\n\n".join(text.rstrip("\n") for text in reported) + "\n")
+        text = "\n\n".join(text.rstrip("\n") for text in reported) + "\n"
+        # Random names of nodes depend on the order of all that happens in the twin.
+        golden_text.check("slices", re.sub(r"-[0-9a-f]{8}-[a-z0-9]{4}\b", "-12345678-abcd", text))
         assert (await sources.named(name)).data()["ownerConditions"]
         await clock.sleep(900)
         assert await sources.slices() == []
