@@ -46,6 +46,7 @@ class RemoteApi:
         self.name: str = obj["metadata"]["name"]
         self.group, self.version = str(self._spec.get("group") or ""), str(self._spec["version"])
         self._available = is_condition_true(obj, "Available")
+        self._metadata, self._condition = _described(obj), find_condition(obj, "Available")
         self.documents = documents.Documents()
 
     @property
@@ -59,10 +60,14 @@ class RemoteApi:
         return str(self._spec["service"]["name"])
 
     def update(self, obj: Obj) -> None:
-        """Follow a change of the APIService."""
+        """Follow a change of the APIService, and check soon unless it is the condition that was just written."""
         self._available = is_condition_true(obj, "Available")
+        metadata, current = _described(obj), find_condition(obj, "Available")
+        is_own = obj["spec"] == self._spec and metadata == self._metadata and current == self._condition
         if obj["spec"] != self._spec:
             self._spec, self._backend = obj["spec"], Backend(self._server, obj["spec"])
+        self._metadata, self._condition = metadata, current
+        if not is_own:
             self.recheck()
 
     def recheck(self) -> None:
@@ -110,6 +115,7 @@ class RemoteApi:
             current = find_condition(obj, "Available")
             desired = desired_condition(current, condition(status, reason, message))
             if desired != current:
+                self._condition = desired
                 self._server.store.put(KEY, "", self.name, {**obj, "status": {"conditions": [desired]}})
         return outcome is None
 
@@ -178,6 +184,11 @@ class RemoteApi:
     def fingerprint(self) -> str:
         """A string that changes with the OpenAPI document."""
         return hashlib.sha256(orjson.dumps(self.documents.definitions)).hexdigest()
+
+
+def _described(obj: Obj) -> list[Any]:
+    """What users write into the metadata."""
+    return [obj["metadata"].get(field) for field in ("labels", "annotations", "finalizers", "ownerReferences")]
 
 
 def _is_ready(endpoints: Obj, port_name: str) -> bool:
