@@ -23,7 +23,7 @@ _MISSING = ("webserver:404", "foo:non-existent", "gcr.io/google_samples/gb-redis
 
 
 def write_image_map(folder: Path) -> Path:
-    """An ImageMap of the suites' images: agnhost, pause and nautilus, and for others the shell and tools of this machine."""
+    """An ImageMap of the suites' images: their programs, and for others the shell and tools of this machine."""
     program = PROGRAMS["agnhost"]
     agnhost = str(build(program))
     sources = module_folder(program, "k8s.io/kubernetes") / "test" / "images"
@@ -43,6 +43,8 @@ def write_image_map(folder: Path) -> Path:
         {"image": f"{_REGISTRY}/nautilus", "files": files | content, "entrypoint": ["/agnhost"], "cmd": ["test-webserver"]},
         {"image": f"{_REGISTRY}/busybox", "files": shell, "cmd": ["sh"]},
         {"image": f"{_REGISTRY}/jessie-dnsutils", "files": tools, "cmd": ["sh"]},
+        _program("sample-apiserver", f"{_REGISTRY}/sample-apiserver", "/sample-apiserver"),
+        _program("etcd", "registry.k8s.io/etcd", "/usr/local/bin/etcd"),
         *({"image": image, "missing": True} for image in _MISSING),
     ]
     document = {
@@ -54,6 +56,11 @@ def write_image_map(folder: Path) -> Path:
     file = folder / "images.yaml"
     file.write_text(yaml_documents.dump(document))
     return file
+
+
+def _program(name: str, image: str, path: str) -> dict[str, object]:
+    """The image of one program."""
+    return {"image": image, "files": {path: str(build(PROGRAMS[name]))}, "entrypoint": [path]}
 
 
 def _netcat() -> str:

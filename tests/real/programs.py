@@ -21,7 +21,8 @@ OTHER_VERSIONS = {
 }
 KUBERNETES_VERSION = "1.35.4"
 SUITE = "e2e"
-"""The module of Kubernetes' conformance suite, which only `make conformance` needs."""
+"""The module of Kubernetes' conformance suite."""
+SAMPLE = "sample-apiserver"
 
 
 def cache_folder() -> Path:
@@ -78,6 +79,7 @@ PROGRAMS: dict[str, Program] = {
         Program("agnhost", "agnhost", "k8s.io/kubernetes/test/images/agnhost"),
         _suite(),
         Program("ginkgo", SUITE, "github.com/onsi/ginkgo/v2/ginkgo"),
+        Program("sample-apiserver", SAMPLE, "k8s.io/sample-apiserver"),
         Program("actionlint", "actionlint", "github.com/rhysd/actionlint/cmd/actionlint"),
     )
 }

@@ -107,6 +107,7 @@ def test_hosts_file_is_rewritten_in_place(tmp_path: Path) -> None:
     files.on_changed = lambda: reported.append("changed")
     path = files.open("uid", PodHostname("a", "w-0", "js", "127.1.0.1"), tmp_path / "hosts", ())
     first, place = path.read_text(), path.stat().st_ino
+    assert first.startswith("# Kubernetes-managed hosts file.\n")
     files.add("1", PodHostname("a", "w-1", "js", "127.1.0.2"))
     files.set_services([DnsName("a", "web", ("127.1.128.9",))])
     files.refresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -102,6 +103,9 @@ async def _proxy(server: ApiServer, call: Call, obj: Obj) -> Response:
             raise proxy.unreachable(obj.get("status", {}).get("podIP") or "", number, error) from error
     else:
         return _kubelet_api(server, call, obj, port)
+    if call.request.method in ("GET", "HEAD") and call.request.path.endswith("/proxy") and _path_after(call) == "/":
+        location = replace(call.request, path=f"{call.request.path}/").target
+        return Response(301, {"location": location})  # so that relative links of the page work
     return await proxy.forward(call.request, scheme or "http", address, _path_after(call))
 
 

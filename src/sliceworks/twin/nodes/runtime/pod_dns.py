@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 Obj = dict[str, Any]
 _DOMAIN = "svc.cluster.local"
-_LOCAL = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback"
+_LOCAL = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback"
 _MACHINE_HOSTS = Path("/etc/hosts")
 
 
