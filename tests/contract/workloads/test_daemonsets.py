@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -155,3 +156,13 @@ def test_on_delete_update(workloads: WorkloadHarness, node_group: NodeGroup) -> 
     until_status(workloads, observedGeneration=2, currentNumberScheduled=1, updatedNumberScheduled=0)
     workloads.delete("Pod", pod["metadata"]["name"], gracePeriodSeconds=0)
     until_status(workloads, updatedNumberScheduled=1)
+
+
+def test_fields_of_a_revision_are_sorted(workloads: WorkloadHarness, node_group: NodeGroup) -> None:
+    """Clients compare the template of a revision byte by byte."""
+    node = node_group.add("a")
+    daemon_set(workloads, node_group)
+    wait_for_pods(workloads, node)
+    body = workloads.api.get(f"/apis/apps/v1/namespaces/{workloads.ns}/controllerrevisions").ok(200).json
+    [data] = [item["data"] for item in body["items"]]
+    assert json.dumps(data) == json.dumps(data, sort_keys=True)

@@ -59,8 +59,18 @@ def fnv128a(data: bytes) -> int:
 
 
 def revision_data(owner: Mapping[str, Any]) -> Object:
-    """The `data` of a ControllerRevision: a patch that restores the owner's template."""
-    return {"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}}
+    """The `data` of a ControllerRevision: a patch that restores the owner's template.
+
+    Its fields are sorted, as Go sorts the keys of a map: clients compare it byte by byte.
+    """
+    data: Object = _sorted({"spec": {"template": {**owner["spec"]["template"], "$patch": "replace"}}})
+    return data
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(item) for key, item in sorted(value.items())}
+    return [_sorted(item) for item in value] if isinstance(value, list) else value
 
 
 def revision_template(revision: Mapping[str, Any]) -> Object:
