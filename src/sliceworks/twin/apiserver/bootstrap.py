@@ -146,7 +146,8 @@ def create_missing(store: Store, registry: Registry, view: ClusterView, installe
             # The authorities of this server, as kube-apiserver keeps them up to date.
             store.put(resource.storage_key, namespace, name, {**entry.object(), "data": obj["data"]})
         elif entry is None:
-            metadata |= {"uid": clock.uid(), "creationTimestamp": clock.timestamp()}
+            # An object may bring a fixed UID, so that the random numbers of a simulation do not depend on it.
+            metadata |= {"uid": metadata.get("uid") or clock.uid(), "creationTimestamp": clock.timestamp()}
             store.put(resource.storage_key, namespace, name, order_fields(obj))
 
 

@@ -28,7 +28,7 @@ from sliceworks.twin.controllers.kueue.visibility import visibility_api
 from sliceworks.twin.scheduler.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator
+    from collections.abc import Callable, Collection, Container, Iterator
 
     from sliceworks.twin.apiserver.admission.chain import Webhooks
     from sliceworks.twin.apiserver.registry.resources import AggregatedApi
@@ -67,20 +67,21 @@ def _scheduler(context: ControllerContext) -> tuple[Controller[Any], ...]:
 
 
 _OTHERS: dict[str, tuple[str, ControllerFactory]] = {
-    names.VOLUME_PROVISIONER: ("csi-provisioner", volume_provisioner.controllers),
     names.JOBSET: ("jobset-controller-manager", jobset.controllers),
     names.KUEUE: ("kueue-controller-manager", kueue.controllers),
     names.CONFIG_CONNECTOR: ("cnrm-controller-manager", config_connector.controllers),
 }
 
 
-def components(without: Container[str]) -> Iterator[tuple[str, ControllerFactory]]:
+def components(without: Collection[str]) -> Iterator[tuple[str, ControllerFactory]]:
     """The components that run workloads, in the order in which they observe a change."""
     if names.SCHEDULER not in without:
         yield names.SCHEDULER, _scheduler
-    if names.CONTROLLER_MANAGER not in without:
-        enabled = [create for name, create in CONTROLLERS.items() if name not in without]
-        yield names.CONTROLLER_MANAGER, lambda context: tuple(create(context) for create in enabled)
+    enabled = [create for name, create in CONTROLLERS.items() if names.is_enabled(name, without)]
+    drivers = volume_provisioner.controllers if names.VOLUME_PROVISIONER not in without else lambda _: ()
+    if enabled or names.VOLUME_PROVISIONER not in without:
+        # The drivers of volumes share a component: they need no outages of their own.
+        yield names.CONTROLLER_MANAGER, lambda context: (*(create(context) for create in enabled), *drivers(context))
     for name, component in _OTHERS.items():
         if name not in without:
             yield component

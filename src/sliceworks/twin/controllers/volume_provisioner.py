@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import NAMESPACE_DNS, uuid5
 from zlib import crc32
 
 from sliceworks.base import quantity
@@ -65,6 +66,7 @@ def storage_classes() -> list[Object]:
             "apiVersion": "storage.k8s.io/v1",
             "metadata": {
                 "name": item.name,
+                "uid": str(uuid5(NAMESPACE_DNS, f"{item.name}.storageclasses.storage.k8s.io")),
                 "labels": {"addonmanager.kubernetes.io/mode": "EnsureExists"},
                 "annotations": {DEFAULT_CLASS[0]: str(item.name == _DEFAULT).lower()},
             },
