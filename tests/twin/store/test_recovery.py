@@ -43,6 +43,7 @@ def execute(folder: Path, statement: str, *values: object) -> None:
     db.close()
 
 
+@pytest.mark.timeout(3600 if os.environ.get("SLICEWORKS_FUZZ") else 300)
 def test_log_cut_at_any_byte_loses_only_the_end(tmp_path: Path) -> None:
     """After a power loss the WAL may end anywhere: the store opens with the first writes, and no write in between is missing."""
     alive, dead = tmp_path / "alive", tmp_path / "dead"
