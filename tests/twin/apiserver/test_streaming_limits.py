@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sliceworks.base import clock
+from sliceworks.base.errors import BadRequest
+from sliceworks.twin.apiserver.handlers import connect
 from sliceworks.twin.apiserver.streaming import port_forward
 from sliceworks.twin.apiserver.streaming.spdy import SpdyConnection, SpdyError, SpdyStream
 from sliceworks.twin.apiserver.streaming.spdy_dictionary import DICTIONARY
@@ -169,3 +171,10 @@ def test_empty_fragments_of_a_message_are_not_kept() -> None:
         assert await receiving == b"ab"
 
     clock.run(main(), virtual=True)
+
+
+@pytest.mark.parametrize("port", ["65536", "9" * 5000])
+def test_port_of_a_proxy_request_is_limited(port: str) -> None:
+    """Python does not convert thousands of digits to a number."""
+    with pytest.raises(BadRequest, match="must be at most 65535"):
+        connect._pod_port({"spec": {"containers": []}}, port)

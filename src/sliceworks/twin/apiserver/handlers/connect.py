@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.streaming.remote_command import OpenSession
 
 Obj = dict[str, Any]
+_MAX_PORT, _PORT_DIGITS = 65535, 5
 _KUBELET_PORT = "10250"
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
@@ -146,6 +147,8 @@ def _pod_port(pod: Obj, port: str) -> int:
     """A port given by number or name; the first of the pod by default."""
     ports = [item for container in pod["spec"]["containers"] for item in container.get("ports") or ()]
     if port.isascii() and port.isdigit():
+        if len(port) > _PORT_DIGITS or int(port) > _MAX_PORT:
+            raise BadRequest(f"port {port[: _PORT_DIGITS + 1]}: must be at most {_MAX_PORT}")
         return int(port)
     number = next((item["containerPort"] for item in ports if not port or item.get("name") == port), None)
     if number is None and port:
