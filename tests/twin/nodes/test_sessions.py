@@ -462,8 +462,8 @@ def test_proxy_to_pods_and_services(run: Run) -> None:
         async with api.http.head(api.url("proxy", "web:7001") + "/", headers=api.headers) as response:
             assert (response.status, response.headers.get("x-answered")) == (203, "yes")
         for method in ("GET", "HEAD"):
-            url = api.url("proxy", "web:7001", x="1 2")
-            async with api.http.request(method, url, headers=api.headers, allow_redirects=False) as response:
+            address = api.url("proxy", "web:7001", x="1 2")
+            async with api.http.request(method, address, headers=api.headers, allow_redirects=False) as response:
                 assert response.status == 301
                 assert response.headers["location"] == "/api/v1/namespaces/default/pods/web:7001/proxy/?x=1%202"
         async with api.http.options(api.url("status", "web"), headers=api.headers) as response:
