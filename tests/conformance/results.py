@@ -90,7 +90,7 @@ def reason_of(name: str) -> Reason | None:
 def commit() -> str:
     """The commit of the tree, with `+` if it has changes."""
     head = _git("rev-parse", "--short=8", "HEAD")
-    return f"{head}+" if _git("status", "--porcelain", "--untracked-files=no", "--", "src", "tests/real") else head
+    return f"{head}+" if _git("status", "--porcelain", "--untracked-files=no", "--", ":/src", ":/tests/real") else head
 
 
 def _git(*words: str) -> str:
