@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.conformance import ginkgo, results
@@ -11,9 +11,7 @@ from tests.conformance.results import Outcome, Result
 
 from conformance_page import conformance
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+README = Path(__file__).parents[2] / "README.md"
 STORED = results.read()
 SPECS_OF_KUBERNETES_1_35 = 441
 
@@ -39,6 +37,7 @@ def test_page_counts_the_results() -> None:
     assert f"{len(passed)} of the {len(STORED)} specs" in " ".join(page.split())
     section = page.partition("## Passed specs")[2]
     assert len(re.findall(r"^- `", section, re.MULTILINE)) == len(passed)
+    assert f"{len(passed)} of the {len(STORED)} specs" in README.read_text()
 
 
 @pytest.mark.parametrize(("outcome", "lost"), [(Outcome.PASSED, []), (Outcome.FAILED, ["a"])])
