@@ -104,6 +104,14 @@ def test_list_at_exact_version(api: Api, core: str) -> None:
     assert exact.names == ["later", "m0", "m1"]
 
 
+@pytest.mark.parametrize("selected", [{}, MINE], ids=["all", "selected"])
+def test_negative_limit_is_none(api: Api, core: str, selected: dict[str, str]) -> None:
+    fill(api, core, 2)
+    listed = api.get(f"{core}/configmaps", {"limit": -1, **selected}).ok(200)
+    assert {"m0", "m1"} <= set(listed.names)
+    assert "continue" not in listed.json["metadata"]
+
+
 def test_limit_with_version_is_exact(api: Api, core: str) -> None:
     version = fill(api, core, 3)
     api.delete(f"{core}/configmaps/m1").ok(200)

@@ -284,7 +284,7 @@ def stored_twin(folder: Path, package: Path, *options: str) -> Iterator[TwinClus
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(package)
     try:
-        twin = TwinCluster(folder, memory=False, workloads=bool(options), options=options)
+        twin = TwinCluster(folder, memory=False, workloads=bool(options), without=None, options=options)
     finally:
         os.environ.pop("PYTHONPATH")
         os.environ.update({"PYTHONPATH": before} if before is not None else {})

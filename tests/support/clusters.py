@@ -107,12 +107,12 @@ class TwinCluster:
         *,
         memory: bool = True,
         workloads: bool = False,
-        without: tuple[str, ...] = (),
+        without: tuple[str, ...] | None = (),
         options: tuple[str, ...] = (),
     ) -> None:
-        """`without` names controllers that do not run."""
+        """`without` names controllers that do not run; None runs all, as version 0.1 does."""
         self.folder, self._port = folder, free_port()
-        disabled = ("--without", ",".join((*_ABSENT, *without)))
+        disabled = () if without is None else ("--without", ",".join((*_ABSENT, *without)))
         self._options = (*(("--memory",) if memory else ()), *(() if workloads else ("--no-workloads",)), *disabled, *options)
         self.url = f"https://127.0.0.1:{self._port}"
         self.process = Process("twin", self._command(), folder / "twin.log", env={**os.environ, "SLICEWORKS_HOME": str(folder)})

@@ -36,17 +36,17 @@ _BEGINS = " of 4 begins at step "
 def test_training_resumes_from_checkpoint_after_a_host_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("jax")
     pytest.importorskip("tensorboardX")
-    claim = tmp_path / "claims" / TEAM / "runs"
+    volumes = tmp_path / "volumes"
 
     async def main() -> dict[str, list[str]]:
         async with Cluster(ca="the authority", processes=tmp_path) as twin:
             client = Client(twin.transport())
             for document in loader.load(EXAMPLE):
                 await client.apply(document.data)
-            await until(lambda: steps_kept(claim) >= 10, "a checkpoint")
+            await until(lambda: steps_kept(volumes) >= 10, "a checkpoint")
             kill(tmp_path, await host(client, f"{NAME}-slice-1-1"))
             await until(lambda: restarts(client), "a restart")
-            kept = steps_kept(claim)
+            kept = steps_kept(volumes)
             assert 10 <= kept < STEPS
             await until(lambda: completed(client), "the end")
             names = [pod["metadata"]["name"] for pod in await pods(client)]
@@ -60,8 +60,8 @@ def test_training_resumes_from_checkpoint_after_a_host_is_killed(tmp_path: Path)
     assert first >= 10
     assert first % 10 == 0
     assert all(lines[-1].endswith(f"is done after step {STEPS}") for lines in output.values()), output
-    assert steps_kept(claim) == STEPS
-    check_losses(sorted((claim / "logs").glob("events.out.tfevents.*")), first)
+    assert steps_kept(volumes) == STEPS
+    check_losses(sorted(volumes.glob("*/logs/events.out.tfevents.*")), first)
 
 
 def check_losses(files: list[Path], first: int) -> None:
@@ -77,9 +77,9 @@ def check_losses(files: list[Path], first: int) -> None:
         assert after[step] == pytest.approx(before[step], rel=1e-4)
 
 
-def steps_kept(claim: Path) -> int:
-    """The step of the newest checkpoint."""
-    return max((int(file.stem.partition("-")[2]) for file in (claim / "checkpoints").glob("step-*.npz")), default=0)
+def steps_kept(volumes: Path) -> int:
+    """The step of the newest checkpoint in the volume of the job."""
+    return max((int(file.stem.partition("-")[2]) for file in volumes.glob("*/checkpoints/step-*.npz")), default=0)
 
 
 def kill(folder: Path, pod: Object) -> None:

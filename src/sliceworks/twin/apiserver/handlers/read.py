@@ -92,7 +92,7 @@ class ReadHandler:
 
     async def select(self, call: Call) -> tuple[list[Entry], Obj]:
         """The entries that the selectors, `limit` and `continue` of a call select, and the metadata of their list."""
-        limit = call.number("limit") or 0
+        limit = max(call.number("limit") or 0, 0)
         check_list_options(call, watch=False)
         match = build_filter(call)
         at, after = await self._position(call)
