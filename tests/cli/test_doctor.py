@@ -72,7 +72,29 @@ def test_empty_cluster_names_the_command_that_installs() -> None:
     missing = {name for name, check in checks.items() if check.state == "warning"}
     assert missing >= {"controllers/graphs", "controllers/slices", "crds/resourcegraphdefinitions.kro.run"}
     assert all(checks[name].repair for name in missing)
-    assert checks["controllers/slices"].repair.startswith("helm upgrade --install sliceworks")
+    assert checks["controllers/slices"].repair == (
+        "helm upgrade --install sliceworks CHART --namespace sliceworks-system --create-namespace --values values.yaml"
+        " --set slices.enabled=true"
+    )
+
+
+@pytest.mark.parametrize(
+    ("metadata", "repair"),
+    [
+        (
+            {"annotations": {"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "tools"}},
+            "helm upgrade --install mine CHART --namespace tools --create-namespace --values values.yaml",
+        ),
+        ({"labels": {"sliceworks.dev/environment": "demo"}}, "sliceworks env apply -f FILE, the document of Environment demo"),
+        ({}, f"kubectl apply --server-side -k FOLDER, with the install.yaml and the images of version {__version__}"),
+    ],
+)
+def test_repair_is_for_the_way_of_installation(metadata: dict[str, Any], repair: str) -> None:
+    async def change(client: Client) -> None:
+        await client.patch(DEPLOYMENT, "kro", {"metadata": metadata}, "kro-system")
+        await client.patch(CLUSTER_ROLE, "tpu-provisioner-manager-role", {"rules": []})
+
+    assert examined(change)["rights/slices"].repair == repair
 
 
 @pytest.mark.parametrize(("kubernetes", "jobset"), [("v1.31.4", "v0.10.1"), ("v1.35.4", "v0.12.0")])
@@ -102,8 +124,33 @@ def test_jobset_without_message_patterns_is_an_error() -> None:
 
 def test_pods_that_do_not_run_are_an_error() -> None:
     check = examined(nothing, nodes=False)["controllers/slices"]
-    assert (check.state, check.message) == ("error", f"0 of 2 replicas available, version {__version__}")
+    assert check.state == "error"
+    assert check.message.startswith(f"0 of 2 replicas available, version {__version__}: pod tpu-provisioner-controller-manager-")
+    assert check.message.endswith("is not scheduled: no nodes available to schedule pods")
     assert check.repair.startswith("kubectl -n tpu-provisioner-system describe deployment")
+
+
+async def change_pods(client: Client, spec: dict[str, Any]) -> None:
+    """Change the pods of the slices controller."""
+    template = {"spec": {"template": {"spec": spec}}}
+    await client.patch(
+        DEPLOYMENT, "tpu-provisioner-controller-manager", template, "tpu-provisioner-system", kind=PatchType.STRATEGIC
+    )
+    await clock.sleep(60)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        ({"nodeSelector": {"disk": "none"}}, "is not scheduled: 0/1 nodes are available"),
+        ({"priorityClassName": "missing"}, "no PriorityClass with name missing was found"),
+    ],
+)
+def test_upgrade_whose_pods_do_not_run_is_reported(spec: dict[str, Any], reason: str) -> None:
+    check = examined(lambda client: change_pods(client, spec))["controllers/slices"]
+    assert check.state == "warning"
+    assert check.message.startswith(f"the rollout of version {__version__} is not complete: ")
+    assert reason in check.message
 
 
 def test_missing_permissions_are_an_error() -> None:
@@ -121,11 +168,7 @@ def test_other_versions_are_reported() -> None:
         crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "another version"
         await client.replace(crd)
         image = {"name": "manager", "image": "registry.example/controllers:0.0.9"}
-        template = {"spec": {"template": {"spec": {"containers": [image]}}}}
-        await client.patch(
-            DEPLOYMENT, "tpu-provisioner-controller-manager", template, "tpu-provisioner-system", kind=PatchType.STRATEGIC
-        )
-        await clock.sleep(60)
+        await change_pods(client, {"containers": [image]})
 
     checks = examined(change)
     assert checks["crds/graphrevisions.internal.kro.run"].state == "warning"

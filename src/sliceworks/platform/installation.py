@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from sliceworks import __version__
 from sliceworks.base import clock
-from sliceworks.base.conditions import is_condition_true
+from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import Forbidden
 from sliceworks.base.names import join_first
 from sliceworks.catalog import data
@@ -21,6 +21,7 @@ from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
 from sliceworks.infra.cluster.addon import release_url
 from sliceworks.infra.cluster.composition import component_manifests
+from sliceworks.infra.cluster.inventory import OWNER
 from sliceworks.kube.discovery import VERSION_REQUEST, is_twin
 from sliceworks.kube.resources import (
     CLUSTER_ROLE,
@@ -46,7 +47,8 @@ State = Literal["ok", "warning", "error", "skipped"]
 KUBERNETES = ((1, 31), (1, 35))
 """The oldest and the newest minor version of Kubernetes that is supported."""
 
-_UPGRADE = "helm upgrade --install sliceworks CHART --namespace sliceworks-system --values values.yaml"
+_RELEASE = ("sliceworks-system", "sliceworks")
+_TAKE_OVER = "--take-ownership --force-conflicts"
 _LABELS = "app.kubernetes.io/name=sliceworks"
 _COMPONENT, _VERSION = "app.kubernetes.io/component", "app.kubernetes.io/version"
 _LEASES = {"graphs": "controller.kro.run", "slices": "ecaf1259.google.com"}
@@ -145,12 +147,12 @@ async def _check_crds(client: Client) -> AsyncIterator[Check]:
         name = desired["metadata"]["name"]
         live = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
         if live is None:
-            yield Check("crds", name, "warning", "not installed", _UPGRADE)
+            yield Check("crds", name, "warning", "not installed", await _installation(client))
         elif not is_condition_true(live, "Established"):
             yield Check("crds", name, "error", "not established", f"kubectl describe crd {name}")
         elif _schemas(live) != _schemas(desired):
             message = f"its schema is not that of version {__version__}"
-            yield Check("crds", name, "warning", message, f"{_UPGRADE} --take-ownership --force-conflicts")
+            yield Check("crds", name, "warning", message, await _installation(client, _TAKE_OVER))
         else:
             yield Check("crds", name, "ok", f"established, schema of version {__version__}")
 
@@ -164,7 +166,8 @@ async def _check_controllers(client: Client) -> AsyncIterator[Check]:
     present = {_label(deployment, _COMPONENT) for deployment in deployments}
     for component in ("graphs", "slices"):
         if component not in present:
-            yield Check("controllers", component, "warning", "not installed", f"{_UPGRADE} --set {component}.enabled=true")
+            repair = await _installation(client, f"--set {component}.enabled=true")
+            yield Check("controllers", component, "warning", "not installed", repair)
     for deployment in deployments:
         yield await _check_deployment(client, deployment)
         component = _label(deployment, _COMPONENT)
@@ -173,7 +176,7 @@ async def _check_controllers(client: Client) -> AsyncIterator[Check]:
     other = await client.find(DEPLOYMENT, "kro", "kro-system")
     if other is not None and _label(other, "app.kubernetes.io/name") != "sliceworks":
         message = "the Deployment kro-system/kro is not the graphs controller of Sliceworks"
-        yield Check("controllers", "kro", "warning", message, f"{_UPGRADE} --take-ownership --force-conflicts")
+        yield Check("controllers", "kro", "warning", message, await _installation(client, _TAKE_OVER))
 
 
 async def _check_deployment(client: Client, deployment: Object) -> Check:
@@ -182,13 +185,17 @@ async def _check_deployment(client: Client, deployment: Object) -> Check:
     desired, available = int(deployment["spec"].get("replicas", 1)), int(status.get("availableReplicas") or 0)
     version = _version_of(deployment)
     message = f"{available} of {desired} replicas available, version {version}"
-    if available < desired:
+    updated = int(status.get("updatedReplicas") or 0)
+    if min(available, updated) < desired or int(status.get("replicas") or 0) > updated:
+        if available >= desired:  # pods of the version before still work
+            message = f"the rollout of version {version} is not complete"
         reason = await _pod_problem(client, deployment)
         state: State = "error" if available == 0 else "warning"
         repair = f"kubectl {place} describe deployment {metadata['name']}; kubectl {place} logs deployment/{metadata['name']}"
         return Check("controllers", component, state, message + (f": {reason}" if reason else ""), repair)
     if version != __version__:
-        return Check("controllers", component, "warning", f"{message}; this command has version {__version__}", _UPGRADE)
+        message += f"; this command has version {__version__}"
+        return Check("controllers", component, "warning", message, await _installation(client))
     if desired < 2:
         message += "; an upgrade or a failed node interrupts it"
         return Check(
@@ -198,12 +205,16 @@ async def _check_deployment(client: Client, deployment: Object) -> Check:
 
 
 async def _pod_problem(client: Client, deployment: Object) -> str:
-    """Why a container of the Deployment does not run."""
+    """Why a pod of the Deployment does not run."""
+    if (failure := find_condition(deployment, "ReplicaFailure")).get("status") == "True":
+        return str(failure.get("message", ""))
     labels = ",".join(f"{key}={value}" for key, value in deployment["spec"]["selector"]["matchLabels"].items())
     for pod in (await client.list(POD, deployment["metadata"]["namespace"], labels=labels, limit=20)).items:
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             if waiting := (container.get("state") or {}).get("waiting"):
                 return f"{waiting.get('reason', 'waiting')} in pod {pod['metadata']['name']}"
+        if (scheduled := find_condition(pod, "PodScheduled")).get("status") == "False":
+            return f"pod {pod['metadata']['name']} is not scheduled: {str(scheduled.get('message', '')).partition('. ')[0]}"
     return ""
 
 
@@ -233,7 +244,8 @@ async def _check_rights(client: Client) -> AsyncIterator[Check]:
         user = f"system:serviceaccount:{namespace}:{account}"
         missing = [text for text, attributes in _attributes(rules) if not await _is_allowed(client, user, namespace, attributes)]
         if missing:
-            yield Check("rights", component, "error", f"{namespace}/{account} cannot {join_first(missing, 3)}", _UPGRADE)
+            message = f"{namespace}/{account} cannot {join_first(missing, 3)}"
+            yield Check("rights", component, "error", message, await _installation(client))
         else:
             yield Check("rights", component, "ok", f"{namespace}/{account} has all permissions")
 
@@ -313,6 +325,19 @@ async def _check_releases(client: Client) -> AsyncIterator[Check]:
             yield Check("releases", name, "ok", message)
 
 
+async def _installation(client: Client, *flags: str) -> str:
+    """The command that installs this version the way in which the cluster has it; `flags` are those of Helm."""
+    deployments = await _deployments(client)
+    if name := next(filter(None, (_label(deployment, OWNER) for deployment in deployments)), ""):
+        return f"sliceworks env apply -f FILE, the document of Environment {name}"
+    releases = {_release_of(deployment) for deployment in deployments} - {("", "")}
+    if deployments and not releases:
+        return f"kubectl apply --server-side -k FOLDER, with the install.yaml and the images of version {__version__}"
+    namespace, name = min(releases, default=_RELEASE)
+    upgrade = f"helm upgrade --install {name} CHART --namespace {namespace} --create-namespace --values values.yaml"
+    return " ".join((upgrade, *flags))
+
+
 def _release_of(deployment: Object) -> tuple[str, str]:
     """Namespace and name of the Helm release of an object; empty if Helm did not install it."""
     annotations = deployment["metadata"].get("annotations") or {}
@@ -335,7 +360,8 @@ async def _check_leftovers(client: Client) -> AsyncIterator[Check]:
     for definition in await _list(client, GRAPH_DEFINITION):
         if definition["metadata"].get("deletionTimestamp"):
             message = "is being deleted, but no graphs controller is installed that removes its finalizer"
-            yield Check("leftovers", definition["metadata"]["name"], "error", message, f"{_UPGRADE} --set graphs.enabled=true")
+            repair = await _installation(client, "--set graphs.enabled=true")
+            yield Check("leftovers", definition["metadata"]["name"], "error", message, repair)
 
 
 async def _list(client: Client, resource: Resource) -> list[Object]:
