@@ -75,10 +75,53 @@ def test_unknown_names_do_not_exist() -> None:
     assert answers(respond(question, ZONE), question) == (3, [])
 
 
+def test_response_has_at_most_as_many_records_as_a_message() -> None:
+    zone = build_zone([DnsName("default", "all", tuple(f"127.1.{number >> 8}.{number & 255}" for number in range(5000)))], [])
+    question = request("all.default.svc.cluster.local", A)
+    response = respond(question, zone)
+    assert len(response) <= 0xFFFF
+    assert len(answers(response, question)[1]) == (0xFFFF - len(question)) // 16
+
+
 @pytest.mark.parametrize("size", range(24))
 def test_a_request_that_is_cut_off_is_a_format_error(size: int) -> None:
     response = respond(request("a.b", A)[: min(size, 20)], ZONE)
     assert struct.unpack_from("!HHHHHH", response)[1] & 15 == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+def test_response_that_is_too_large_for_a_datagram_is_truncated() -> None:
+    """Resolvers ask again over TCP."""
+    addresses = tuple(f"127.1.0.{number}" for number in range(1, 101))
+    zone = build_zone([DnsName("default", "workers", addresses)], [])
+
+    async def main() -> None:
+        loopback = LoopbackRange()
+        networks = loopback.networks
+        assert networks is not None
+        server, port = DnsServer(networks, [], lambda: zone), _free_port()
+        address = str(networks.pods[1])
+        assert await server.open(address, port)
+        question = request("workers.default.svc.cluster.local", A)
+        responses = []
+        for ask in (dns_server._ask_datagram, dns_server._ask_stream):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(dns_server, "PORT", port)
+                async with asyncio.timeout(60):
+                    responses.append(await ask(question, address))
+        server.close()
+        loopback.close()
+        await asyncio.sleep(0)  # connections are closed by the loop
+        short, complete = responses
+        truncated = 0x0200
+        assert len(short) <= 512
+        assert struct.unpack_from("!H", short, 2)[0] & truncated
+        assert not struct.unpack_from("!H", complete, 2)[0] & truncated
+        records = answers(complete, question)[1]
+        assert [data for _, data in records] == [socket.inet_aton(item) for item in addresses]
+        assert answers(short, question)[1] == records[: len(answers(short, question)[1])]
+
+    asyncio.run(main())
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import struct
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.base import clock
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PORT = 53
 _HEADER = struct.Struct("!HHHHHH")
-_RESPONSE, _AUTHORITATIVE, _RECURSION_AVAILABLE, _KEPT_FLAGS = 0x8000, 0x0400, 0x0080, 0x7900
+_RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_AVAILABLE, _KEPT_FLAGS = 0x8000, 0x0400, 0x0200, 0x0080, 0x7900
 _NO_ERROR, _FORMAT_ERROR, _SERVER_FAILURE, _NAME_ERROR = 0, 1, 2, 3
 _QUESTION_NAME = b"\xc0\x0c"
 _INTERNET, _TTL = 1, 5
 _UPSTREAM_SECONDS = 3.0
 _MAX_QUESTIONS = 1000
+_MAX_DATAGRAM, _MAX_MESSAGE = 512, 0xFFFF
+"""Bytes of a response over UDP without EDNS, and over TCP."""
 
 
 class Question(NamedTuple):
@@ -58,8 +61,8 @@ def _byte(data: bytes, at: int) -> int:
     return data[at]
 
 
-def respond(request: bytes, zone: Zone) -> bytes:
-    """The response to a request for a name of the cluster."""
+def respond(request: bytes, zone: Zone, most: int = _MAX_MESSAGE) -> bytes:
+    """The response to a request for a name of the cluster; one of more than `most` bytes is truncated."""
     try:
         name, kind, end = parse_question(request)
     except ValueError:
@@ -67,15 +70,19 @@ def respond(request: bytes, zone: Zone) -> bytes:
     found = zone.find(name, kind)
     if found is None:
         return _reply(request, end, _NAME_ERROR, (), 1)
-    return _reply(
-        request, end, _NO_ERROR, [(_QUESTION_NAME if item.owner == name else encode_name(item.owner), item) for item in found], 1
-    )
+    answers = [(_QUESTION_NAME if item.owner == name else encode_name(item.owner), item) for item in found]
+    return _reply(request, end, _NO_ERROR, answers, 1, most=most)
 
 
-def _reply(request: bytes, end: int, code: int, answers: Iterable[tuple[bytes, Record]], questions: int) -> bytes:
+def _reply(
+    request: bytes, end: int, code: int, answers: Iterable[tuple[bytes, Record]], questions: int, *, most: int = _MAX_MESSAGE
+) -> bytes:
     number, flags, *_ = _HEADER.unpack_from(request)
     records = [owner + struct.pack("!HHIH", item.kind, _INTERNET, _TTL, len(item.data)) + item.data for owner, item in answers]
     flags = _RESPONSE | _AUTHORITATIVE | _RECURSION_AVAILABLE | flags & _KEPT_FLAGS | code
+    fitting = sum(size <= most for size in accumulate(map(len, records), initial=end)) - 1
+    if fitting < len(records):
+        flags, records = flags | _TRUNCATED, records[:fitting]
     return b"".join([_HEADER.pack(number, flags, questions, len(records), 0, 0), request[_HEADER.size : end], *records])
 
 
@@ -143,7 +150,7 @@ class DnsServer:
         except ValueError:
             return respond(request, Zone())
         if is_cluster_name(question.name, self._networks):
-            return respond(request, self._zone())
+            return respond(request, self._zone(), _MAX_DATAGRAM if ask is _ask_datagram else _MAX_MESSAGE)
         for upstream in self._upstreams:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(clock.scale_real_seconds(_UPSTREAM_SECONDS)):
