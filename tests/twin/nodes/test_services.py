@@ -7,6 +7,7 @@ import contextlib
 import re
 import socket
 import sys
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,9 +16,10 @@ from tests.support.process_pods import ended, mounts_wanted, pod, ready, running
 from sliceworks.base import clock
 from sliceworks.base.errors import Invalid
 from sliceworks.kube.client import Client
-from sliceworks.kube.resources import CORE_EVENT, ENDPOINT_SLICE, NODE, POD, SERVICE
+from sliceworks.kube.resources import CORE_EVENT, ENDPOINT_SLICE, NODE, POD, SERVICE, Key
 from sliceworks.twin.cluster import Cluster
-from sliceworks.twin.nodes.runtime import pod_cgroup
+from sliceworks.twin.nodes.runtime import pod_cgroup, service_proxy
+from sliceworks.twin.nodes.runtime.pod_dns import DnsName
 from sliceworks.twin.nodes.runtime.proxy_socket import ProxySocket
 from sliceworks.twin.store.journal import Journal
 from sliceworks.twin.store.store import Store
@@ -53,6 +55,7 @@ def _reserved(port: int) -> bool:
     return False
 
 
+PODS = IPv4Network("127.1.0.0/17")
 PORT, AT = _free(), _free()
 """Ports of pods and of Services."""
 
@@ -184,6 +187,18 @@ def test_udp_ports_forward_datagrams_and_responses(tmp_path: Path) -> None:
             await clock.sleep(0.02)
 
     running(main, tmp_path)
+
+
+@pytest.mark.parametrize("address", ["fd00::1", "node-1.example.com", "010.0.0.1"])
+def test_other_addresses_of_nodes_and_endpoints_are_ignored(address: str) -> None:
+    """They have no listener on this machine, and must not stop the proxy."""
+    nodes = [{"status": {"addresses": [{"type": "InternalIP", "address": host}]}} for host in (address, "127.1.0.2", "")]
+    assert service_proxy.served_hosts(nodes, PODS) == ["127.1.0.2"]
+    endpoints = [{"addresses": [host]} for host in (address, "127.1.0.3")]
+    endpoint_slice = {"addressType": "IPv4", "endpoints": endpoints}
+    owner = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"clusterIP": "None"}}
+    names = service_proxy.service_names([owner], {Key("default", "web"): [endpoint_slice]}, PODS)
+    assert names == [DnsName("default", "web", ("127.1.0.3",))]
 
 
 def _is_free(address: str, port: int) -> bool:

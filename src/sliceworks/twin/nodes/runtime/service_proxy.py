@@ -179,8 +179,21 @@ def _ready_addresses(endpoint_slice: Obj, pods: IPv4Network) -> Iterator[str]:
         return
     for endpoint in endpoint_slice.get("endpoints") or ():
         address = endpoint["addresses"][0]
-        if (endpoint.get("conditions") or {}).get("ready") is not False and IPv4Address(address) in pods:
+        if (endpoint.get("conditions") or {}).get("ready") is not False and _is_in(address, pods):
             yield address
+
+
+def served_hosts(nodes: Iterable[Obj], pods: IPv4Network) -> list[str]:
+    """The addresses of nodes at which node ports can be served: those that the twin has assigned."""
+    return [host for node in nodes if (host := host_address(node)) and _is_in(host, pods)]
+
+
+def _is_in(address: str, network: IPv4Network) -> bool:
+    """Whether an address, which clients can write in any form, is in a network."""
+    try:
+        return IPv4Address(address) in network
+    except ValueError:
+        return False
 
 
 log = logging.getLogger(__name__)
@@ -269,7 +282,7 @@ class ServiceProxy:
         self._files.set_services(service_names(services, slices, pods))
         self._files.refresh()
         self.zone = build_zone(self._files.names, services)
-        nodes = [host for node in self._nodes.store if (host := host_address(node)) and IPv4Address(host) in pods]
+        nodes = served_hosts(self._nodes.store, pods)
         of_services = service_ports(services, slices, pods, self._access.address, nodes)
         ports = {port.listener: port for port in (*of_services, *self.find_host_ports())}
         self._draining = [proxy for proxy in self._draining if proxy.is_busy]
