@@ -104,6 +104,21 @@ def test_usage_of_processes_is_read_by_their_marker() -> None:
     assert "uid-1/main" not in usage.read()
 
 
+def test_process_is_measured_that_was_seen_before_it_executed_its_command() -> None:
+    """Until then it has the environment of the twin."""
+    usage = ProcessUsage()
+    script = f"import os\ninput()\nos.execve({sys.executable!r}, ['python', '-c', {CLASS!r}], {{{MARKER!r}: 'uid-2/main'}})"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, env={}) as process:
+        try:
+            assert "uid-2/main" not in usage.read()
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            assert clock.wait_until(lambda: "uid-2/main" in usage.read(), 90)
+        finally:
+            process.kill()
+
+
 def test_processes_are_measured_and_simulated_pods_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_metrics, "INTERVAL", 0.1)
 

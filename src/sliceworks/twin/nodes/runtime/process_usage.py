@@ -44,10 +44,9 @@ class ProcessUsage:
             try:
                 fields = (folder / "stat").read_bytes().rpartition(b")")[2].split()
                 key = (int(folder.name), fields[_START])
-                owner = self._owners.get(key)
-                owner = owners[key] = _owner(folder) if owner is None else owner
-                if not owner:
-                    continue
+                if not (owner := self._owners.get(key) or _owner(folder)):
+                    continue  # possibly a process that has yet to execute the command of a container
+                owners[key] = owner
                 resident, shared = (folder / "statm").read_bytes().split()[1:3]
             except (OSError, IndexError, ValueError):
                 continue  # it has ended, or belongs to another user
