@@ -64,11 +64,14 @@ def test_twin_endpoint_has_a_path_prefix() -> None:
     assert transport.requests[0].target == "/container/v1/projects/proj/locations/us-central2/clusters/main/nodePools"
 
 
-@pytest.mark.parametrize("missing", ["project", "location", "cluster"])
-def test_project_location_and_cluster_are_required(missing: str) -> None:
+@pytest.mark.parametrize(
+    ("missing", "variable"), [("project", "GCP_PROJECT_ID"), ("location", "GCP_CLUSTER_LOCATION"), ("cluster", "GCP_CLUSTER")]
+)
+def test_project_location_and_cluster_are_required(missing: str, variable: str) -> None:
     names = {"project": "p", "location": "l", "cluster": "c", missing: ""}
-    with pytest.raises(UsageError, match=f"{missing} is required"):
+    with pytest.raises(UsageError, match=f"{missing} is required") as refused:
         Container(Session(transport=Scripted()), **names)
+    assert refused.value.hint == f"set {variable}, or pass --twin to use a twin"
 
 
 @pytest.mark.parametrize(

@@ -116,9 +116,13 @@ class Container:
     def __init__(
         self, session: Session, project: str, location: str, cluster: str, *, prefix: str = "", version: str = "v1beta1"
     ) -> None:
-        for what, value in (("project", project), ("location", location), ("cluster", cluster)):
+        for what, value, variable in (
+            ("project", project, "GCP_PROJECT_ID"),
+            ("location", location, "GCP_CLUSTER_LOCATION"),
+            ("cluster", cluster, "GCP_CLUSTER"),
+        ):
             if not value:
-                raise UsageError(f"{what} is required", hint=f"set the {what} of the GKE cluster")
+                raise UsageError(f"{what} is required", hint=f"set {variable}, or pass --twin to use a twin")
         self.session = session
         self.project, self.location, self.cluster = project, location, cluster
         # A twin serves all APIs at one address, each below its own prefix.

@@ -83,6 +83,17 @@ def test_condition_is_false_after_the_pools_are_deleted(more: dict[str, Any], ca
     assert not only(decided(jobset(condition=reported, **more)), SetCondition)
 
 
+@pytest.mark.parametrize("more", [{"ended": "failed"}, {"suspended": True, "suspended_since": seconds_after_now(-5)}])
+def test_condition_counts_no_slices_after_an_incomplete_set_is_deleted(more: dict[str, Any]) -> None:
+    partial = ConditionView("False", "Stockout", "1 of 2 slices are ready: no machines left", seconds_after_now(-5))
+    condition = one(decided(jobset(replicas=2, condition=partial, **more)), SetCondition)
+    assert (condition.status, condition.reason) == ("False", "Released")
+    assert condition.message.startswith("0 slices are ready: the JobSet ")
+    # Why none was created stays.
+    none = ConditionView("False", "Stockout", "0 of 2 slices are ready: no machines left", seconds_after_now(-5))
+    assert not only(decided(jobset(replicas=2, condition=none, **more)), SetCondition)
+
+
 def test_lost_pool_of_a_running_leader_is_counted() -> None:
     ready = ConditionView("True", "Ready", "2 of 2 slices are ready", seconds_after_now(-5))
     lost = placement(pool(1), "js", 1) | placement(pool(0), "js", 0)

@@ -9,6 +9,7 @@ import pytest
 from tests.support.slices_controller import SETTINGS, ZONE, Rig, jobset, run_with_rig
 
 from sliceworks.base import clock
+from sliceworks.base.conditions import find_condition
 from sliceworks.catalog.labels import TPU_TOPOLOGY
 from sliceworks.controllers.slices import node_pool, provisioner, well_known
 from sliceworks.controllers.slices.capacity import ON_DEMAND, SPOT, reservation
@@ -237,7 +238,9 @@ def test_incomplete_jobset_is_suspended_and_retried() -> None:
         assert kind == "JobSet"
         assert note.startswith("1 of 2 slices were not ready within 10m0s after the first one: deleting its slices")
         await _deleted(rig)
-        assert (await rig.jobset())["spec"]["suspend"] is True
+        held = await rig.jobset()
+        assert held["spec"]["suspend"] is True
+        assert find_condition(held, "sliceworks.dev/SlicesReady")["message"] == "0 slices are ready: the JobSet is suspended"
         rig.service.configure({"capacity": [{"zone": ZONE, "machineType": "ct4p-hightpu-4t", "nodes": 4}]})
         await _running(rig, 4)
         result = await rig.jobset()

@@ -393,6 +393,16 @@ def test_missing_selector_is_named() -> None:
     assert cause_names(result) == ["slice-rejected"]
 
 
+def test_the_message_of_the_condition_is_reported_not_the_newest_event() -> None:
+    """The events of a JobSet may be about another one of its slices."""
+    problem = "0 of 2 slices are ready: Invalid machine type; 8 failed attempts"
+    reported = given.conditions(sliceworks_dev__SlicesReady=("False", "InvalidRequest", problem))
+    job = given.jobset(queue="", suspend=False, status_conditions=reported)
+    stockout = event("JobSet", "job", "NodePoolCreationFailed", "the zone does not have enough resources")
+    result = diagnose(given.started(given.unplaced(), jobset=job, events=(stockout,)))
+    assert result.causes[0].reported == problem
+
+
 def test_retry_reports_the_failure_of_the_last_attempt() -> None:
     making = given.conditions(sliceworks_dev__SlicesReady=("False", "Provisioning", "0 of 1 slices are ready"))
     notes = {"slices.sliceworks.dev/attempts": '{"job-slice-0": [3, 0.0, "QuotaExceeded"]}'}

@@ -140,7 +140,10 @@ def count_slices(requests: Iterable[SliceRequest], snapshot: Snapshot) -> dict[K
 
 def released_condition(jobset: JobSetView, slices: SliceCount | None) -> SetCondition | None:
     """The condition of a JobSet whose slices were deleted; None if it has slices, or does not claim to."""
-    if jobset.condition.status != "True" or (slices is not None and slices.ready):
+    status, reported = jobset.condition.status, jobset.condition.message
+    is_over = bool(jobset.ended) or jobset.suspended
+    has_claim = status == "True" or (status == "False" and is_over and not reported.startswith("0 "))
+    if not has_claim or (slices is not None and slices.ready):
         return None
     cause = f"the JobSet has {jobset.ended}" if jobset.ended else "the JobSet is suspended" if jobset.suspended else "no node pools"
     return SetCondition(jobset.subject, well_known.JOBSET_CONDITION, "False", labels.RELEASED, f"0 slices are ready: {cause}")

@@ -64,7 +64,8 @@ def _slices_condition(evidence: Evidence) -> Mapping[str, Any]:
 def before_admission(evidence: Evidence, message: str) -> Cause:
     """The state of the slices while Kueue waits for them: only the failed attempts are recorded on the JobSet."""
     reason = next(iter(_attempts(evidence)), "Provisioning")
-    return _slice_cause(evidence, reason, message, [field_reference(evidence.jobset, f"metadata.annotations[{labels.ATTEMPTS}]")])
+    where = [field_reference(evidence.jobset, f"metadata.annotations[{labels.ATTEMPTS}]")]
+    return _slice_cause(evidence, reason, message, where, is_detailed=False)
 
 
 def _attempts(evidence: Evidence) -> Iterator[str]:
@@ -77,7 +78,7 @@ def _attempts(evidence: Evidence) -> Iterator[str]:
         return
 
 
-def _slice_cause(evidence: Evidence, reason: str, reported: str, where: list[FieldReference]) -> Cause:
+def _slice_cause(evidence: Evidence, reason: str, reported: str, where: list[FieldReference], *, is_detailed: bool = True) -> Cause:
     pod = _pod_without_slice(evidence)
     if pod is not None:
         where.append(field_reference(pod, f"status.conditions[{labels.SLICE_READY}]", "Pod"))
@@ -91,11 +92,9 @@ def _slice_cause(evidence: Evidence, reason: str, reported: str, where: list[Fie
             return _provisioning(evidence, where, reason, reported)
         where.append(field_reference(evidence.jobset, f"metadata.annotations[{labels.ATTEMPTS}]"))
         retry = " It is being retried."
-    # The condition counts the attempts; the cloud's message is in the events.
-    event = next(
-        (event for event in evidence.events_of("JobSet", evidence.name) if event["reason"] == labels.CREATION_FAILED), None
-    )
-    if event is not None:
+    # A condition has the cloud's message of the slice that it is about, but not while a failed attempt is retried.
+    failures = (event for event in evidence.events_of("JobSet", evidence.name) if event["reason"] == labels.CREATION_FAILED)
+    if (retry or not is_detailed) and (event := next(failures, None)) is not None:
         where.append(field_reference(evidence.jobset, f"events[{labels.CREATION_FAILED}]"))
         reported = event.get("message") or reported
     sources = (*dict.fromkeys(where), *_pool_references(evidence, "ERROR"))
