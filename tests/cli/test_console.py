@@ -53,7 +53,7 @@ def test_missing_library_is_an_error_with_a_hint(capsys: pytest.CaptureFixture[s
 
     monkeypatch.setattr(importlib.util, "find_spec", look)
     assert run(["console"]) == 1
-    assert "hint: pip install 'nicegui>=" in capsys.readouterr().err
+    assert "pip install 'nicegui>=" in capsys.readouterr().err
 
 
 def test_missing_kubeconfig_is_an_error(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_copy_takes_files_that_documents_refer_to(
 
 def test_copy_changes_no_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["examples", "copy", "services", str(tmp_path)]) == 2
-    assert "already exists" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith(f"{tmp_path} already exists\nhint: sliceworks examples copy services FOLDER\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,9 +30,19 @@ def require_extras(extras: Mapping[str, str]) -> None:
 def install_command(*extras: str) -> str:
     """The command that installs the packages of these extras into the current environment, by their own names."""
     needed = [line.partition(";")[0].strip() for extra in extras for line in _requirements(extra)]
-    pip = f"uv pip install --python {sys.prefix}" if "uv" in Path(sys.prefix).parts else "pip install"
-    pip = "pipx runpip sliceworks install" if "pipx" in Path(sys.prefix).parts else pip
-    return " ".join([pip, *(f"'{package}'" for package in dict.fromkeys(needed))])
+    return " ".join([_pip(), *(f"'{package}'" for package in dict.fromkeys(needed))])
+
+
+def _pip() -> str:
+    """The command that installs packages into the current environment."""
+    from shutil import which  # every command imports this module
+
+    if "pipx" in Path(sys.prefix).parts:
+        return "pipx runpip sliceworks install"
+    if "uv" in Path(sys.prefix).parts:
+        return f"uv pip install --python {sys.prefix}"
+    is_active = Path(which("pip") or "").parent == Path(sys.executable).parent
+    return "pip install" if is_active else f"{sys.executable} -m pip install"
 
 
 def _requirements(extra: str) -> list[str]:

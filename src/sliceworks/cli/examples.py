@@ -60,7 +60,7 @@ def copy(name: str, folder: Path | None) -> None:
     source = example_path(name)
     target = folder or Path(source.name)
     if target.exists():
-        raise UsageError(f"{target} already exists", hint="name another folder")
+        raise UsageError(f"{target} already exists", hint=f"sliceworks examples copy {name} FOLDER")
     shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".*"))
     beside = [copied for path in _files(source) for copied in _copy_references(path, target / path.relative_to(source))]
     progress.say(f"{pluralize(len(_files(target)), 'file')} copied to {target}")
