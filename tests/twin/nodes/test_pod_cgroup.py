@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import signal
 import socket
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.process_pods import ended, pod, ready, running, until
 
+from sliceworks.twin.nodes.runtime import bpf
 from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from sliceworks.kube.client import Client
+    from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroup
 
 Object = dict[str, Any]
 SERVER = """
@@ -110,10 +116,54 @@ def test_localhost_is_otherwise_the_machine(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
-def test_cgroups_are_removed() -> None:
-    cgroups = PodCgroups(os.getpid())
+@pytest.fixture
+def cgroups() -> Iterator[PodCgroups]:
+    created = PodCgroups(os.getpid())
+    yield created
+    created.close()
+
+
+def test_cgroups_are_removed(cgroups: PodCgroups) -> None:
     cgroup = cgroups.create("pod", "127.0.0.1")
     assert cgroup is not None
     assert cgroup.processes.exists()
     cgroups.close()
     assert not cgroup.folder.parent.exists()
+
+
+def _start_in(cgroup: PodCgroup | None) -> subprocess.Popen[bytes]:
+    assert cgroup is not None
+    process = subprocess.Popen(["sleep", "1000"])
+    cgroup.processes.write_text(str(process.pid))
+    return process
+
+
+def test_cgroup_is_removed_once_its_processes_have_ended(cgroups: PodCgroups) -> None:
+    cgroup = cgroups.create("pod", "127.0.0.1")
+    process = _start_in(cgroup)
+    assert cgroup is not None
+    cgroup.remove()
+    assert not cgroup.folder.exists()
+    assert process.wait() == -signal.SIGKILL
+
+
+def test_processes_of_a_twin_that_was_killed_end_with_the_next_one(cgroups: PodCgroups) -> None:
+    process = _start_in(cgroups.create("pod", "127.0.0.1"))
+    following = PodCgroups(os.getpid())
+    assert process.wait() == -signal.SIGKILL
+    following.close()
+
+
+def test_failure_of_one_pod_spares_the_others(cgroups: PodCgroups, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = _start_in(cgroups.create("one", "127.0.0.1"))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "bpf: Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bpf, "attach", refuse)
+        assert cgroups.create("two", "127.0.0.1") is None
+    assert process.poll() is None
+    assert cgroups.create("three", "127.0.0.1") is not None
+    cgroups.close()
+    assert process.wait() == -signal.SIGKILL

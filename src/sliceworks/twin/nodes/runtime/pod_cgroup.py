@@ -16,6 +16,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sliceworks.base import clock
 from sliceworks.twin.nodes.runtime import bpf
 from sliceworks.twin.nodes.runtime.bpf import ALLOW, Hook, Register
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.runtime.bpf import Step
 
 log = logging.getLogger(__name__)
-_MOUNTS = Path("/proc/self/mounts")
+_MOUNTS, _NETWORK_NAMESPACE = Path("/proc/self/mounts"), Path("/proc/self/ns/net")
+_REMOVAL_SECONDS = 2.0
 _CONTEXT, _A2, _A3, _A4, _A5, _KEPT, _STACK = list(Register)[1:]
 _ADDRESS, _ADDRESS6, _PORT, _PROTOCOL = 4, (8, 12, 16, 20), 24, 36
 """Offsets in the context of a program: addresses and port of the system call, in network byte order, and the protocol."""
@@ -155,23 +157,37 @@ class PodCgroup(NamedTuple):
         return self.folder / "cgroup.procs"
 
     def remove(self) -> None:
-        """Kill the processes that are left and remove the cgroup."""
-        with contextlib.suppress(OSError):
-            for pid in self.processes.read_text().split():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
+        """Kill the processes that are left and remove the cgroup once they have ended; blocks for at most two seconds."""
+        clock.wait_until(self._try_to_remove, _REMOVAL_SECONDS)
+
+    def _try_to_remove(self) -> bool:
+        try:
+            for pid in map(int, self.processes.read_text().split()):
+                if pid:  # 0 is a process outside the PID namespace of the twin
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
             self.folder.rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
 
 
 class PodCgroups:
-    """The cgroups of a twin's pods; there are none on machines that do not let it create them or load BPF programs."""
+    """The cgroups of a twin's pods; there are none on machines that do not let it create them or load BPF programs.
+
+    Loopback networks are reserved in a network namespace: a cgroup that exists at the start is that of a twin that was killed.
+    """
 
     def __init__(self, network: int) -> None:
         hierarchy = _find_hierarchy() if network else None
-        self._folder = hierarchy and hierarchy / f"sliceworks-{network}"
+        self._folder = hierarchy and hierarchy / f"sliceworks-{_NETWORK_NAMESPACE.stat().st_ino}-{network}"
+        self._has_failed = False
+        self.close()
 
     def create(self, uid: str, address: str) -> PodCgroup | None:
-        """Create the cgroup of a pod with an address."""
+        """Create the cgroup of a pod with an address; None if that fails."""
         if self._folder is None:
             return None
         cgroup = PodCgroup(self._folder / uid)
@@ -180,14 +196,15 @@ class PodCgroups:
             for hook, program in _PROGRAMS.items():
                 bpf.attach(program(address), hook, cgroup.folder)
         except OSError as error:
-            log.warning("pods share the ports of this machine: %s", error)
-            self.close()
-            self._folder = None
+            cgroup.remove()
+            if not self._has_failed:
+                log.warning("pods share the ports of this machine: %s", error)
+            self._has_failed = True
             return None
         return cgroup
 
     def close(self) -> None:
-        """Remove all cgroups, also those of a twin that was killed."""
+        """Remove all cgroups with their processes."""
         if self._folder is None:
             return
         with contextlib.suppress(OSError):
