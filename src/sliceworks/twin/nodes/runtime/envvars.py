@@ -128,8 +128,9 @@ def tpu_variables(pod: Obj, container: Obj, job: Obj | None) -> dict[str, str]:
     selector = spec.get("nodeSelector") or {}
     if topology := selector.get(_TOPOLOGY):
         variables["TPU_TOPOLOGY"] = topology
-        if accelerator := _ACCELERATOR_TYPES.get(selector.get(_ACCELERATOR, "")):
-            chips = prod(int(side) for side in topology.split("x"))
+        sides, accelerator = topology.split("x"), _ACCELERATOR_TYPES.get(selector.get(_ACCELERATOR, ""))
+        if accelerator and all(map(str.isdecimal, sides)):
+            chips = prod(map(int, sides))
             variables["TPU_ACCELERATOR_TYPE"] = f"{accelerator[0]}-{chips * accelerator[1]}"
     return {**variables, **_megascale_variables(attributes, subdomain)}
 
@@ -142,9 +143,9 @@ def _hosts(job: Obj | None) -> int:
 def _megascale_variables(attributes: dict[str, str], subdomain: str) -> dict[str, str]:
     """The environment variables of multislice jobs."""
     slices = next((attributes[name] for name in _SLICES if name in attributes), "1")
-    if int(slices) < 2:
+    name, replicated = (attributes.get(f"jobset.sigs.k8s.io/{key}") for key in ("jobset-name", "replicatedjob-name"))
+    if not slices.isdecimal() or int(slices) < 2 or name is None or replicated is None:
         return {}
-    name, replicated = attributes["jobset.sigs.k8s.io/jobset-name"], attributes["jobset.sigs.k8s.io/replicatedjob-name"]
     return {
         "MEGASCALE_NUM_SLICES": slices,
         "MEGASCALE_SLICE_ID": next((attributes[label] for label in _SLICE if label in attributes), "0"),
