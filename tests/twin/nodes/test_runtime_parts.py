@@ -16,11 +16,13 @@ import pytest
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin import main
+from sliceworks.twin.apiserver.streaming.remote_command import StreamOptions
 from sliceworks.twin.nodes.runtime import container_log, pod_volumes
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, LogWriter, read_log, stream_log
-from sliceworks.twin.nodes.runtime.envvars import MARKER, expand, tpu_variables
+from sliceworks.twin.nodes.runtime.container_session import ExecSession
+from sliceworks.twin.nodes.runtime.envvars import MARKER, Command, expand, tpu_variables
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
-from sliceworks.twin.nodes.runtime.process import kill_marked, kill_orphans, pid_file
+from sliceworks.twin.nodes.runtime.process import MountView, kill_marked, kill_orphans, pid_file
 from sliceworks.twin.nodes.runtime.value_sources import Sources, read_field, read_resource_field
 
 Object = dict[str, Any]
@@ -97,6 +99,20 @@ def slice_pod(**labels: str) -> Object:
     return {"metadata": metadata, "spec": {"subdomain": "train", "nodeSelector": selector, "containers": [TPU]}}
 
 
+def test_command_that_does_not_exist_leaves_no_descriptors(tmp_path: Path) -> None:
+    command = Command(("nosuch",), {"PATH": str(tmp_path)}, MountView(str(tmp_path)))
+
+    async def main() -> set[int]:
+        counts = set()
+        for _ in range(3):
+            with pytest.raises(OSError, match='exec: "nosuch": No such file or directory'):
+                await ExecSession.start(command, StreamOptions(stdin=True, stdout=True, stderr=True))
+            counts.add(len(list(Path("/dev/fd").iterdir())))
+        return counts
+
+    assert len(asyncio.run(main())) == 1
+
+
 def test_tpu_variables_of_a_multislice_job() -> None:
     job = {"metadata": {"name": "train-workers-1"}, "spec": {"completions": 2, "parallelism": 2}}
     assert tpu_variables(slice_pod(), TPU, job) == {
@@ -115,6 +131,16 @@ def test_tpu_variables_of_a_multislice_job() -> None:
 def test_single_slice_has_no_megascale_variables() -> None:
     result = tpu_variables(slice_pod(**{"jobset.sigs.k8s.io/replicatedjob-replicas": "1"}), TPU, None)
     assert not [name for name in result if name.startswith("MEGASCALE")]
+
+
+def test_labels_that_users_wrote_may_be_invalid() -> None:
+    """A pod with such labels must still start."""
+    result = tpu_variables(slice_pod(**{"jobset.sigs.k8s.io/replicatedjob-replicas": "many"}), TPU, None)
+    assert not [name for name in result if name.startswith("MEGASCALE")]
+    metadata = {"name": "p", "labels": {"jobset.sigs.k8s.io/replicatedjob-replicas": "2"}}
+    selector = {"cloud.google.com/gke-tpu-accelerator": "tpu-v5p-slice", "cloud.google.com/gke-tpu-topology": "all"}
+    result = tpu_variables({"metadata": metadata, "spec": {"containers": [TPU], "nodeSelector": selector}}, TPU, None)
+    assert {name for name in result if name.startswith(("MEGASCALE", "TPU_ACC", "TPU_TOP"))} == {"TPU_TOPOLOGY"}
 
 
 def test_single_pod_is_its_own_worker() -> None:

@@ -44,11 +44,11 @@ class ExecSession:
             files = Files(out, source, error)
         try:
             inner = await spawn(arguments, command.view, command.environment, files)
-        except OSError as error:
-            raise OSError(error.errno, f'exec: "{command.arguments[0]}": {error.strerror or error}') from error
-        except BaseException:
+        except BaseException as error:
             for descriptor in {*outputs.values(), *([stdin] if stdin else [])}:
                 descriptor.close()
+            if isinstance(error, OSError):
+                raise OSError(error.errno, f'exec: "{command.arguments[0]}": {error.strerror or error}') from error
             raise
         finally:
             for end in ends:
