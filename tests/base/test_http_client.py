@@ -16,7 +16,7 @@ from tests.support.certificates import self_signed
 from tests.support.real_time import RealTime
 
 from sliceworks.base import clock
-from sliceworks.base.http.client import Address, ConnectFailed, Disconnected, HttpClient, Timeouts
+from sliceworks.base.http.client import Address, ConnectFailed, Disconnected, HttpClient, InvalidRequest, Timeouts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -119,6 +119,36 @@ def test_compressed_body_is_decoded(encoding: str) -> None:
     assert run_against(Server(answer), ("GET", b"")) == [(200, b"text " * 1000)]
 
 
+def compressed_answer(body: bytes) -> bytes:
+    return f"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def test_all_members_of_a_compressed_body_are_decoded() -> None:
+    assert run_against(Server(compressed_answer(gzip.compress(b"first ") + gzip.compress(b"second"))), ("GET", b"")) == [
+        (200, b"first second")
+    ]
+
+
+def test_compressed_body_that_is_cut_is_an_error() -> None:
+    with pytest.raises(Disconnected, match="incomplete"):
+        run_against(Server(compressed_answer(gzip.compress(b"text " * 1000)[:-12])), ("GET", b""))
+
+
+def test_body_that_expands_is_decoded_in_pieces() -> None:
+    size = 50 << 20
+
+    async def main() -> list[int]:
+        async with running(Server(compressed_answer(gzip.compress(bytes(size))))) as address:
+            client = HttpClient(address, None)
+            response = await client.send("GET", "/", {}, b"", PATIENCE)
+            sizes = [len(chunk) async for chunk in response.chunks()]
+            await client.close()
+            return sizes
+
+    sizes = asyncio.run(main())
+    assert (sum(sizes), max(sizes)) == (size, 1 << 20)
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -152,13 +182,75 @@ def test_head_response_has_no_body() -> None:
     assert run_against(server, ("HEAD", b""), ("GET", b"")) == [(200, b""), (200, b"ok")]
 
 
-def test_line_break_in_a_header_is_rejected() -> None:
+def test_connection_of_a_head_response_is_closed() -> None:
     async def main() -> None:
-        client = HttpClient(Address("http", "127.0.0.1", 1), None)
-        with pytest.raises(ValueError, match="line break"):
-            await client.send("GET", "/", {"a": "b\r\nc: d"}, b"", PATIENCE)
+        async with running(Server(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n")) as address:
+            client = HttpClient(address, None)
+            await fetch(client, "HEAD")
+            await asyncio.sleep(0)
+            assert not client._all
+            await client.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(("target", "headers"), [("/", {"a": "b\r\nc: d"}), ("/a b", {}), ("/\nX: y", {})])
+def test_request_with_another_one_inside_is_rejected(target: str, headers: dict[str, str]) -> None:
+    async def main() -> None:
+        client = HttpClient(Address("http", "127.0.0.1", 1), None)
+        with pytest.raises(InvalidRequest):
+            await client.send("GET", target, headers, b"", PATIENCE)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("extra", [OK[:-2], b"garbage"], ids=["response", "garbage"])
+def test_connection_with_bytes_after_a_response_is_not_reused(extra: bytes) -> None:
+    server = Server(OK + extra, OK)
+    assert run_against(server, ("GET", b""), ("POST", b"")) == [(200, b"ok")] * 2
+    assert server.connections == 2
+
+
+def test_response_that_a_closing_client_cuts_is_an_error() -> None:
+    async def main() -> None:
+        async def serve(reader: StreamReader, writer: StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nuntil the end")
+            await reader.read()
+
+        async with listening(serve) as port:
+            client = HttpClient(Address("http", "127.0.0.1", port), None)
+            response = await client.send("GET", "/", {}, b"", PATIENCE)
+            chunks = response.chunks()
+            assert await anext(chunks) == b"until the end"
+            await client.close()
+            with pytest.raises(Disconnected):
+                await anext(chunks)
+
+    asyncio.run(main())
+
+
+def test_upload_may_take_longer_than_the_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_time = RealTime(monkeypatch)
+    size = 32 << 20
+
+    async def main() -> None:
+        async def serve(reader: StreamReader, writer: StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            for _ in range(32):
+                await clock.sleep(5)
+                await reader.readexactly(1 << 20)
+            writer.write(OK)
+            await writer.drain()
+
+        async with listening(serve) as port:
+            client = HttpClient(Address("http", "127.0.0.1", port), None)
+            response = await client.send("PUT", "/", {}, bytes(size), Timeouts(10.0, 30.0))
+            assert (response.status, await response.read()) == (200, b"ok")
+            await client.close()
+
+    clock.run(main(), speed=2)
+    assert real_time.seconds == 5 * 32 / 2
 
 
 @pytest.mark.parametrize(("method", "retried"), [("GET", True), ("PUT", True), ("POST", False), ("PATCH", False)])
@@ -225,7 +317,8 @@ def test_http_proxy_gets_the_whole_url() -> None:
     async def main() -> None:
         proxy = Server(OK)
         async with running(proxy):
-            client = HttpClient(Address.of("http://example.test/x"), None, proxy=f"http://me:secret@127.0.0.1:{proxy.port}")
+            through = Address.of(f"http://me:secret@127.0.0.1:{proxy.port}")
+            client = HttpClient(Address.of("http://example.test/x"), None, proxy=through)
             assert await fetch(client) == (200, b"ok")
             await client.close()
         credentials = base64.b64encode(b"me:secret").decode()
@@ -258,7 +351,7 @@ def test_https_goes_through_a_tunnel_of_the_proxy(tmp_path: Path) -> None:
             await asyncio.gather(pump(reader, inner_writer), pump(inner_reader, writer), return_exceptions=True)
 
         async with running(server, serving) as address, listening(tunnel) as port:
-            client = HttpClient(address, trusting, proxy=f"http://127.0.0.1:{port}")
+            client = HttpClient(address, trusting, proxy=Address.of(f"http://127.0.0.1:{port}"))
             assert [await fetch(client), await fetch(client)] == [(200, b"ok")] * 2
             await client.close()
         assert [head.splitlines()[0] for head in heads] == [f"CONNECT 127.0.0.1:{server.port} HTTP/1.1".encode()]
@@ -270,13 +363,60 @@ def test_proxy_that_refuses_is_an_error() -> None:
     async def main() -> None:
         proxy = Server(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
         async with running(proxy):
-            client = HttpClient(
-                Address.of("https://example.test"), ssl.create_default_context(), proxy=f"http://127.0.0.1:{proxy.port}"
-            )
+            through = Address.of(f"http://127.0.0.1:{proxy.port}")
+            client = HttpClient(Address.of("https://example.test"), ssl.create_default_context(), proxy=through)
             with pytest.raises(ConnectFailed) as error:
                 await fetch(client)
             await client.close()
         assert "status 407" in str(error.value.__cause__)
+
+    asyncio.run(main())
+
+
+def test_failed_tunnel_leaves_no_connection() -> None:
+    async def main() -> None:
+        async def serve(reader: StreamReader, writer: StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await reader.read(1)
+            writer.write(b"not TLS")
+
+        async with listening(serve) as port:
+            through = Address.of(f"http://127.0.0.1:{port}")
+            client = HttpClient(Address.of("https://example.test"), ssl.create_default_context(), proxy=through)
+            with pytest.raises(ConnectFailed):
+                await fetch(client)
+            assert not client._all
+            await client.close()
+
+    asyncio.run(main())
+
+
+def test_tunnel_that_takes_too_long_is_closed() -> None:
+    async def main() -> None:
+        closed = asyncio.Event()
+
+        async def ignore(reader: StreamReader, writer: StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            await reader.read()
+            closed.set()
+
+        async with listening(ignore) as port:
+            through = Address.of(f"http://127.0.0.1:{port}")
+            client = HttpClient(Address.of("https://example.test"), ssl.create_default_context(), proxy=through)
+            with pytest.raises(TimeoutError):
+                await client.send("GET", "/", {}, b"", Timeouts(0.01, None))
+            await closed.wait()
+
+    asyncio.run(main())
+
+
+def test_invalid_host_name_is_an_error() -> None:
+    async def main() -> None:
+        client = HttpClient(Address.of("http://a..b"), None)
+        with pytest.raises(ConnectFailed) as error:
+            await fetch(client)
+        assert "'a..b' is not a valid host name" in str(error.value.__cause__)
 
     asyncio.run(main())
 

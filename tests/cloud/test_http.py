@@ -12,7 +12,7 @@ from aiohttp import web
 from tests.support.real_time import RealTime
 
 from sliceworks.base import clock
-from sliceworks.base.errors import Unreachable
+from sliceworks.base.errors import Unreachable, UsageError
 from sliceworks.base.http_transport import HttpTransport
 from sliceworks.base.retry import NEVER
 from sliceworks.base.transport import Request
@@ -59,6 +59,30 @@ def test_refused_connection_is_unreachable() -> None:
         await transport.close()
         with pytest.raises(Unreachable, match="is closed"):
             await transport.send(Request("GET", "/"))
+
+    clock.run(main())
+
+
+def test_header_that_cannot_be_sent_is_an_error() -> None:
+    async def main() -> None:
+        transport = HttpTransport("http://127.0.0.1:1")
+        with pytest.raises(UsageError, match="cannot send a request to .*: a request header contains a line break"):
+            await transport.send(Request("GET", "/", headers={"authorization": "Bearer token\n"}))
+        await transport.close()
+
+    clock.run(main())
+
+
+def test_proxy_of_the_environment_may_lack_its_scheme(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def proxy(request: web.BaseRequest) -> web.Response:
+        return web.Response(text=f"{request.host}{request.path}")
+
+    async def main() -> None:
+        async with serving(proxy) as url:
+            monkeypatch.setenv("http_proxy", url.removeprefix("http://"))
+            transport = HttpTransport("http://example.test")
+            assert (await transport.send(Request("GET", "/a"))).body == b"example.test/a"
+            await transport.close()
 
     clock.run(main())
 

@@ -276,7 +276,10 @@ def test_closed_transport_is_unreachable() -> None:
     [
         (Connection("ftp://h"), "is not a valid URL"),
         (Connection("https://"), "is not a valid URL"),
+        (Connection("https://h:99999"), "is not a valid URL"),
+        (Connection("https://[::1"), "is not a valid URL"),
         (Connection("https://h", proxy_url="socks5://p:1"), "only http and https proxies are"),
+        (Connection("https://h", proxy_url="http://u:secret@p:x"), "the URL of the proxy is not valid$"),
     ],
 )
 def test_invalid_addresses_are_rejected(connection: Connection, message: str) -> None:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Unreachable, UsageError
-from sliceworks.base.http.client import Address, ConnectFailed, Disconnected, HttpClient, Timeouts
+from sliceworks.base.http.client import Address, ConnectFailed, Disconnected, HttpClient, InvalidRequest, Timeouts
 from sliceworks.base.sockets import is_loopback
 from sliceworks.base.transport import Response
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _CONNECT_SECONDS = 10.0
 _READ_SECONDS = 65.0  # kube-apiserver ends requests other than watches after 60 seconds
+_SCHEMES = ("http", "https")
 _ERRORS = (ConnectFailed, Disconnected, OSError, TimeoutError)
 
 
@@ -41,18 +42,19 @@ class HttpTransport:
         hint: str = "",
     ) -> None:
         """Without `proxy`, that of the environment is used; `hint` is for a server to which no connection can be opened."""
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        server = _read_address(url)
+        if server is None:
             raise UsageError(f"server {url!r} is not a valid URL", hint="expected https://HOST or https://HOST:PORT")
         self.url = url.rstrip("/")
+        self._server = server
         self._verify_tls, self._read_seconds, self._hint = verify_tls, read_seconds, hint
         self._headers = {"user-agent": user_agent}
-        if compress and not is_loopback(parts.hostname):
+        if compress and not is_loopback(server.host):
             self._headers["accept-encoding"] = "gzip"
         self._server_name = tls_server_name
-        proxy = _proxy_from_environment(parts.scheme, parts.hostname) if proxy is None else proxy
-        self._proxy = _check_proxy(proxy) if proxy else ""
-        self._prefix = parts.path.rstrip("/")
+        proxy = _proxy_from_environment(server) if proxy is None else proxy
+        self._proxy = _read_proxy(proxy) if proxy else None
+        self._prefix = urlsplit(url).path.rstrip("/")
         self._client: HttpClient | None = None
         self._closed = False
 
@@ -69,6 +71,8 @@ class HttpTransport:
                 return Response(response.status, response.headers, await response.read())
             finally:
                 response.abort()
+        except InvalidRequest as error:
+            raise UsageError(f"cannot send a request to {self.url}: {error}") from error
         except _ERRORS as error:
             raise self._unreachable(error) from error
 
@@ -86,9 +90,8 @@ class HttpTransport:
         if self._closed:
             raise Unreachable(f"connection to {self.url} is closed")
         if self._client is None:
-            server = Address.of(self.url)
-            tls = self._tls_context() if server.scheme == "https" else None
-            self._client = HttpClient(server, tls, server_hostname=self._server_name, proxy=self._proxy)
+            tls = self._tls_context() if self._server.scheme == "https" else None
+            self._client = HttpClient(self._server, tls, server_hostname=self._server_name, proxy=self._proxy)
         return self._client
 
     def _tls_context(self) -> ssl.SSLContext:
@@ -133,13 +136,27 @@ def _default_tls_context(*, verify: bool) -> ssl.SSLContext:
     return context
 
 
-def _proxy_from_environment(scheme: str, host: str) -> str:
-    if is_loopback(host) or urllib.request.proxy_bypass(host):
+def _proxy_from_environment(server: Address) -> str:
+    if is_loopback(server.host) or urllib.request.proxy_bypass(server.host):
         return ""
-    return urllib.request.getproxies().get(scheme, "")
+    return urllib.request.getproxies().get(server.scheme, "")
 
 
-def _check_proxy(url: str) -> str:
-    if urlsplit(url).scheme not in ("http", "https"):
-        raise UsageError(f"proxy {url} is not supported: only http and https proxies are")
-    return url
+def _read_proxy(url: str) -> Address:
+    """The address of a proxy; its URL may lack the scheme, as curl and kubectl accept it. Errors do not show its password."""
+    scheme, separator, _ = url.partition("://")
+    proxy = _read_address(url if separator else f"http://{url}")
+    if proxy is None and separator and scheme not in _SCHEMES:
+        raise UsageError(f"proxy scheme {scheme!r} is not supported: only http and https proxies are")
+    if proxy is None:
+        raise UsageError("the URL of the proxy is not valid", hint="expected http://HOST:PORT")
+    return proxy
+
+
+def _read_address(url: str) -> Address | None:
+    """The server of an HTTP URL; None for another one."""
+    try:
+        address = Address.of(url)
+    except ValueError:
+        return None
+    return address if address.scheme in _SCHEMES and address.host else None

@@ -31,8 +31,13 @@ _MAX_HEAD_BYTES = 1 << 18
 _IDLE_SECONDS = 15.0
 _NEXT_ADDRESS_SECONDS = 0.25
 _SEPARATE_BODY_BYTES = 1 << 16
+_GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})
+
+
+class InvalidRequest(ValueError):
+    """A request that cannot be written as HTTP, such as one with a line break in a header."""
 
 
 class ConnectFailed(Exception):
@@ -99,7 +104,7 @@ class IncomingResponse:
         self._error: Exception | None = None
         self._chunks: deque[bytes] = deque()
         self._size = 0
-        self._decoder: Any = None
+        self._decoder: _Decoder | None = None
         self._read_seconds = read_seconds
         self._waiter: asyncio.Future[None] | None = None
 
@@ -120,37 +125,49 @@ class IncomingResponse:
             yield chunk
 
     async def _next_chunk(self) -> bytes:
+        decoder = self._decoder
         while True:
+            if decoder is not None and (decoded := self._decode(decoder)):
+                return decoded
             if self._chunks:
                 chunks, self._size = b"".join(self._chunks), 0
                 self._chunks.clear()
                 if self._connection is not None:
                     self._connection.resume()
-                if self._decoder is None:
+                if decoder is None:
                     return chunks
-                if decoded := self._decode(chunks):
-                    return decoded
+                decoder.feed(chunks)
             elif self._error is not None:
                 raise self._error
             elif self.is_complete:
+                if decoder is not None and not decoder.is_complete:
+                    raise Disconnected("the compressed response is incomplete")
                 return b""
             else:
                 await self._wait()
 
-    def _decode(self, chunk: bytes) -> bytes:
+    def _decode(self, decoder: _Decoder) -> bytes:
         try:
-            return bytes(self._decoder.decompress(chunk))
+            return decoder.read()
         except zlib.error as error:
             self.abort()
             raise Disconnected(f"invalid compressed response: {error}") from error
 
     async def _wait(self) -> None:
+        """Wait for a part of the response; raises TimeoutError if the server neither sends one nor reads the request."""
+        unsent = self._unsent_bytes()
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(self._read_seconds):
                 await self._waiter
+        except TimeoutError:
+            if self._unsent_bytes() >= unsent:
+                raise
         finally:
             self._waiter = None
+
+    def _unsent_bytes(self) -> int:
+        return self._connection.unsent_bytes if self._connection is not None else 0
 
     def abort(self) -> None:
         """Close the connection unless the response is complete."""
@@ -163,7 +180,7 @@ class IncomingResponse:
         """Status and headers have arrived."""
         self.status, self.headers = status, headers
         if headers.get("content-encoding", "").lower() in ("gzip", "x-gzip", "deflate"):
-            self._decoder = zlib.decompressobj(47)  # detects gzip and zlib
+            self._decoder = _Decoder()
         self._notify()
 
     def feed(self, data: bytes) -> bool:
@@ -182,6 +199,33 @@ class IncomingResponse:
     def _notify(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+
+class _Decoder:
+    """Decompresses gzip, also of several members, or zlib: in pieces, however small the input is."""
+
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
+        self._input = b""
+        self._is_full = False
+        self.is_complete = True
+        """Whether the input so far is complete."""
+
+    def feed(self, data: bytes) -> None:
+        """Add input, after all pieces of the previous input have been read."""
+        self._input = data
+
+    def read(self) -> bytes:
+        """The next piece; empty if more input is needed. Raises zlib.error."""
+        while self._input or self._is_full:
+            if self._inflate.eof:
+                self._inflate = zlib.decompressobj(_GZIP_OR_ZLIB)
+            piece = self._inflate.decompress(self._input, _BUFFER_BYTES)
+            self._input = self._inflate.unconsumed_tail or self._inflate.unused_data
+            self._is_full, self.is_complete = len(piece) == _BUFFER_BYTES and not self._inflate.eof, self._inflate.eof
+            if piece:
+                return piece
+        return b""
 
 
 class _Connection(asyncio.Protocol):
@@ -234,31 +278,28 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(f"invalid HTTP response: {error}")
+            self.abort(f"invalid HTTP response: {error}")
         response = self._response
         if response is not None and not response.status and self._received > _MAX_HEAD_BYTES:
-            self._fail("response headers are too large")
-
-    def _fail(self, reason: str) -> None:
-        response, self._response = self._response, None
-        if response is not None:
-            response.end(Disconnected(reason))
-        self.abort()
+            self.abort(_LARGE_HEAD)
 
     # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self._headers = []
+        if self._response is None:
+            self.abort()  # a second response to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name, value))
+        if self._response is not None and not self._response.status:  # trailers are ignored
+            self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         response, status = self._response, self._parser.get_status_code()
         if response is None or status < 200:
             return
         if sum(len(name) + len(value) for name, value in self._headers) > _MAX_HEAD_BYTES:
-            self._fail("response headers are too large")
+            self.abort(_LARGE_HEAD)
             return
         headers = join_headers(self._headers)
         response.until_close = not headers.keys() & {"content-length", "transfer-encoding"} and status not in (204, 304)
@@ -291,8 +332,17 @@ class _Connection(asyncio.Protocol):
             self._is_paused = False
             self._transport.resume_reading()
 
-    def abort(self) -> None:
-        """Close without a TLS shutdown, which would outlast the request."""
+    @property
+    def unsent_bytes(self) -> int:
+        """How much of the request waits for the server to read."""
+        return 0 if self.closed else self._transport.get_write_buffer_size()
+
+    def abort(self, reason: str = "connection closed") -> None:
+        """Close without a TLS shutdown, which would outlast the request; a response that is not complete has failed."""
+        self._pool.retire(self)
+        response, self._response = self._response, None
+        if response is not None:
+            response.end(Disconnected(reason))
         if not self.closed:
             self._transport.abort()
 
@@ -300,10 +350,12 @@ class _Connection(asyncio.Protocol):
 class HttpClient:
     """Sends requests to one server. There is no limit of connections: each watch holds one, and would starve other requests."""
 
-    def __init__(self, server: Address, tls: ssl.SSLContext | None, *, server_hostname: str = "", proxy: str = "") -> None:
+    def __init__(
+        self, server: Address, tls: ssl.SSLContext | None, *, server_hostname: str = "", proxy: Address | None = None
+    ) -> None:
         self._server, self._tls = server, tls
         self._server_hostname = server_hostname or server.host
-        self._proxy = Address.of(proxy) if proxy else None
+        self._proxy = proxy
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -325,6 +377,8 @@ class HttpClient:
                 connection.abort()
                 raise
             else:
+                if method == "HEAD":
+                    connection.abort()  # its parser expects a body
                 return response
 
     async def close(self) -> None:
@@ -350,11 +404,15 @@ class HttpClient:
         if self._timer is None:
             self._timer = loop.call_later(clock.scale_real_seconds(_IDLE_SECONDS), self._close_idle)
 
-    def forget(self, connection: _Connection) -> None:
-        """Remove a closed connection."""
-        self._all.discard(connection)
+    def retire(self, connection: _Connection) -> None:
+        """Send no further requests over a connection."""
         with suppress(ValueError):
             self._idle.remove(connection)
+
+    def forget(self, connection: _Connection) -> None:
+        """Remove a closed connection."""
+        self.retire(connection)
+        self._all.discard(connection)
 
     def _take(self) -> _Connection | None:
         """The idle connection that was used last, so that surplus ones expire."""
@@ -385,11 +443,13 @@ class HttpClient:
                     return await self._open(self._server, self._tls, self._server_hostname, seconds)
                 tls = ssl.create_default_context() if self._proxy.scheme == "https" else None
                 connection = await self._open(self._proxy, tls, self._proxy.host, seconds)
-                return await self._tunnel(connection) if self._server.scheme == "https" else connection
+                return await self._tunnel(connection, seconds) if self._server.scheme == "https" else connection
             except OSError as error:
                 if isinstance(error, TimeoutError):
                     raise
                 raise ConnectFailed from error
+            except UnicodeError:
+                raise ConnectFailed from OSError(0, f"{self._server.host!r} is not a valid host name")
 
     async def _open(self, server: Address, tls: ssl.SSLContext | None, hostname: str, seconds: float) -> _Connection:
         loop = asyncio.get_running_loop()
@@ -400,30 +460,38 @@ class HttpClient:
             # uvloop keeps a cancelled connection until its TLS handshake times out, after a minute by default.
             options = {"ssl": tls, "server_hostname": hostname, "ssl_handshake_timeout": seconds}
         await loop.create_connection(lambda: connection, sock=sock, **options)
+        if connection.closed:
+            raise ConnectionResetError("server disconnected")
         self._all.add(connection)
         return connection
 
-    async def _tunnel(self, connection: _Connection) -> _Connection:
+    async def _tunnel(self, connection: _Connection, seconds: float) -> _Connection:
         """Have a proxy connect to the server, and start TLS inside that connection."""
         assert self._proxy is not None
         head = _encode_head("CONNECT", self._server.netloc, {"host": self._server.netloc, **_proxy_headers(self._proxy)})
         response = IncomingResponse(connection, None, has_body=False)
         connection.start(head, b"", response)
-        await response.wait_head()
-        if response.status != 200:
+        try:
+            await response.wait_head()
+            if response.status != 200:
+                raise OSError(0, f"the proxy {self._proxy.netloc} responded with status {response.status}")
+            inner = _Connection(self)
+            transport = await asyncio.get_running_loop().start_tls(
+                connection._transport, inner, cast("Any", self._tls), server_hostname=self._server_hostname,
+                ssl_handshake_timeout=seconds,
+            )  # fmt: skip
+            assert transport is not None
+        except BaseException:
             connection.abort()
-            raise ConnectFailed from OSError(0, f"the proxy {self._proxy.netloc} responded with status {response.status}")
-        inner, loop = _Connection(self), asyncio.get_running_loop()
-        transport = await loop.start_tls(
-            connection._transport, inner, cast("Any", self._tls), server_hostname=self._server_hostname
-        )
-        assert transport is not None
+            raise
+        finally:
+            self._all.discard(connection)  # TLS has taken its transport over
         inner.connection_made(transport)
-        self._all.discard(connection)
         self._all.add(inner)
         return inner
 
 
+_LARGE_HEAD = "response headers are too large"
 _CLOSING_TURNS = 20
 """Turns of the event loop in which aborted connections, also those in TLS, are closed."""
 
@@ -440,7 +508,9 @@ def join_headers(headers: list[tuple[bytes, bytes]]) -> dict[str, str]:
 def _encode_head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
     if any("\r" in line or "\n" in line or "\0" in line for line in lines):
-        raise ValueError("a request header contains a line break")
+        raise InvalidRequest("a request header contains a line break")
+    if " " in target:
+        raise InvalidRequest(f"the path {target!r} contains a space")
     return "\r\n".join((*lines, "\r\n")).encode("utf-8", "surrogateescape")
 
 
