@@ -66,7 +66,7 @@ def test_refused_connection_is_unreachable() -> None:
 def test_header_that_cannot_be_sent_is_an_error() -> None:
     async def main() -> None:
         transport = HttpTransport("http://127.0.0.1:1")
-        with pytest.raises(UsageError, match="cannot send a request to .*: a request header contains a line break"):
+        with pytest.raises(UsageError, match=r"cannot send a request to .*: a request header contains a line break"):
             await transport.send(Request("GET", "/", headers={"authorization": "Bearer token\n"}))
         await transport.close()
 
