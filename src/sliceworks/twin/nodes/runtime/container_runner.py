@@ -178,7 +178,10 @@ class ContainerRunner:
         pod.tokens = await pod.access.tokens(pod.client, pod.pod)
         image = find_image(pod.images, self.container)
         security = self._read_security_context()
-        mounts = self._mount_folders(sources, await pod.populate_volumes(sources))
+        try:
+            mounts = self._mount_folders(sources, await pod.populate_volumes(sources))
+        except pod_volumes.InvalidVolume as error:
+            raise InvalidContainer(str(error)) from error
         files = self._files(image)
         api_variables = pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], self.folder, security)
         has_namespaces = not await pod.namespaces.unavailable_reason()
@@ -200,6 +203,7 @@ class ContainerRunner:
                 hidden=hidden,
                 cgroup=pod.cgroup,
                 security=security,
+                home=self._home(),
             )
             # Programs of an image run unchanged: they find names in the hosts file, as soon as the pods exist.
             replace = pod.replace_names if image is MACHINE else pod.replace_all_addresses
@@ -225,11 +229,8 @@ class ContainerRunner:
     def _mount_folders(self, sources: Sources, volumes: dict[str, Path]) -> dict[str, str]:
         variables: dict[str, str] = {}
         add_variables(variables, self.container, sources, self._pod.addresses)
-        try:
-            mounts = pod_volumes.mount_folders(self.container, volumes, variables)
-        except pod_volumes.InvalidSubPath as error:
-            raise InvalidContainer(str(error)) from error
-        pod_volumes.create_sub_paths(self.container, mounts)
+        mounts = pod_volumes.mount_folders(self.container, volumes, variables)
+        pod_volumes.create_sub_paths(self.container, volumes, mounts)
         return mounts
 
     def _read_security_context(self) -> SecurityContext:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -35,43 +37,70 @@ def populate_volumes(folder: Path, sources: Sources, addresses: tuple[str, str],
     """
     spec = sources.pod["spec"]
     group = (spec.get("securityContext") or {}).get("fsGroup")
-    folders = {volume["name"]: _volume_folder(folder, volume, sources) for volume in spec.get("volumes") or ()}
+    folders = {volume["name"]: _create_volume(folder, volume, sources, group) for volume in spec.get("volumes") or ()}
     mounts: dict[str, str] = {}
     for container in all_containers(spec) if replace_paths else ():
         mounts |= mount_folders(container, folders)
     mounts = _longest_first(mounts)
     for volume in spec.get("volumes") or ():
-        volume_folder = folders[volume["name"]]
-        if _create_folder(volume_folder) and group is not None:
-            give_to_group(volume_folder, group, _GROUP_WRITES)
         if source := next((volume[kind] for kind in _POPULATED_KINDS if kind in volume), None):
             mode = source.get("defaultMode", _DEFAULT_MODE)
-            write_atomically(volume_folder, _files(volume, sources, addresses, mounts, mode), group=group)
+            write_atomically(folders[volume["name"]], _files(volume, sources, addresses, mounts, mode), group=group)
     return folders
 
 
-def _create_folder(folder: Path) -> bool:
-    """Create the folder of a volume, in which all users may write; returns whether it did not exist."""
+def _create_volume(folder: Path, volume: Obj, sources: Sources, group: int | None) -> Path:
+    """The folder of a volume, without symbolic links, created if it does not exist. Raises InvalidVolume."""
+    root, relative = _volume_folder(folder, volume, sources)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    created = resolve_beneath(root, relative)
+    if _create_beneath(root, created) and group is not None:
+        give_to_group(created, group, _GROUP_WRITES)
+    return created
+
+
+def resolve_beneath(root: Path, relative: str) -> Path:
+    """A path below a folder without symbolic links; containers may have created links to other folders. Raises InvalidVolume."""
+    path = Path(os.path.realpath(root / relative))
+    if not path.is_relative_to(os.path.realpath(root)):
+        raise InvalidVolume(f"path {relative} leads out of its volume")
+    return path
+
+
+def _create_beneath(root: Path, folder: Path) -> bool:
+    """Create a folder in which all users may write; returns whether it did not exist. Follows no links. Raises InvalidVolume."""
     if folder.is_dir():
         return False
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder.mkdir()
-    folder.chmod(_VOLUME_MODE)
+    real, flags = os.path.realpath(root), os.O_RDONLY | os.O_DIRECTORY
+    try:
+        descriptor = os.open(real, flags)
+        try:
+            for part in folder.relative_to(real).parts:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+                inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
+                os.close(descriptor)
+                descriptor = inner
+            os.fchmod(descriptor, _VOLUME_MODE)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise InvalidVolume(f"cannot create folder {folder.name}: {error.strerror}") from error
     return True
 
 
-def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> Path:
-    """The folder of a volume; a PersistentVolume and a path of a node each have one that outlives pods."""
+def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> tuple[Path, str]:
+    """Where the folder of a volume is; a PersistentVolume and a path of a node each have one that outlives pods."""
     root, source = folder.parents[1], volume
     if (persistent := sources.volumes.get(claim_name(sources.pod, volume))) is not None:
         source = persistent["spec"]
         if not {"hostPath", "local"} & set(source):
-            return volume_folder(root, persistent["metadata"]["name"])
+            return volume_folder(root, persistent["metadata"]["name"]), ""
     if path := (source.get("hostPath") or source.get("local") or {}).get("path"):
-        return root / "nodes" / str(sources.pod["spec"].get("nodeName")) / str(path).strip("/")
+        return root / "nodes" / str(sources.pod["spec"].get("nodeName")), str(path).strip("/")
     if (volume.get("emptyDir") or {}).get("medium") == "Memory" and _SHARED_MEMORY.is_dir():
-        return memory_folder(sources.pod["metadata"]["uid"]) / str(volume["name"])
-    return folder / str(volume["name"])
+        return memory_folder(sources.pod["metadata"]["uid"]), str(volume["name"])
+    return folder, str(volume["name"])
 
 
 def volume_folder(root: Path, name: str) -> Path:
@@ -97,41 +126,47 @@ def delete_memory(uid: str) -> None:
     shutil.rmtree(memory_folder(uid), ignore_errors=True)
 
 
-class InvalidSubPath(Exception):
-    """The path of a mount in its volume cannot be used; the message is the one of the kubelet."""
+class InvalidVolume(Exception):
+    """A volume, or the path of a mount in its volume, cannot be used; the message is the one of the kubelet if it has one."""
 
 
 def sub_path(mount: Obj, variables: Mapping[str, str]) -> str:
-    """The path of a mount in its volume; variables of the container are expanded in `subPathExpr`. Raises InvalidSubPath."""
+    """The path of a mount in its volume; variables of the container are expanded in `subPathExpr`. Raises InvalidVolume."""
     if not (template := mount.get("subPathExpr")):
         return mount.get("subPath") or ""
     path = expand(template, variables)
     if missing := _REFERENCE.search(path):
-        raise InvalidSubPath(f"missing value for {json.dumps(missing[1])}")
+        raise InvalidVolume(f"missing value for {json.dumps(missing[1])}")
     if path.startswith("/"):
-        raise InvalidSubPath(f"error SubPath `{path}` must not be an absolute path")
+        raise InvalidVolume(f"error SubPath `{path}` must not be an absolute path")
     if ".." in path.split("/"):
-        raise InvalidSubPath(f"unable to provision SubPath `{path}`: must not contain '..'")
+        raise InvalidVolume(f"unable to provision SubPath `{path}`: must not contain '..'")
     return path
 
 
-def create_sub_paths(container: Obj, mounts: Mapping[str, str]) -> None:
-    """Create the folders of mounts that their volumes do not have."""
+def create_sub_paths(container: Obj, folders: Mapping[str, Path], mounts: Mapping[str, str]) -> None:
+    """Create the folders of mounts that their volumes do not have. Raises InvalidVolume."""
     for mount in container.get("volumeMounts") or ():
         folder = Path(mounts.get(mount["mountPath"].rstrip("/"), "/"))
         if (mount.get("subPath") or mount.get("subPathExpr")) and not folder.exists():
-            folder.mkdir(parents=True)
-            folder.chmod(_VOLUME_MODE)
+            try:
+                _create_beneath(folders[mount["name"]], folder)
+            except InvalidVolume as error:
+                owner = f'volumeMount "{mount["name"]}" of container "{container["name"]}"'
+                raise InvalidVolume(f"failed to create subPath directory for {owner}") from error
 
 
 def mount_folders(container: Obj, folders: dict[str, Path], variables: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
-    """Folders by mount path, longest paths first."""
-    mounts = container.get("volumeMounts") or ()
-    by_path = {
-        mount["mountPath"].rstrip("/"): str(folders[mount["name"]] / sub_path(mount, variables))
-        for mount in mounts
-        if mount["name"] in folders and mount["mountPath"].rstrip("/")
-    }
+    """Folders by mount path without symbolic links, longest paths first. Raises InvalidVolume."""
+    by_path = {}
+    for mount in container.get("volumeMounts") or ():
+        if mount["name"] in folders and (place := mount["mountPath"].rstrip("/")):
+            folder, path = folders[mount["name"]], sub_path(mount, variables)
+            try:
+                by_path[place] = str(resolve_beneath(folder, path))
+            except InvalidVolume as error:
+                owner = f'volumeMount "{mount["name"]}" of container "{container["name"]}"'
+                raise InvalidVolume(f"failed to prepare subPath for {owner}") from error
     return _longest_first(by_path)
 
 

@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 _VOLUME_REFRESH = 5.0
+_VOLUMES, _HOSTS = ".volumes", ".hosts"  # no container has such a name, and so such a folder
 _SHELL = ["sh"]
 """What an ephemeral container runs if neither it nor its image has a command."""
 _NO_MOUNT_NAMESPACE = (
@@ -111,7 +112,7 @@ class PodWorker:
             return "", None
         own = self._hosts.hostname_of(self.pod)
         aliases = self.pod["spec"].get("hostAliases") or ()
-        return own.hostname, self._hosts.files.open(self.uid, own, self.folder / "hosts", aliases)
+        return own.hostname, self._hosts.files.open(self.uid, own, self.folder / _HOSTS, aliases)
 
     def resolver_file(self) -> Path | None:
         """The resolver configuration of the pod; None if it is that of this machine."""
@@ -178,14 +179,14 @@ class PodWorker:
         """Update volumes of ConfigMaps and Secrets periodically, as the kubelet does."""
         while pod_volumes.have_updates(self.pod["spec"]):
             await clock.sleep(_VOLUME_REFRESH)
-            with contextlib.suppress(SliceworksError):
+            with contextlib.suppress(SliceworksError, pod_volumes.InvalidVolume):
                 await self.populate_volumes(await read_sources(self.client, self.pod))
 
     async def populate_volumes(self, sources: Sources) -> dict[str, Path]:
         """Update the folders of the volumes; returns them by volume name."""
         replace_paths = bool(await self.namespaces.unavailable_reason())
         sources.tokens = self.tokens
-        return pod_volumes.populate_volumes(self.folder / "volumes", sources, self.addresses, replace_paths=replace_paths)
+        return pod_volumes.populate_volumes(self.folder / _VOLUMES, sources, self.addresses, replace_paths=replace_paths)
 
     async def _report_missing_namespaces(self) -> None:
         """Record a warning if the pod has mounts and this machine has no mount namespaces."""

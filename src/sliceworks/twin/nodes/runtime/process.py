@@ -30,6 +30,8 @@ Obj = dict[str, Any]
 _ALWAYS_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected")
 DEFAULT_SECURITY = SecurityContext()
 _PROCESS_MODES = ("cgroup", "hide", "user")
+_SCRATCH_FOLDERS, _SESSION_SOCKETS = ("/tmp", "/var/tmp", "/dev/shm"), "/run/user"
+"""What an isolated container does not share with this machine: temporary files, and the sockets of the user's session."""
 """What the sandbox sets for each process; mounts are those of the container."""
 _HOSTS = "/etc/hosts"
 _SANDBOX_INIT = Path(__file__).with_name("sandbox_init.py")
@@ -71,11 +73,13 @@ def build_view(
     hidden: tuple[Path, ...] = (),
     cgroup: PodCgroup | None = None,
     security: SecurityContext = DEFAULT_SECURITY,
+    home: Path | None = None,
 ) -> MountView:
     """The view of a container. `sources` maps mount paths to folders; `pod_folder` stays visible.
 
     `names` are the host name and hosts file of the pod, `files` more mounts, unless a volume has the same path. A container
-    that has `hidden` folders is isolated.
+    that has `hidden` folders is isolated: outside its volumes it writes only to its `home` and to temporary folders, so that the
+    twin, which reads and writes the other files of the pod, follows none of its symbolic links.
     """
     hostname, file = names
     enters = [("cgroup", str(cgroup.processes), "-")] if cgroup else []
@@ -86,10 +90,19 @@ def build_view(
         if (path := mount["mountPath"].rstrip("/")) in sources
     ]
     more = (*files, *([("rw", str(file), _HOSTS)] if file is not None else []))
-    mounts += [mount for mount in more if mount[2] not in sources]
-    hides = [("hide", "-", str(path)) for path in hidden] + [("open", "-", path) for path in _private_folders(security, pod_folder)]
-    kept = [("keep", str(path), str(path)) for path in (pod_folder, *_KEPT_FOLDERS)] if mounts or hides else []
+    mounts += [(mode, os.path.realpath(source), path) for mode, source, path in more if path not in sources]
+    hides = _hides(hidden) + [("open", "-", path) for path in _private_folders(security, pod_folder)]
+    mode = "show" if hidden else "keep"
+    kept = [(mode, str(path), str(path)) for path in (pod_folder, *_KEPT_FOLDERS)] if mounts or hides else []
+    kept += [("keep", str(home), str(home))] if hidden and home is not None else []
     return MountView(folder, (*enters, *hides, *mounts, *kept, *security.mounts()), hostname)
+
+
+def _hides(hidden: tuple[Path, ...]) -> list[tuple[str, str, str]]:
+    if not hidden:
+        return []
+    scratch = [("scratch", "-", path) for path in _SCRATCH_FOLDERS]
+    return [*(("hide", "-", str(path)) for path in hidden), ("hide", "-", _SESSION_SOCKETS), *scratch]
 
 
 def _private_folders(security: SecurityContext, pod_folder: Path) -> list[str]:
@@ -186,9 +199,9 @@ class NamespaceSupport:
     async def _test(self) -> str:
         if sys.platform != "linux":
             return "requires Linux"
-        hides = tuple(("hide", "-", str(path)) for path in self.hidden)
-        kept = tuple(("keep", str(path), str(path)) for path in (self._folder, *_KEPT_FOLDERS)) if hides else ()
-        view = MountView(str(self._folder), (*hides, ("ro", str(self._folder), "/sliceworks/probe"), *kept), "probe")
+        hides, folder = _hides(self.hidden), os.path.realpath(self._folder)
+        kept = [("show", str(path), str(path)) for path in (self._folder, *_KEPT_FOLDERS)] if hides else []
+        view = MountView(str(self._folder), (*hides, ("ro", folder, "/sliceworks/probe"), *kept), "probe")
         try:
             inner = await spawn((sys.executable, "-I", "-S", "-c", ""), view, {}, NO_FILES)
         except OSError as error:

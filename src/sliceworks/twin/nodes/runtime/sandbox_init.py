@@ -1,21 +1,22 @@
 """A standalone program: mounts folders at their mount paths in new namespaces, then executes the command.
 
 It imports only the standard library:
-`sandbox_init.py REPORT FOLDER [cgroup FILE -|enter PID -|host NAME -|hide - PATH|open - PATH|ro|rw|image|keep SOURCE PATH|
-read-only-root - -|user UID:GID:GROUPS CAPABILITIES:PRIVILEGES]… -- COMMAND…`.
+`sandbox_init.py REPORT FOLDER [cgroup FILE -|enter PID -|host NAME -|hide - PATH|open - PATH|scratch - PATH|
+ro|rw|image|keep|show SOURCE PATH|read-only-root - -|user UID:GID:GROUPS CAPABILITIES:PRIVILEGES]… -- COMMAND…`.
 Errors are written to the descriptor REPORT, which closes when the command starts. `keep` makes a folder visible again below a
-volume that hides it; `host` sets the host name; `cgroup` enters the cgroup of a cgroup.procs file; `user` sets user, groups, the
-capabilities in hexadecimal, and whether programs can gain privileges (1); `enter` enters the namespaces of a process instead of
-creating them; `image` is a read-only mount, or a copy of a small file. `hide` mounts an empty folder, and the command then runs
-without capabilities in a PID namespace: it cannot unmount the folder, and none of its processes outlives it. `open` mounts an empty
-folder that all users may enter, for the `keep` below it.
+volume that hides it, `show` does so read-only; `host` sets the host name; `cgroup` enters the cgroup of a cgroup.procs file; `user`
+sets user, groups, the capabilities in hexadecimal, and whether programs can gain privileges (1); `enter` enters the namespaces of a
+process instead of creating them; `image` is a read-only mount, or a copy of a small file. Sources of `ro` and `rw` have no links.
+`hide` mounts an empty folder, and the command then runs without capabilities in a PID namespace: it cannot unmount the folder, none
+of its processes outlives it, and it can write only to `rw`, `keep` and `scratch`, an empty folder for all users. `open` mounts an
+empty folder that all users may enter, for the `keep` below it.
 Users other than root enter a user namespace first, if the kernel allows it.
 A mount path that does not exist is created in a copy of its closest parent folder: a tmpfs with bind mounts of everything in that
 folder. The file system of the machine does not change.
 """
 
 # Importing pathlib would double the start time of every container.
-# ruff: noqa: PTH101, PTH102, PTH103, PTH112, PTH115, PTH116, PTH120, PTH123, PTH211
+# ruff: noqa: PTH101, PTH102, PTH103, PTH110, PTH112, PTH115, PTH116, PTH120, PTH123, PTH211
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ _EXIT_CODE = 128
 
 _MAX_COPY = 1 << 20
 _KERNEL = ("/proc", "/sys", "/dev")
-_HIDING_MODES = {"hide": "700", "open": "755"}
+_KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+_HIDING_MODES = {"hide": "700", "open": "755", "scratch": "1777"}
+_MOUNT_MODES, _KEEPING_MODES, _READ_ONLY_MODES = ("ro", "rw", "image", "keep", "show"), ("keep", "show"), ("ro", "image", "show")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -94,8 +97,10 @@ class Mounts:
 
     def hide(self, path: str, mode: str) -> None:
         """Mount an empty folder over a folder."""
-        _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode={mode}")
+        _mount("tmpfs", path, "tmpfs", _MS_NOSUID | _MS_NODEV, f"mode={_HIDING_MODES[mode]}")
         self._copied.add(path)
+        if mode == "scratch":
+            self._volumes.append(path)
 
     def _create(self, place: str, *, folder: bool) -> None:
         """Create a mount point that does not exist."""
@@ -135,12 +140,12 @@ class Mounts:
         flags = os.statvfs(path).f_flag & (_MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
         _mount("none", path, flags=_MS_REMOUNT | _MS_BIND | _MS_RDONLY | flags)
 
-    def make_root_read_only(self) -> None:
-        """Remount everything read-only but volumes and the file systems of the kernel."""
+    def make_root_read_only(self, kernel: tuple[str, ...] = _KERNEL) -> None:
+        """Remount everything read-only but volumes and file systems of the kernel."""
         with open("/proc/self/mountinfo", encoding="utf-8") as file:
             places = {line.split(" ")[4] for line in file}
         for place in places:
-            if not any(place == kept or place.startswith(f"{kept}/") for kept in (*_KERNEL, *self._volumes)):
+            if not any(place == kept or place.startswith(f"{kept}/") for kept in (*kernel, *self._volumes)):
                 try:
                     self.make_read_only(place)
                 except OSError:
@@ -179,31 +184,41 @@ def mount_all(specs: list[tuple[str, str, str]]) -> None:
         if mode == "enter":
             _enter_namespaces(pid)
             return
-    hidden = {path: _HIDING_MODES[mode] for mode, _, path in specs if mode in _HIDING_MODES and os.path.isdir(path)}
-    unshare(_CLONE_NEWPID if _is_isolated(specs) else 0)
+    hidden = {path: mode for mode, _, path in specs if mode in _HIDING_MODES and os.path.isdir(path)}
+    is_isolated = _is_isolated(specs)
+    unshare(_CLONE_NEWPID if is_isolated else 0)
     for mode, name, _ in specs:
         if mode == "host":
             _check(_libc.sethostname(name.encode(), len(name.encode())), "sethostname")
     reads_root = any(mode == "read-only-root" for mode, _, _ in specs)
-    specs = [spec for spec in specs if spec[0] in ("ro", "rw", "image", "keep")]
-    opened = [(mode, f"/proc/self/fd/{os.open(source, os.O_PATH)}", path) for mode, source, path in specs]
+    opened = [(mode, _open(source, mode), path) for mode, source, path in specs if mode in _MOUNT_MODES]
     mounts, read_only = Mounts(), []
     for path, mode in hidden.items():
         if os.path.isdir(path):  # not below one that is hidden already
             mounts.hide(path, mode)
-    volumes = [*hidden, *(path for mode, _, path in specs if mode != "keep")]
-    for mode, source, path in sorted(opened, key=lambda spec: (spec[0] == "keep", spec[2].count("/"))):
-        if mode == "keep" and not any(_hides(volume, path) for volume in volumes):
+    volumes = [*hidden, *(path for mode, _, path in opened if mode not in _KEEPING_MODES)]
+    for mode, source, path in sorted(opened, key=lambda spec: (spec[0] in _KEEPING_MODES, spec[2].count("/"))):
+        if mode in _KEEPING_MODES and not is_isolated and not any(_hides(volume, path) for volume in volumes):
             continue
         if mode == "image" and mounts.copy(source, path):
             continue
         place = mounts.put(source, path)
-        if mode in ("ro", "image"):
+        if mode in _READ_ONLY_MODES:
             read_only.append(place)
     for place in read_only:
         mounts.make_read_only(place)
-    if reads_root:
+    if is_isolated:
+        mounts.make_root_read_only(("/proc", "/dev"))
+    elif reads_root:
         mounts.make_root_read_only()
+
+
+def _open(source: str, mode: str) -> str:
+    """The path of a descriptor of a source; another container may have replaced a folder of it by a symbolic link."""
+    path = f"/proc/self/fd/{os.open(source, os.O_PATH)}"
+    if mode in ("ro", "rw") and os.readlink(path) != source:
+        raise OSError(errno.ELOOP, f"{source}: {os.strerror(errno.ELOOP)}")
+    return path
 
 
 def _enter_cgroup(file: str) -> None:
@@ -239,6 +254,10 @@ def enter_pid_namespace(report: int) -> None:
         _wait(init, report)
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
+    for path in _KERNEL_SETTINGS:  # a container of root could write them without capabilities
+        if os.path.exists(path):
+            _bind(path, path)
+            Mounts().make_read_only(path)
     if command := os.fork():
         _wait(command, report)
 
