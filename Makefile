@@ -125,8 +125,11 @@ wheel: $(READY) ## Build the wheel and its SHA-256 into dist/
 	@rm -rf dist && $(BIN)/python -m hatchling build -t wheel -d dist >/dev/null
 	@cd dist && { sha256sum *.whl 2>/dev/null || shasum -a 256 *.whl; } | tee SHA256SUMS
 
+# Only tracked files: others can be Terraform states, which have secrets.
 sdist: $(READY) ## Build the source distribution into dist/
-	@$(BIN)/python -m hatchling build -t sdist -d dist >/dev/null
+	@rm -rf build/sdist && mkdir -p build/sdist dist
+	@git ls-files -z | tar --null --files-from=- --create --file=- | tar --extract --directory=build/sdist
+	@dist="$$PWD/dist" python="$$(cd $(BIN) && pwd)/python" && cd build/sdist && "$$python" -m hatchling build -t sdist -d "$$dist" >/dev/null
 
 # The tool has its own environment: it has as many dependencies as Sliceworks.
 SBOM := build/sbom

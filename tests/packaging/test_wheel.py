@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -73,6 +74,21 @@ def test_wheel_has_every_tracked_file(wheel: Path, folder: str, target: str) -> 
     names = set(names_in(wheel))
     assert tracked
     assert not [name for name in tracked if (ROOT / name).exists() and name.replace(folder, target, 1) not in names]
+
+
+def test_source_distribution_has_only_tracked_files(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", "--depth=1", f"file://{ROOT}", checkout], check=True)
+    for name in ("demo.yaml", "terraform/stages/1-base/terraform.tfstate", ".env"):
+        (checkout / name).write_text("secret")
+    settings = (f"BIN={Path(sys.executable).parent}", "READY=LICENSE")
+    command = ["make", f"--makefile={ROOT / 'Makefile'}", "--assume-old=LICENSE", "sdist", *settings]
+    subprocess.run(command, cwd=checkout, check=True)
+    (archive,) = (checkout / "dist").iterdir()
+    with tarfile.open(archive) as packed:
+        names = {member.name.partition("/")[2] for member in packed.getmembers()}
+    tracked = subprocess.run(["git", "ls-files"], cwd=checkout, capture_output=True, text=True, check=True).stdout.split()
+    assert names == {"PKG-INFO", *tracked}
 
 
 def test_wheel_excludes_untracked_files(wheel: Path, tmp_path: Path) -> None:
