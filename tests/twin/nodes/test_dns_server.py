@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 import sys
@@ -122,6 +123,61 @@ def test_response_that_is_too_large_for_a_datagram_is_truncated() -> None:
         assert answers(short, question)[1] == records[: len(answers(short, question)[1])]
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+def test_responses_are_not_answered() -> None:
+    """A response with the address of the server as its source would be answered for ever."""
+    other = bytearray(request(WEB, A, number=8))
+    other[2] |= 0x28  # an update
+
+    async def main() -> None:
+        loopback = LoopbackRange()
+        assert loopback.networks is not None
+        server, address, port = DnsServer(loopback.networks, [], lambda: ZONE), str(loopback.networks.pods[1]), _free_port()
+        assert await server.open(address, port)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+            client.setblocking(False)
+            client.connect((address, port))
+            for message in (b"", b"short", respond(request(WEB, A, number=1), ZONE), bytes(other)):
+                client.send(message)
+            received = await asyncio.get_running_loop().sock_recv(client, 600)
+            assert struct.unpack_from("!H", received) == (8,)
+            assert received[3] & 15 == 4
+        server.close()
+        loopback.close()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+def test_idle_and_many_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dns_server, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(dns_server, "_MAX_STREAMS", 3)
+
+    async def main() -> None:
+        loopback = LoopbackRange()
+        assert loopback.networks is not None
+        server, address, port = DnsServer(loopback.networks, [], lambda: ZONE), str(loopback.networks.pods[1]), _free_port()
+        assert await server.open(address, port)
+        idle = [await asyncio.open_connection(address, port) for _ in range(10)]
+        for reader, writer in idle:
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+            writer.close()
+        assert not server._streams
+        server.close()
+        loopback.close()
+
+    asyncio.run(main())
+
+
+def test_external_name_that_has_no_wire_form_has_no_record() -> None:
+    """Labels of a name have at most 63 bytes on the wire; the API server accepts more."""
+    spec = {"type": "ExternalName", "externalName": f"{'a' * 64}.com"}
+    service = {"metadata": {"name": "long", "namespace": "default"}, "spec": spec}
+    assert build_zone([], [service]).names == frozenset()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")

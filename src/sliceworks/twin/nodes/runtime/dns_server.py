@@ -22,11 +22,12 @@ log = logging.getLogger(__name__)
 PORT = 53
 _HEADER = struct.Struct("!HHHHHH")
 _RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_AVAILABLE, _KEPT_FLAGS = 0x8000, 0x0400, 0x0200, 0x0080, 0x7900
-_NO_ERROR, _FORMAT_ERROR, _SERVER_FAILURE, _NAME_ERROR = 0, 1, 2, 3
+_NO_ERROR, _FORMAT_ERROR, _SERVER_FAILURE, _NAME_ERROR, _NOT_IMPLEMENTED = 0, 1, 2, 3, 4
+_OPERATION = 0x7800
 _QUESTION_NAME = b"\xc0\x0c"
 _INTERNET, _TTL = 1, 5
 _UPSTREAM_SECONDS = 3.0
-_MAX_QUESTIONS = 1000
+_MAX_QUESTIONS, _MAX_STREAMS, _IDLE_SECONDS = 1000, 200, 10.0
 _MAX_DATAGRAM, _MAX_MESSAGE = 512, 0xFFFF
 """Bytes of a response over UDP without EDNS, and over TCP."""
 
@@ -123,7 +124,7 @@ class DnsServer:
 
     def on_datagram(self, request: bytes, client: tuple[str, int]) -> None:
         """Answer a datagram in the background."""
-        if len(self._tasks) < _MAX_QUESTIONS:
+        if _is_request(request) and len(self._tasks) < _MAX_QUESTIONS:
             task = asyncio.create_task(self._serve_datagram(request, client))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -134,13 +135,24 @@ class DnsServer:
             self._transport.sendto(response, client)
 
     async def _serve_stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._streams) >= _MAX_STREAMS:
+            writer.transport.abort()
+            return
         self._streams.add(writer)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
-                (length,) = struct.unpack("!H", await reader.readexactly(2))
-                response = await self._answer(await reader.readexactly(length), _ask_stream)
+                try:
+                    async with asyncio.timeout(clock.scale_real_seconds(_IDLE_SECONDS)):
+                        await writer.drain()
+                        (length,) = struct.unpack("!H", await reader.readexactly(2))
+                        request = await reader.readexactly(length)
+                except TimeoutError:
+                    writer.transport.abort()
+                    break
+                if not _is_request(request):
+                    break
+                response = await self._answer(request, _ask_stream)
                 writer.write(struct.pack("!H", len(response)) + response)
-                await writer.drain()
         writer.close()
         self._streams.discard(writer)
 
@@ -149,6 +161,8 @@ class DnsServer:
             question = parse_question(request)
         except ValueError:
             return respond(request, Zone())
+        if _flags(request) & _OPERATION:
+            return _reply(request, question.end, _NOT_IMPLEMENTED, (), 1)
         if is_cluster_name(question.name, self._networks):
             return respond(request, self._zone(), _MAX_DATAGRAM if ask is _ask_datagram else _MAX_MESSAGE)
         for upstream in self._upstreams:
@@ -156,6 +170,15 @@ class DnsServer:
                 async with asyncio.timeout(clock.scale_real_seconds(_UPSTREAM_SECONDS)):
                     return await ask(request, upstream)
         return _reply(request, question.end, _SERVER_FAILURE, (), 1)
+
+
+def _flags(message: bytes) -> int:
+    return int(_HEADER.unpack_from(message)[1])
+
+
+def _is_request(message: bytes) -> bool:
+    """Whether a message can be answered: two servers that answer responses would do so for ever."""
+    return len(message) >= _HEADER.size and not _flags(message) & _RESPONSE
 
 
 class _Datagrams(asyncio.DatagramProtocol):

@@ -19,6 +19,7 @@ Obj = dict[str, Any]
 DOMAIN = "cluster.local"
 A, CNAME, PTR, SRV = 1, 5, 12, 33
 _REVERSE = "in-addr.arpa"
+_MAX_LABEL = 63
 _SRV_PRIORITY, _SRV_WEIGHT = 0, 100
 
 
@@ -54,6 +55,11 @@ def encode_name(name: str) -> bytes:
     """A domain name on the wire, without compression."""
     labels = [label.encode() for label in name.rstrip(".").split(".") if label]
     return b"".join(bytes([len(label)]) + label for label in labels) + b"\0"
+
+
+def _has_wire_form(name: str) -> bool:
+    """Whether a name can be encoded; validation does not limit the labels of external names."""
+    return bool(name) and all(len(label) <= _MAX_LABEL for label in name.split("."))
 
 
 def decode_name(data: bytes) -> str:
@@ -96,7 +102,7 @@ def build_zone(names: Iterable[DnsName], services: Iterable[Obj]) -> Zone:
     for service in services:
         key, spec = key_of(service), service["spec"]
         fqdn = f"{key.name}.{key.namespace}.svc.{DOMAIN}"
-        if spec.get("type") == "ExternalName" and spec.get("externalName"):
+        if spec.get("type") == "ExternalName" and _has_wire_form(spec.get("externalName") or ""):
             _add(records, fqdn, CNAME, encode_name(spec["externalName"]))
         if addresses.get(key):
             _add_ports(records, fqdn, spec.get("ports") or ())
