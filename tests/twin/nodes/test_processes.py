@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
+import uuid
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -343,6 +345,29 @@ def test_terminating_pod_is_removed_after_restart(tmp_path: Path, monkeypatch: p
             assert await _gone(Client(cluster.transport()), "p")
 
     clock.run(whole())
+
+
+def test_files_of_pods_are_deleted_after_restart(tmp_path: Path) -> None:
+    """Those of a finished pod with the pod, and those of a pod that was deleted before the twin was killed at once."""
+
+    async def whole() -> None:
+        store = Store()
+        async with Cluster(store, ca="the authority", processes=tmp_path) as cluster:
+            client = Client(cluster.transport())
+            await create_nodes(client, NodeShape(pool="pool"), 1)
+            await client.create(pod("p", "echo", "done"))
+            await until(client, "p", ended)
+            kept = tmp_path / (await client.get(POD, "p"))["metadata"]["uid"]
+        leftover = tmp_path / str(uuid.uuid4()) / "main"
+        leftover.mkdir(parents=True)
+        async with Cluster(store, ca="the authority", processes=tmp_path) as cluster:
+            client = Client(cluster.transport())
+            assert await client.logs("p", "default") == "done\n"
+            await client.delete(POD, "p")
+            while kept.exists() or leftover.parent.exists():
+                await clock.sleep(0.02)
+
+    clock.run(asyncio.wait_for(whole(), 60))
 
 
 def _deleted_as_it_ends(client: Client, patch: pytest.MonkeyPatch) -> None:

@@ -378,9 +378,14 @@ def _environment(pid: int) -> list[bytes]:
         return []
 
 
+def pod_uids(folder: Path) -> list[str]:
+    """The UIDs of the pods that have files below a folder."""
+    return [entry.name for entry in folder.iterdir() if _UID.fullmatch(entry.name)]
+
+
 def kill_orphans(folder: Path) -> None:
     """Kill the processes of a twin that was killed; reused PIDs are detected by start time."""
-    if uids := [entry.name for entry in folder.iterdir() if _UID.fullmatch(entry.name)]:
+    if uids := pod_uids(folder):
         kill_marked(*uids)
     for uid in uids:
         delete_memory(uid)

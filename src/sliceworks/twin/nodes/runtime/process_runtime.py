@@ -14,7 +14,7 @@ from sliceworks.base.errors import ApiError, BadRequest, SliceworksError
 from sliceworks.base.transport import Response
 from sliceworks.kube import kubeconfig
 from sliceworks.kube.events import EventRecorder
-from sliceworks.kube.resources import Key, key_of
+from sliceworks.kube.resources import POD, Key, key_of
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes.runtime import pod_volumes, resolv_conf, resource_metrics
 from sliceworks.twin.nodes.runtime.container_log import LogOptions, since_seconds, stream_log
@@ -24,7 +24,7 @@ from sliceworks.twin.nodes.runtime.pod_cgroup import PodCgroups
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
 from sliceworks.twin.nodes.runtime.pod_volumes import token_sources
 from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
-from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans
+from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans, pod_uids
 from sliceworks.twin.nodes.runtime.process_usage import ProcessUsage
 from sliceworks.twin.nodes.runtime.resource_metrics import ResourceMetrics
 from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy, host_ports
@@ -114,6 +114,8 @@ class ProcessRuntime:
         self._services.find_host_ports = self._host_ports
         self._dns: DnsServer | None = None
         self._workers: dict[Key, PodWorker] = {}
+        self._finished: dict[Key, str] = {}
+        """The UIDs of pods that had finished before this runtime started."""
         self.metrics = ResourceMetrics(lambda: [worker.pod for worker in self._workers.values()], ProcessUsage().read)
         self._sampling: asyncio.Task[None] | None = None
         self._cleanups: set[asyncio.Task[None]] = set()
@@ -125,6 +127,7 @@ class ProcessRuntime:
         if self._namespaces.hidden and (reason := await self._namespaces.unavailable_reason()):
             await self.close()
             raise SliceworksError(f"containers cannot be isolated on this machine: {reason}", hint="omit --isolate")
+        await self._delete_leftovers()
         await self._services.open()
         if ProcessUsage.is_available():
             self._sampling = asyncio.create_task(self.metrics.run(), name="resource metrics")
@@ -167,6 +170,7 @@ class ProcessRuntime:
             worker = None
         if worker is None:
             if is_finished(pod):
+                self._finished[key] = metadata["uid"]
                 if metadata.get("deletionTimestamp"):
                     self._run_in_background(finish_deletion(self._client, pod))
                 return
@@ -198,11 +202,22 @@ class ProcessRuntime:
             worker.kill()
             self._services.notify()
             self._run_in_background(self._clean_up(worker))
+        elif uid := self._finished.pop(pod, ""):
+            self._delete_folder(self._folder / uid)
 
     def on_volume_released(self, name: str) -> None:
         """Delete the files of a PersistentVolume."""
-        folder = pod_volumes.volume_folder(self._folder, name)
+        self._delete_folder(pod_volumes.volume_folder(self._folder, name))
+
+    def _delete_folder(self, folder: Path) -> None:
         self._run_in_background(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+
+    async def _delete_leftovers(self) -> None:
+        """Delete the files of pods that were deleted while the twin ended."""
+        if uids := set(pod_uids(self._folder)):
+            uids -= {pod["metadata"]["uid"] for pod in (await self._client.list_all(POD)).items}
+        for uid in uids:
+            self._delete_folder(self._folder / uid)
 
     def _run_in_background(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
