@@ -13,6 +13,7 @@ from tests.support.clusters import real_enabled
 
 ROOT = Path(__file__).parents[2]
 WRITES = {"publish": {"contents"}, "docs": {"contents"}, "images": {"packages", "id-token"}, "pypi": {"id-token"}}
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yaml"))
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yaml"))
 
 
@@ -44,6 +45,13 @@ def test_steps_are_make_targets(file: Path) -> None:
     for run in runs:
         assert run.startswith("make "), run
         assert {word for word in run.split()[1:] if "=" not in word} <= targets
+
+
+@pytest.mark.parametrize("file", FORMS, ids=lambda file: file.name)
+def test_form_of_issues_is_valid_for_every_yaml_parser(file: Path) -> None:
+    form = yaml.safe_load(file.read_text())
+    assert form.keys() == {"name", "description", "labels", "body"}
+    assert all(field["type"] in ("input", "textarea") and field["attributes"]["label"] for field in form["body"])
 
 
 @pytest.mark.real
