@@ -222,6 +222,23 @@ def test_user_is_authorized_before_a_request_is_passed_on(api: Api, backend: Bac
     assert not [name for name in backend.requests(backend.samples)[-1].headers if name.startswith("impersonate")]
 
 
+def test_encoded_slash_is_authorized_as_the_backend_reads_it(api: Api, backend: Backend, ns: str) -> None:
+    register(api, backend)
+    robot = account(api, ns)
+    grant(api, ns, rule("get", "samples", backend.group))
+    eventually(lambda: robot.get(f"{backend.samples}/a").status == 404, 30, what="the role is used")
+    assert robot.get(f"{backend.samples}/a/secret").status == 403
+    assert robot.get(f"{backend.samples}/a%2Fsecret").status == 403
+    assert not [seen for seen in backend.seen if "secret" in seen.target]
+
+
+def test_headers_of_one_connection_are_not_passed_on(api: Api, backend: Backend) -> None:
+    register(api, backend)
+    api.get(backend.samples, headers={"Connection": "keep-alive, X-Hop", "X-Hop": "1", "X-End": "2"}).ok()
+    (seen,) = backend.requests(backend.samples)
+    assert ("x-hop" in seen.headers, seen.headers["x-end"]) == (False, ["2"])
+
+
 def test_watch_is_streamed(api: Api, backend: Backend) -> None:
     register(api, backend)
     with api.watch(backend.samples) as watch:
@@ -320,6 +337,16 @@ def test_backend_with_hanging_discovery(api: Api, backend: Backend, cluster: Clu
     condition = _condition(api, backend.name, "FailedDiscoveryCheck")
     assert condition["status"] == "False"
     assert condition["message"].startswith(f"failing or missing response from https://127.0.0.1:{backend.port}{backend.root}: ")
+
+
+def test_backend_with_hanging_openapi_is_discovered(api: Api, backend: Backend) -> None:
+    for path in ("/openapi/v3", "/openapi/v2"):
+        backend.replies[path] = Reply(hang=True)
+    register(api, backend)
+    eventually(lambda: (listed(api, backend.group).get("versions") or [{}])[0].get("resources"), 30, what="resources are listed")
+    backend.replies[backend.root] = Reply(b"no", 503, "text/plain")
+    api.patch(f"{SERVICES}/{backend.name}", {"metadata": {"labels": {"checked": "again"}}}).ok()
+    _condition(api, backend.name, "FailedDiscoveryCheck")
 
 
 def test_bad_discovery_status_is_reported(api: Api, backend: Backend, cluster: Cluster) -> None:

@@ -326,7 +326,7 @@ class ApiHandler:
         user, target = self._authorize(request, certificate, params)
         if len(request.body) > MAX_BODY_BYTES:
             raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
-        remote = self.server.api_services.find(request.path) if self.server.api_services.remotes else None
+        remote = self.server.api_services.find(target.path) if self.server.api_services.remotes else None
         if remote is None and not target.resource:
             return await self._non_resource.handle(request)
         if flow_control is not None:

@@ -27,7 +27,7 @@ OBJECT_MODIFIED = "the object has been modified; please apply your changes to th
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """What a request addresses. Non-resource requests have only `verb` and `path`."""
+    """What a request addresses. Non-resource requests have only `verb` and `path`, which is decoded."""
 
     verb: str
     path: str
@@ -42,11 +42,10 @@ class RequestInfo:
 
 
 def parse_request_info(method: str, path: str, *, watch: bool = False) -> RequestInfo:
-    """Parse a path as kube-apiserver does."""
+    """Parse a path as kube-apiserver does: an encoded slash separates segments too, since a backend may read it as one."""
     verb = _VERBS.get(method, method.lower())
+    path = unquote(path) if "%" in path else path
     parts = path.strip("/").split("/")
-    if "%" in path:
-        parts = [unquote(part) for part in parts]
     if path.startswith("//"):
         return RequestInfo(verb, path)
     if parts[0] == "api" and len(parts) >= 3:

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
-from sliceworks.twin.apiserver.aggregation.backend import Unavailable
+from sliceworks.base import budget
+from sliceworks.twin.apiserver.aggregation.backend import InvalidBundle, Unavailable
 from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
 from sliceworks.twin.apiserver.openapi import v2
+from sliceworks.twin.apiserver.service_endpoints import NoEndpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from sliceworks.twin.apiserver.aggregation.backend import Backend
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
+T = TypeVar("T")
 _SECONDS = 5.0
 _OPENAPI_SECONDS = 60.0
 _MAX_DEPTH = 64
@@ -50,47 +54,48 @@ class Documents:
         return bool(self.definitions) and not self.has_v3
 
 
-async def download(backend: Backend, group: str, version: str) -> Documents:
-    """The documents of a group version. Raises what the backend raises, if it has no discovery document."""
-    result = Documents(await _resources(backend, group, version))
+async def _read(body: bytes, function: Callable[[bytes], T]) -> T:
+    """What a function reads in a document: in a thread, if it is large. Raises Unavailable for an invalid one."""
     try:
-        await _add_openapi(result, backend, group, version)
-    except (TimeoutError, Unavailable, *_INVALID) as error:
-        log.debug("%s/%s: no OpenAPI document: %s", group, version, error)
-    return result
-
-
-async def _resources(backend: Backend, group: str, version: str) -> list[Obj]:
-    document = await backend.get("/apis", _AGGREGATOR, {"Accept": _ACCEPT_DISCOVERY}, _SECONDS)
-    media = document.headers.get("Content-Type", "")
-    try:
-        if document.status == 200 and "as=APIGroupDiscoveryList" in media:
-            groups = orjson.loads(document.body)["items"]
-            listed = [item for entry in groups if entry["metadata"].get("name") == group for item in entry["versions"]]
-            return [
-                _described(item)
-                for item in next((item.get("resources") or [] for item in listed if item["version"] == version), [])
-            ]
-        if document.status == 503:
-            raise Unavailable("503")
-        return await _legacy_resources(backend, group, version)
+        return await budget.run_by_size(len(body), partial(function, body))
     except _INVALID as error:
-        raise Unavailable("the discovery document is not valid") from error
+        raise Unavailable("the document is not valid") from error
+    except budget.BudgetExceeded as error:
+        raise Unavailable(f"reading the document exceeds the {error.resource} budget") from error
 
 
-def _described(item: Obj) -> Obj:
+async def download_resources(backend: Backend, group: str, version: str) -> list[Obj]:
+    """The resources that the discovery document of a group version lists. Raises what the backend raises."""
+    document = await backend.get("/apis", _AGGREGATOR, {"Accept": _ACCEPT_DISCOVERY}, _SECONDS)
+    if document.status == 200 and "as=APIGroupDiscoveryList" in document.headers.get("Content-Type", ""):
+        return await _read(document.body, partial(_aggregated_resources, group, version))
+    if document.status == 503:
+        raise Unavailable("503")
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    document = await backend.get(path, _AGGREGATOR, {"Accept": "application/json"}, _SECONDS)
+    if document.status != 200:
+        raise Unavailable(str(document.status))
+    return await _read(document.body, _legacy_resources)
+
+
+def _aggregated_resources(group: str, version: str, body: bytes) -> list[Obj]:
+    groups = orjson.loads(body)["items"]
+    versions = [item for entry in groups if entry["metadata"].get("name") == group for item in entry["versions"]]
+    resources = next((item.get("resources") or [] for item in versions if item["version"] == version), [])
+    return [_with_kinds(item) for item in resources]
+
+
+def _with_kinds(item: Obj) -> Obj:
+    """A resource whose kind, and those of its subresources, is not missing."""
     subresources = [{**part, "responseKind": part.get("responseKind") or _NO_KIND} for part in item.get("subresources") or ()]
     rest = {"subresources": subresources} if subresources else {}
     return {**item, "responseKind": item.get("responseKind") or _NO_KIND, **rest}
 
 
-async def _legacy_resources(backend: Backend, group: str, version: str) -> list[Obj]:
-    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    document = await backend.get(path, _AGGREGATOR, {"Accept": "application/json"}, _SECONDS)
-    if document.status != 200:
-        raise Unavailable(str(document.status))
+def _legacy_resources(body: bytes) -> list[Obj]:
+    """The resources of an APIResourceList, in the form of aggregated discovery."""
     resources: dict[str, Obj] = {}
-    for item in orjson.loads(document.body)["resources"]:
+    for item in orjson.loads(body)["resources"]:
         name, _, part = item["name"].partition("/")
         scope = "Namespaced" if item["namespaced"] else "Cluster"
         parent = resources.setdefault(name, {"resource": name, "responseKind": _NO_KIND, "scope": scope, **_NO_NAMES})
@@ -103,22 +108,30 @@ async def _legacy_resources(backend: Backend, group: str, version: str) -> list[
     return list(resources.values())
 
 
-async def _add_openapi(result: Documents, backend: Backend, group: str, version: str) -> None:
-    index = await backend.get("/openapi/v3", _OPENAPI_USER, {"Accept": "application/json"}, _OPENAPI_SECONDS)
-    if index.status == 200:
-        paths = orjson.loads(index.body).get("paths")
-        entries = paths.items() if isinstance(paths, dict) else ()
-        result.has_v3, result.openapi_paths = True, {path: entry for path, entry in entries if isinstance(entry, dict)}
-    legacy = await backend.get("/openapi/v2", _OPENAPI_USER, {"Accept": "application/json"}, _OPENAPI_SECONDS)
-    if legacy.status == 200:
-        document = orjson.loads(legacy.body)
-        definitions = _own_definitions(document, group, version)
-        v2.encode({**_EMPTY, "definitions": definitions})
-        result.definitions = definitions
+async def download_openapi(backend: Backend, group: str, version: str) -> Documents:
+    """The OpenAPI documents of a group version, as far as its server has them."""
+    result = Documents()
+    try:
+        index = await backend.get("/openapi/v3", _OPENAPI_USER, {"Accept": "application/json"}, _OPENAPI_SECONDS)
+        if index.status == 200:
+            result.openapi_paths, result.has_v3 = await _read(index.body, _indexed_paths), True
+        legacy = await backend.get("/openapi/v2", _OPENAPI_USER, {"Accept": "application/json"}, _OPENAPI_SECONDS)
+        if legacy.status == 200:
+            result.definitions = await _read(legacy.body, partial(_own_definitions, group, version))
+    except (TimeoutError, NoEndpoint, InvalidBundle, Unavailable) as error:
+        log.debug("%s/%s: no OpenAPI document: %s", group, version, error)
+    return result
 
 
-def _own_definitions(document: Any, group: str, version: str) -> dict[str, Obj]:
+def _indexed_paths(body: bytes) -> dict[str, Obj]:
+    paths = orjson.loads(body).get("paths")
+    entries = paths.items() if isinstance(paths, dict) else ()
+    return {path: entry for path, entry in entries if isinstance(entry, dict)}
+
+
+def _own_definitions(group: str, version: str, body: bytes) -> dict[str, Obj]:
     """The definitions that the paths and kinds of a group version refer to."""
+    document = orjson.loads(body)
     if not isinstance(document, dict) or not isinstance(definitions := document.get("definitions"), dict):
         return {}
     prefix = f"/apis/{group}/{version}/"
@@ -131,6 +144,7 @@ def _own_definitions(document: Any, group: str, version: str) -> dict[str, Obj]:
         if name in definitions and name not in kept:
             kept[name] = definitions[name]
             waiting |= set(_references(definitions[name], 0))
+    v2.encode({**_EMPTY, "definitions": kept})  # raises an error if they could not be merged
     return kept
 
 

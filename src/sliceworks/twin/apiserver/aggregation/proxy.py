@@ -39,7 +39,7 @@ _HOP_BY_HOP = frozenset(
     }
 )
 _REPLACED = _HOP_BY_HOP | {"authorization", "content-length", "host"}
-_PRIVATE = ("impersonate-", "x-remote-")
+_PRIVATE = ("impersonate-", "x-remote-", "x-forwarded-")
 _LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
 _LONG_RUNNING = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 _MAX_SECONDS, _DISCOVERY_SECONDS = 60.0, 5.0
@@ -114,8 +114,8 @@ def _target(request: Request) -> str:
 
 
 def _headers(request: Request, user: User, hops: str) -> list[tuple[str, str]]:
-    kept = [(name, value) for name, value in request.headers.items() if name not in _REPLACED and not name.startswith(_PRIVATE)]
-    kept = [(name, value) for name, value in kept if not name.startswith("x-forwarded-")]
+    dropped = _REPLACED | _named_hops(request.headers.get("connection", ""))
+    kept = [(name, value) for name, value in request.headers.items() if name not in dropped and not name.startswith(_PRIVATE)]
     forwarded = [
         ("X-Forwarded-For", f"{hops}, 127.0.0.1" if hops else "127.0.0.1"),
         ("X-Forwarded-Uri", request.path),
@@ -124,15 +124,21 @@ def _headers(request: Request, user: User, hops: str) -> list[tuple[str, str]]:
     return [*kept, *forwarded, *identity(user)]
 
 
+def _named_hops(connection: str) -> set[str]:
+    """The headers that a Connection header declares to be for one connection only."""
+    return {name.strip().lower() for name in connection.split(",")}
+
+
 def _convert(request: Request, response: aiohttp.ClientResponse, deadline: float | None) -> Response:
     if 300 <= response.status < 400 and response.headers.get("Location"):
         response.close()
         plain = {"content-type": "text/plain; charset=utf-8"}
         return Response(502, plain, b"the backend attempted to redirect this request, which is not permitted")
     headers: dict[str, str] = {}
+    dropped = _HOP_BY_HOP | {"content-length"} | _named_hops(",".join(response.headers.getall("Connection", ())))
     for name, value in response.headers.items():
         key = name.lower()
-        if key not in _HOP_BY_HOP and key != "content-length":
+        if key not in dropped:
             # Repeated headers are separate lines of one value.
             headers[key] = f"{headers[key]}\n{value}" if key in headers else value
     if request.method == "HEAD" or response.status in _NO_BODY:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -42,11 +43,13 @@ class RemoteApi:
         self._server, self._changed = server, changed
         self._spec: Obj = obj["spec"]
         self._backend = Backend(server, self._spec)
+        self._replaced: list[Backend] = []
+        self._openapi: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self.name: str = obj["metadata"]["name"]
         self.group, self.version = str(self._spec.get("group") or ""), str(self._spec["version"])
         self._available = is_condition_true(obj, "Available")
-        self._metadata, self._condition = _described(obj), find_condition(obj, "Available")
+        self._metadata, self._condition = _user_metadata(obj), find_condition(obj, "Available")
         self.documents = documents.Documents()
 
     @property
@@ -62,9 +65,10 @@ class RemoteApi:
     def update(self, obj: Obj) -> None:
         """Follow a change of the APIService, and check soon unless it is the condition that was just written."""
         self._available = is_condition_true(obj, "Available")
-        metadata, current = _described(obj), find_condition(obj, "Available")
+        metadata, current = _user_metadata(obj), find_condition(obj, "Available")
         is_own = obj["spec"] == self._spec and metadata == self._metadata and current == self._condition
         if obj["spec"] != self._spec:
+            self._replaced.append(self._backend)
             self._spec, self._backend = obj["spec"], Backend(self._server, obj["spec"])
         self._metadata, self._condition = metadata, current
         if not is_own:
@@ -83,19 +87,29 @@ class RemoteApi:
     async def run(self) -> None:
         """Keep the Available condition and the documents up to date."""
         retry = _FIRST_RETRY_SECONDS
-        backend = self._backend
         try:
             while True:
                 self._wake.clear()
-                if backend is not self._backend:
-                    await backend.close()
-                    backend = self._backend
+                if self._replaced:
+                    await self._stop_openapi()
+                while self._replaced:
+                    await self._replaced.pop().close()
                 passed = await self._check()
                 await self._refresh(passed)
+                if passed and (self._openapi is None or self._openapi.done()):
+                    # Not awaited: a backend that hangs must not delay the next check.
+                    self._openapi = asyncio.create_task(self._refresh_openapi(), name=f"OpenAPI of {self.name}")
                 retry = _FIRST_RETRY_SECONDS if passed else min(retry * 2, _RESYNC_SECONDS)
                 await self._pause(_RESYNC_SECONDS if passed else retry)
         finally:
-            await self._backend.close()
+            await self._stop_openapi()
+            for backend in (*self._replaced, self._backend):
+                await backend.close()
+
+    async def _stop_openapi(self) -> None:
+        if self._openapi is not None:
+            self._openapi.cancel()
+            await asyncio.gather(self._openapi, return_exceptions=True)
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -171,11 +185,20 @@ class RemoteApi:
         return "" if 200 <= document.status < 300 else f"bad status from {url}: {document.status}"
 
     async def _refresh(self, passed: bool) -> None:
-        """Download the documents; without them, the group version is listed without resources."""
+        """Download the resources; without them, the group version is listed as stale, and without its OpenAPI documents."""
         latest = documents.Documents()
         if passed:
             with contextlib.suppress(TimeoutError, NoEndpoint, Unavailable, InvalidBundle):
-                latest = await documents.download(self._backend, self.group, self.version)
+                resources = await documents.download_resources(self._backend, self.group, self.version)
+                latest = replace(self.documents, resources=resources)
+        self._keep(latest)
+
+    async def _refresh_openapi(self) -> None:
+        latest = await documents.download_openapi(self._backend, self.group, self.version)
+        if self.documents.resources is not None:
+            self._keep(replace(latest, resources=self.documents.resources))
+
+    def _keep(self, latest: documents.Documents) -> None:
         if latest != self.documents:
             self.documents = latest
             self._changed()
@@ -186,7 +209,7 @@ class RemoteApi:
         return hashlib.sha256(orjson.dumps(self.documents.definitions)).hexdigest()
 
 
-def _described(obj: Obj) -> list[Any]:
+def _user_metadata(obj: Obj) -> list[Any]:
     """What users write into the metadata."""
     return [obj["metadata"].get(field) for field in ("labels", "annotations", "finalizers", "ownerReferences")]
 

@@ -11,7 +11,7 @@ from sliceworks.base.transport import Response
 from sliceworks.twin.apiserver.aggregation.backend import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from sliceworks.base.http.upgrade import ByteStream
     from sliceworks.base.transport import Request
@@ -22,7 +22,7 @@ _MAX_ERROR_BYTES = 1024 * 1024
 _ERROR_SECONDS = 10.0
 _READ_BYTES = 64 * 1024
 _SWITCHING_PROTOCOLS = 101
-_DROPPED = frozenset({"content-length", "transfer-encoding"})
+_DROPPED = frozenset({"connection", "content-length", "keep-alive", "transfer-encoding"})
 
 
 def is_upgrade(request: Request) -> bool:
@@ -49,7 +49,7 @@ async def open_upgraded(backend: Backend, request: Request, target: str, headers
         status, received = _parse_head(head)
         if status == _SWITCHING_PROTOCOLS:
             return Response(status, received, upgrade=_Bridge(reader, writer).serve)
-        body = await _read_error(reader) if status >= 400 else b""
+        body = await _read_error(reader, received) if status >= 400 else b""
     except (OSError, EOFError, ValueError, asyncio.LimitOverrunError) as error:
         writer.transport.abort()
         raise Unavailable("unexpected EOF" if isinstance(error, EOFError) else "malformed HTTP response") from error
@@ -77,14 +77,21 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
     return int(status), headers
 
 
-async def _read_error(reader: asyncio.StreamReader) -> bytes:
-    """What the backend sends after an error, until it closes the connection or stops sending."""
-    body = b""
+async def _read_error(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
+    """The body of an error, as far as the backend sends it in time."""
+    body = bytearray()
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(clock.scale_real_seconds(_ERROR_SECONDS)):
-            while len(body) < _MAX_ERROR_BYTES and (chunk := await reader.read(_READ_BYTES)):
-                body += chunk
-    return body
+            if "chunked" in headers.get("transfer-encoding", "").lower():
+                while len(body) < _MAX_ERROR_BYTES and (size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16)):
+                    body += await reader.readexactly(min(size, _MAX_ERROR_BYTES))
+                    await reader.readuntil(b"\r\n")
+            else:
+                left = min(int(headers.get("content-length") or _MAX_ERROR_BYTES), _MAX_ERROR_BYTES)
+                while left and (chunk := await reader.read(min(left, _READ_BYTES))):
+                    body += chunk
+                    left -= len(chunk)
+    return bytes(body)
 
 
 class _Bridge:
