@@ -12,7 +12,7 @@ from tests.support.custom_resources import define, simple
 from tests.support.objects import KINDS, Kind
 from tests.support.polling import eventually
 
-from sliceworks.schemas.builtins import builtin_scheme
+from sliceworks.schemas.builtins import OBJECT_META, builtin_scheme
 
 if TYPE_CHECKING:
     from tests.support.clusters import Cluster
@@ -78,6 +78,34 @@ def test_document_is_cached_by_hash(api: Api) -> None:
     answer = api.get(url).ok(200)
     assert "immutable" in answer.headers["Cache-Control"]
     assert api.get("/openapi/v3/apis/batch/v1").ok(200).json == answer.json
+
+
+def test_custom_resources_have_described_metadata(api: Api) -> None:
+    custom = define(api, simple())
+    group_version = f"{custom.group}/v1"
+    eventually(lambda: f"apis/{group_version}" in api.get("/openapi/v3").json["paths"], what=f"{group_version} is published")
+    schemas = document(api, group_version)["components"]["schemas"]
+    fields = schemas[".".join([*reversed(custom.group.split(".")), "v1", custom.kind])]["properties"]
+    assert fields["apiVersion"]["description"].startswith("APIVersion defines ")
+    assert fields["kind"]["description"].startswith("Kind is ")
+    assert fields["metadata"]["description"].startswith("Standard object's metadata")
+    metadata = schemas[OBJECT_META]
+    assert metadata["description"].startswith("ObjectMeta is metadata that ")
+    assert metadata["properties"]["creationTimestamp"]["description"].startswith("CreationTimestamp is a timestamp ")
+
+
+@pytest.mark.parametrize("group_version", ["apps/v1", "batch/v1", "policy/v1", "apiextensions.k8s.io/v1"])
+def test_descriptions_are_the_same_with_the_extra(cluster: Cluster, api: Api, group_version: str) -> None:
+    """The words of Kubernetes come from a package, and their digests from the real server, which appends the values of enums."""
+    schemas = document(api, group_version)["components"]["schemas"]
+    texts = [
+        f"{name} {field} {' '.join(child.get('description', '').partition('Possible enum values:')[0].split())}"
+        for name, node in schemas.items()
+        for field, child in [("", node), *node.get("properties", {}).items()]
+        if "properties" in node
+    ]
+    digest = hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()
+    goldens.check("test_openapi_descriptions", group_version, digest, real=cluster.name == "real")
 
 
 def test_unknown_document_is_not_found(api: Api) -> None:

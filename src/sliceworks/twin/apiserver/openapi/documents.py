@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from sliceworks.twin.apiserver import codec
-from sliceworks.twin.apiserver.openapi import v2, v3
+from sliceworks.twin.apiserver.openapi import descriptions, v2, v3
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ class OpenApi:
         group, version = _split(path)
         remote = self._api_services.find(f"/{path}")
         changed = self._customs.fingerprint(group, version) if remote is None else remote.fingerprint
-        return hashlib.sha256(f"{path} {changed}".encode()).hexdigest().upper()
+        return hashlib.sha256(f"{path} {changed} {descriptions.version()}".encode()).hexdigest().upper()
 
     def document(self, path: str) -> bytes | None:
         """The document of `api/v1` or `apis/apps/v1`."""

@@ -12,6 +12,7 @@ import orjson
 
 from sliceworks.base.protobuf_wire import boolean, double, length_delimited, string, varint
 from sliceworks.schemas.builtins import LIST_META, OBJECT_META, builtin_scheme
+from sliceworks.twin.apiserver.openapi.descriptions import METADATA, TYPE_META, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +54,7 @@ def encode(openapi: Node) -> bytes:
 
 
 def _builtin(name: str, node: Node) -> Node:
-    plain = _plain(node)
+    plain = _plain(described(name, node))
     return {"type": "string", **plain} if name in _TYPES else plain
 
 
@@ -79,17 +80,21 @@ def _custom(spec: Node, version: Node) -> dict[str, Node]:
     # kubectl would call all fields unknown that are not listed.
     is_open = bool(spec.get("preserveUnknownFields") or schema.get("x-kubernetes-preserve-unknown-fields") or not schema)
     root: Node = {"type": "object"} if is_open else _supported_schema(schema)
-    standard = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+    standard = {name: {"type": "string", "description": text} for name, text in TYPE_META.items()}
     kinds = {"group": group, "version": version["name"]}
     if "properties" in root:
-        root["properties"] = {**standard, **root["properties"], "metadata": {"$ref": _HERE + OBJECT_META}}
+        root["properties"] = {**root["properties"], **standard, "metadata": _metadata(OBJECT_META)}
     items = {"type": "array", "items": {"$ref": f"{_HERE}{home}.{kind}"}}
-    fields = {**standard, "items": items, "metadata": {"$ref": _HERE + LIST_META}}
+    fields = {**standard, "items": items, "metadata": _metadata(LIST_META)}
     listed = {"type": "object", "required": ["items"], "properties": fields}
     return {
         f"{home}.{kind}": {**root, "x-kubernetes-group-version-kind": [{**kinds, "kind": kind}]},
         f"{home}.{list_kind}": {**listed, "x-kubernetes-group-version-kind": [{**kinds, "kind": list_kind}]},
     }
+
+
+def _metadata(component: str) -> Node:
+    return {"$ref": _HERE + component, "description": METADATA[component]}
 
 
 def _supported_schema(node: Node) -> Node:

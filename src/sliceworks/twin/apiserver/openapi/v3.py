@@ -10,6 +10,7 @@ import orjson
 
 from sliceworks.schemas.builtins import LIST_META, OBJECT_META, BuiltinResource, builtin_scheme, component_name
 from sliceworks.schemas.model import REFERENCE
+from sliceworks.twin.apiserver.openapi.descriptions import METADATA, TYPE_META, described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -279,7 +280,7 @@ def _referenced_components(names: set[str]) -> dict[str, Node]:
     waiting = set(names)
     while waiting:
         name = waiting.pop()
-        result[name] = _rendered(builtin_scheme().node(name), waiting)
+        result[name] = _rendered(described(name, builtin_scheme().node(name)), waiting)
         waiting -= result.keys()
     return result
 
@@ -322,9 +323,8 @@ def _custom_served(spec: Node, version: Node) -> ServedResource:
 
 def _custom_components(version: Node, served: ServedResource) -> dict[str, Node]:
     root = dict((version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"})
-    described = root.get("properties", {})
-    standard = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
-    root["properties"] = {**standard, **described, "metadata": {"allOf": [{"$ref": REFERENCE + OBJECT_META}]}}
+    standard = {name: {"type": "string", "description": text} for name, text in TYPE_META.items()}
+    root["properties"] = {**root.get("properties", {}), **standard, "metadata": _metadata(OBJECT_META)}
     root["x-kubernetes-group-version-kind"] = [served.kind]
     list_kind = served.list_component.rpartition(".")[2]
     listed = {
@@ -333,8 +333,12 @@ def _custom_components(version: Node, served: ServedResource) -> dict[str, Node]
         "properties": {
             **standard,
             "items": {"type": "array", "items": {"$ref": REFERENCE + served.component}},
-            "metadata": {"allOf": [{"$ref": REFERENCE + LIST_META}]},
+            "metadata": _metadata(LIST_META),
         },
         "x-kubernetes-group-version-kind": [{**served.kind, "kind": list_kind}],
     }
     return {served.component: root, served.list_component: listed}
+
+
+def _metadata(component: str) -> Node:
+    return {"allOf": [{"$ref": REFERENCE + component}], "description": METADATA[component]}
