@@ -223,7 +223,7 @@ class AstTransformer:
     def _select(self, select: Any, scope: Scope) -> Schema | None:
         operand = self._visit(select.operand, scope)
         select.field = self._real_name(self._tree.types.get(select.operand.id), select.field)
-        if operand is None:
+        if operand is None or select.test:  # `has()` is a boolean, whatever the schema of the field
             return None
         return operand.properties.get(select.field) if operand.properties else operand.additional
 
