@@ -6,12 +6,42 @@ from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support import goldens
 
 if TYPE_CHECKING:
-    from tests.support.http import Api
+    from tests.support.clusters import Cluster
+    from tests.support.http import Answer, Api
 
 CIDRS, ADDRESSES = "/apis/networking.k8s.io/v1/servicecidrs", "/apis/networking.k8s.io/v1/ipaddresses"
 RANGE = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+HEADLESS: dict[str, Any] = {"clusterIP": "None"}
+TWO = {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7", "fd00::1"]}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "another family": {"ipFamilies": ["IPv6"]},
+    "two families": {"ipFamilies": ["IPv4", "IPv6"]},
+    "two preferred families": {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "PreferDualStack"},
+    "two required families": {"ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"},
+    "required": {"ipFamilyPolicy": "RequireDualStack"},
+    "preferred": {"ipFamilyPolicy": "PreferDualStack"},
+    "address of another family": {"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]},
+    "address and its family": {"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"], "ipFamilies": ["IPv6"]},
+    "family of another address": {"clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"], "ipFamilies": ["IPv6"]},
+    "two addresses": TWO,
+    "two required addresses": {**TWO, "ipFamilyPolicy": "RequireDualStack"},
+    "two addresses and families": {**TWO, "ipFamilies": ["IPv4", "IPv6"]},
+    "headless": HEADLESS,
+    "headless with a policy": {**HEADLESS, "ipFamilyPolicy": "SingleStack"},
+    "headless of another family": {**HEADLESS, "ipFamilies": ["IPv6"]},
+    "headless with pods": {**HEADLESS, "selector": {"app": "a"}},
+    "headless with pods, preferred": {**HEADLESS, "selector": {"app": "a"}, "ipFamilyPolicy": "PreferDualStack"},
+    "headless with pods of another family": {**HEADLESS, "selector": {"app": "a"}, "ipFamilies": ["IPv6"]},
+    "external": {"type": "ExternalName", "externalName": "a.example.com"},
+}
+CHANGES: list[dict[str, Any]] = [
+    {"ipFamilyPolicy": "RequireDualStack"},
+    {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv4", "IPv6"]},
+    {"ipFamilyPolicy": "PreferDualStack"},
+]
 
 
 def test_network_of_cluster_ips_is_a_service_cidr(api: Api) -> None:
@@ -28,6 +58,20 @@ def service(name: str = "s", **spec: Any) -> dict[str, Any]:
 def node_ports(answer: dict[str, Any]) -> list[int]:
     """The node ports of a Service."""
     return [port["nodePort"] for port in answer["spec"]["ports"]]
+
+
+@pytest.mark.parametrize("case", FAMILIES)
+def test_families_of_a_cluster_with_one(cluster: Cluster, api: Api, core: str, case: str) -> None:
+    def summary(answer: Answer) -> Any:
+        if answer.status >= 400:
+            return answer.refusal
+        spec = answer.json["spec"]
+        return [spec.get("ipFamilies"), spec.get("ipFamilyPolicy"), spec.get("clusterIPs")]
+
+    answers = [created := api.post(f"{core}/services", service(**FAMILIES[case]))]
+    if created.status == 201:
+        answers += [api.patch(f"{core}/services/s", {"spec": change}) for change in CHANGES]
+    goldens.check("test_services", case, list(map(summary, answers)), real=cluster.name == "real")
 
 
 def test_node_port_of_another_service_is_rejected(api: Api, core: str) -> None:

@@ -6,6 +6,7 @@ Reading order:
 `strategies`: PrepareForCreate and PrepareForUpdate of the built-in kinds.
 `device_strategy`: dynamic resource allocation.
 `service_allocator`: cluster IPs and node ports of Services.
+`service_families`: IP families of Services.
 `crd_strategy`: defaults, stored versions and conditions of CustomResourceDefinitions.
 `api_service_strategy`: names, priorities and conditions of APIServices.
 `crd_registry`, `crd_controller`: custom resources.

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
 from sliceworks.base.errors import InternalError
+from sliceworks.twin.apiserver.registry.service_families import (
+    FAMILY_FIELDS,
+    is_configured,
+    set_default_families,
+    validate_families,
+)
 from sliceworks.twin.apiserver.validation.error_list import list_items, parse_ip
 from sliceworks.twin.apiserver.validation.service import is_externally_accessible, needs_health_check, needs_node_port
 
@@ -19,14 +25,14 @@ SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
 _FIRST_DYNAMIC_IP = 10  # lower addresses are left for Services that request one
 _MAX_ATTEMPTS = 1000
 _NODE_PORTS = range(30_000, 32_768)
-_CLUSTER_IP_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
+_CLUSTER_IP_FIELDS = (*FAMILY_FIELDS, "internalTrafficPolicy")
 
 
 def prepare_service(obj: Obj, cluster: ClusterView) -> None:
     obj["status"] = {"loadBalancer": {}}
     spec = obj.setdefault("spec", {})
     if spec.get("type", "ClusterIP") != "ExternalName":
-        _allocate(spec, cluster)
+        _allocate(spec, {}, cluster)
 
 
 def prepare_service_update(new: Obj, old: Obj, cluster: ClusterView) -> None:
@@ -45,7 +51,7 @@ def prepare_service_update(new: Obj, old: Obj, cluster: ClusterView) -> None:
         _keep_node_ports(spec, old_spec)
     if needs_health_check(spec) and needs_health_check(old_spec) and not spec.get("healthCheckNodePort"):
         spec["healthCheckNodePort"] = old_spec.get("healthCheckNodePort", 0)
-    _allocate(spec, cluster)
+    _allocate(spec, old_spec, cluster)
 
 
 def _drop_unused_fields(spec: Obj, old: Obj) -> None:
@@ -67,10 +73,10 @@ def _drop_unused_fields(spec: Obj, old: Obj) -> None:
             port.pop("nodePort", None)
 
 
-def _allocate(spec: Obj, cluster: ClusterView) -> None:
-    allocate_cluster_ip(spec, cluster)
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
+def _allocate(spec: Obj, old_spec: Obj, cluster: ClusterView) -> None:
+    if is_configured(spec) or spec.get("clusterIP"):
+        allocate_cluster_ip(spec, cluster)
+    set_default_families(spec, old_spec)
     spec.setdefault("internalTrafficPolicy", "Cluster")
     if needs_node_port(spec):
         _allocate_node_ports(spec, cluster)
@@ -80,7 +86,7 @@ def allocate_cluster_ip(spec: Obj, cluster: ClusterView) -> None:
     """Set the cluster IP of a Service that does not request one."""
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_cluster_ip(cluster)
-    if spec["clusterIP"] != "None" or "clusterIPs" not in spec:
+    if spec["clusterIP"] not in ("None", *(spec.get("clusterIPs") or ())[:1]) or "clusterIPs" not in spec:
         spec["clusterIPs"] = [spec["clusterIP"]]
 
 
@@ -158,6 +164,10 @@ def _allocated_node_ports(cluster: ClusterView, service: Obj | None) -> set[int]
 def validate_allocation(errors: ErrorList, obj: Obj, old: Obj | None, cluster: ClusterView) -> None:
     """Validate that the requested cluster IP and node ports are in range and not allocated."""
     spec, old_spec = obj["spec"], (old or {}).get("spec") or {}
+    if spec.get("type") != "ExternalName":
+        validate_families(errors, spec, old_spec)
+        if errors:
+            return
     requested = spec.get("clusterIP") or "None"
     address, network = parse_ip(requested), cluster.service_network
     reason = ""
