@@ -37,5 +37,11 @@ def test_proxy_of_a_simulated_node_serves_health_and_pods() -> None:
             code, body = await read(path)
             message = f"error trying to reach service: dial tcp 192.0.2.1:{port}: connect: connection refused"
             assert (code, orjson.loads(body)["message"]) == (503, message)
+        for wrong, problem in (
+            ("abc", "port 'abc' of node here: must be a number"),
+            ("9" * 5000, "port 999999: must be at most 65535"),
+        ):
+            code, body = await read(f"here:{wrong}/proxy/healthz")
+            assert (code, orjson.loads(body)["message"]) == (400, problem)
 
     run_on_twin(main, workloads=True)

@@ -16,6 +16,7 @@ from sliceworks.base.transport import Response
 from sliceworks.twin.apiserver.aggregation.backend import InvalidBundle, Unavailable, identity
 from sliceworks.twin.apiserver.aggregation.upgrade import is_upgrade, open_upgraded
 from sliceworks.twin.apiserver.service_endpoints import NoEndpoint
+from sliceworks.twin.apiserver.streaming.proxy import request_headers, response_headers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,21 +26,6 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.auth.authentication import User
     from sliceworks.twin.apiserver.request_info import RequestInfo
 
-_HOP_BY_HOP = frozenset(
-    {
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-_REPLACED = _HOP_BY_HOP | {"authorization", "content-length", "host"}
-_PRIVATE = ("impersonate-", "x-remote-", "x-forwarded-")
 _LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
 _LONG_RUNNING = frozenset({"attach", "exec", "proxy", "log", "portforward"})
 _MAX_SECONDS, _DISCOVERY_SECONDS = 60.0, 5.0
@@ -114,8 +100,7 @@ def _target(request: Request) -> str:
 
 
 def _headers(request: Request, user: User, hops: str) -> list[tuple[str, str]]:
-    dropped = _REPLACED | _named_hops(request.headers.get("connection", ""))
-    kept = [(name, value) for name, value in request.headers.items() if name not in dropped and not name.startswith(_PRIVATE)]
+    kept = [(name, value) for name, value in request_headers(request).items() if not name.startswith("x-forwarded-")]
     forwarded = [
         ("X-Forwarded-For", f"{hops}, 127.0.0.1" if hops else "127.0.0.1"),
         ("X-Forwarded-Uri", request.path),
@@ -124,23 +109,12 @@ def _headers(request: Request, user: User, hops: str) -> list[tuple[str, str]]:
     return [*kept, *forwarded, *identity(user)]
 
 
-def _named_hops(connection: str) -> set[str]:
-    """The headers that a Connection header declares to be for one connection only."""
-    return {name.strip().lower() for name in connection.split(",")}
-
-
 def _convert(request: Request, response: aiohttp.ClientResponse, deadline: float | None) -> Response:
     if 300 <= response.status < 400 and response.headers.get("Location"):
         response.close()
         plain = {"content-type": "text/plain; charset=utf-8"}
         return Response(502, plain, b"the backend attempted to redirect this request, which is not permitted")
-    headers: dict[str, str] = {}
-    dropped = _HOP_BY_HOP | {"content-length"} | _named_hops(",".join(response.headers.getall("Connection", ())))
-    for name, value in response.headers.items():
-        key = name.lower()
-        if key not in dropped:
-            # Repeated headers are separate lines of one value.
-            headers[key] = f"{headers[key]}\n{value}" if key in headers else value
+    headers = response_headers(response)
     if request.method == "HEAD" or response.status in _NO_BODY:
         response.close()
         return Response(response.status, headers)

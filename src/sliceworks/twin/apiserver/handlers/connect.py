@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.streaming.remote_command import OpenSession
 
 Obj = dict[str, Any]
-_MAX_PORT, _PORT_DIGITS = 65535, 5
-_KUBELET_PORT = "10250"
+_MAX_PORT, _PORT_DIGITS, _SHOWN = 65535, 5, 20
+_KUBELET_PORT = 10250
 _TEXT = {"content-type": "text/plain; charset=utf-8"}
 
 
@@ -113,10 +113,13 @@ async def _proxy(server: ApiServer, call: Call, obj: Obj) -> Response:
 def _kubelet_api(server: ApiServer, call: Call, node: Obj, port: str) -> Response:
     """The part of the kubelet's API that the twin has: `/healthz` and `/pods`."""
     name = node["metadata"]["name"]
-    if port not in ("", _KUBELET_PORT) or (node["metadata"].get("labels") or {}).get(NODE_RUNTIME) != SIMULATED:
+    number = _port_number(port) if port else _KUBELET_PORT
+    if number is None:
+        raise BadRequest(f"port {port[:_SHOWN]!r} of node {name}: must be a number")
+    if number != _KUBELET_PORT or (node["metadata"].get("labels") or {}).get(NODE_RUNTIME) != SIMULATED:
         addresses = (node.get("status") or {}).get("addresses") or [{}]
         error = ConnectionRefusedError()
-        raise proxy.unreachable(addresses[0].get("address") or name, int(port or _KUBELET_PORT), error)
+        raise proxy.unreachable(addresses[0].get("address") or name, number, error)
     path = "/" + "/".join(call.request.path.split("/")[6:])
     if call.request.method in ("GET", "HEAD") and path.rstrip("/") == "/healthz":
         return Response(200, _TEXT, b"ok")
@@ -146,14 +149,21 @@ def _split_name(name: str) -> tuple[str, str, str]:
 def _pod_port(pod: Obj, port: str) -> int:
     """A port given by number or name; the first of the pod by default."""
     ports = [item for container in pod["spec"]["containers"] for item in container.get("ports") or ()]
-    if port.isascii() and port.isdigit():
-        if len(port) > _PORT_DIGITS or int(port) > _MAX_PORT:
-            raise BadRequest(f"port {port[: _PORT_DIGITS + 1]}: must be at most {_MAX_PORT}")
-        return int(port)
+    if (requested := _port_number(port)) is not None:
+        return requested
     number = next((item["containerPort"] for item in ports if not port or item.get("name") == port), None)
     if number is None and port:
         raise NotFound(f'pod {pod["metadata"]["name"]} has no port named "{port}"', details={})
     return int(number or 80)
+
+
+def _port_number(port: str) -> int | None:
+    """A port given by number; None for a name."""
+    if not (port.isascii() and port.isdigit()):
+        return None
+    if len(port) > _PORT_DIGITS or int(port) > _MAX_PORT:
+        raise BadRequest(f"port {port[: _PORT_DIGITS + 1]}: must be at most {_MAX_PORT}")
+    return int(port)
 
 
 def _path_after(call: Call) -> str:

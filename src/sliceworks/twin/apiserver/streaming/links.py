@@ -43,8 +43,9 @@ _ATTRIBUTES = {
     }.items()
 }
 """Attributes with URLs, by element."""
-_TAG = re.compile(r"""<([a-zA-Z][a-zA-Z0-9]*)((?:[^<>"']|"[^"]*"|'[^']*')*)>""")
-_ATTRIBUTE = re.compile(r"""([^\s"'<>/=]+)(\s*=\s*)("[^"]*"|'[^']*'|[^\s"'<>=`]+)""")
+# Without backtracking, and from the start of a name only: a hostile page takes time in proportion to its size.
+_TAG = re.compile(r"""<([a-zA-Z][a-zA-Z0-9]*+)((?:[^<>"']++|"[^"]*+"|'[^']*+')*+)>""")
+_ATTRIBUTE = re.compile(r"""(?<![^\s"'<>/=])([^\s"'<>/=]++)(\s*+=\s*+)("[^"]*+"|'[^']*+'|[^\s"'<>=`]++)""")
 
 
 @dataclass(frozen=True, slots=True)
