@@ -93,6 +93,31 @@ def test_role_limits_resource_names_and_subresources(api: Api, core: str, ns: st
     assert 'cannot patch resource "pods/status"' in answer.message
 
 
+def test_role_with_resource_names_allows_to_list_and_watch_one_object(api: Api, core: str, ns: str) -> None:
+    """As aggregated APIs read the ConfigMap of their authentication."""
+    robot = account(api, ns)
+    grant(api, ns, rule("list watch deletecollection", "configmaps", resourceNames=["mine"]))
+    for name in ("mine", "other"):
+        api.post(f"{core}/configmaps", config_map(name)).ok(201)
+    one, both = {"fieldSelector": "metadata.name=mine"}, {"fieldSelector": f"metadata.name==mine,metadata.namespace={ns}"}
+    eventually(lambda: robot.get(f"{core}/configmaps", one).status == 200)
+    assert robot.get(f"{core}/configmaps", both).ok(200).names == ["mine"]
+    with robot.watch(f"{core}/configmaps", one) as watch:
+        assert watch.take(1) == [("ADDED", "mine")]
+    user = f"system:serviceaccount:{ns}:robot"
+    for selector, name in (
+        ("metadata.name=other", ' "other"'),
+        ("metadata.name!=mine", ""),
+        ("metadata.name=mine,metadata.name", ""),
+        ("metadata.name=a/b", ""),
+    ):
+        for verb, query in (("list", {}), ("watch", {"watch": "1"})):
+            answer = robot.get(f"{core}/configmaps", {"fieldSelector": selector, **query}).refused(403, "Forbidden")
+            denied = f'User "{user}" cannot {verb} resource "configmaps" in API group "" in the namespace "{ns}"'
+            assert answer.message == f"configmaps{name} is forbidden: {denied}"
+    robot.delete(f"{core}/configmaps", query=one).refused(403, "Forbidden")
+
+
 def test_cluster_role_is_bound_in_one_namespace(api: Api, core: str, ns: str) -> None:
     robot = account(api, ns)
     bind(api, ns, {"kind": "ClusterRole", "name": "view"})

@@ -33,7 +33,14 @@ from sliceworks.twin.apiserver.patch.patcher import patch_type
 from sliceworks.twin.apiserver.registry import service_allocator
 from sliceworks.twin.apiserver.registry.api_service_strategy import KEY
 from sliceworks.twin.apiserver.registry.crd_registry import CrdRegistry
-from sliceworks.twin.apiserver.request_info import Call, ObjectModified, method_not_allowed, parse_request_info, unknown_path
+from sliceworks.twin.apiserver.request_info import (
+    Call,
+    ObjectModified,
+    method_not_allowed,
+    parse_request_info,
+    selected_name,
+    unknown_path,
+)
 from sliceworks.twin.store.entry import Entry
 
 if TYPE_CHECKING:
@@ -166,8 +173,8 @@ class ApiServer:
         if self._dynamic is not None:
             await self._dynamic.client.close()
 
-    def authorize(self, user: User, target: RequestInfo, *, verb: str = "") -> None:
-        """Raise Forbidden unless the user may perform the request, or another verb on the same target."""
+    def authorize(self, user: User, target: RequestInfo, *, verb: str = "", name: str = "") -> None:
+        """Raise Forbidden unless the user may perform the request, or another verb on the same target or one with a name."""
         self.rbac.require(
             Attributes(
                 user=user,
@@ -177,7 +184,7 @@ class ApiServer:
                 resource=target.resource,
                 subresource=target.subresource,
                 namespace=target.namespace,
-                name=target.name,
+                name=name or target.name,
                 path="" if target.resource else target.path,
             )
         )
@@ -318,7 +325,7 @@ class ApiHandler:
         if any(name.startswith("impersonate-") for name in request.headers):
             user = impersonate(self.server.rbac, user, request.headers)
         target = parse_request_info(request.method, request.path, watch=params.get("watch", [""])[0] in {"1", "true"})
-        self.server.authorize(user, target)
+        self.server.authorize(user, target, name=selected_name(target, params))
         return user, target
 
     async def _handle(self, request: Request, certificate: User | None, flow_control: FlowControl | None) -> Response:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sliceworks.base.errors import AlreadyExists, BadRequest, Conflict, Forbidden, MethodNotAllowed, NotFound
+from sliceworks.base.names import path_segment_errors
+from sliceworks.kube.field_selectors import parse_fields
 from sliceworks.schemas.field_errors import FieldError, forbidden, new_invalid, not_supported
 from sliceworks.twin.apiserver.codec import PLAIN, MediaTypeOptions
 from sliceworks.twin.apiserver.fieldmanager.managed_fields import manager_errors, manager_name
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.registry.resources import Resource, Version
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_SELECTING = ("list", "watch")
 _NAMESPACE_SUBRESOURCES = {"status", "finalize"}
 _FALSE = {"0", "f", "F", "FALSE", "false", "False", ""}
 OBJECT_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
@@ -68,6 +71,18 @@ def parse_request_info(method: str, path: str, *, watch: bool = False) -> Reques
     elif verb == "delete" and not name:
         verb = "deletecollection"
     return RequestInfo(verb, path, resource, group, version, subresource, namespace, name, len(rest) > 3)
+
+
+def selected_name(target: RequestInfo, params: Mapping[str, list[str]]) -> str:
+    """The name for which a list or watch needs permission: that of its field selector, if it selects one name."""
+    if target.verb not in _SELECTING or "fieldSelector" not in params:
+        return target.name
+    try:
+        terms = parse_fields(params["fieldSelector"][0]).terms
+    except BadRequest:
+        return target.name
+    selected = next((term.value for term in terms if term.equal and term.field == "metadata.name"), "")
+    return target.name or ("" if path_segment_errors(selected) else selected)
 
 
 @dataclass(slots=True)
