@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.custom_resources import define, simple
 from tests.support.http import YAML
 from tests.support.objects import config_map, deployment, pod
 
@@ -213,3 +214,34 @@ def test_service_reuses_cluster_ip_of_deleted_service(api: Api, core: str) -> No
     assert api.post(f"{core}/services", other).status == 422
     api.delete(f"{core}/services/one").ok(200)
     assert api.post(f"{core}/services", other).ok(201).json["spec"]["clusterIPs"] == [address]
+
+
+@pytest.mark.parametrize("custom", [True, False], ids=["custom", "built-in"])
+def test_namespace_of_a_cluster_scoped_object_is_dropped(api: Api, unique_name: str, custom: bool) -> None:
+    version, kind, path = "rbac.authorization.k8s.io/v1", "ClusterRole", "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    if custom:
+        crd = simple()
+        crd["spec"]["scope"] = "Cluster"
+        served = define(api, crd)
+        version, kind, path = f"{served.group}/{served.version}", served.kind, served.at()
+    metadata: dict[str, Any] = {"name": unique_name, "namespace": "anywhere"}
+    body = {"apiVersion": version, "kind": kind, "metadata": metadata}
+    one = f"{path}/{unique_name}"
+    created = api.post(path, body).ok(201).json
+    metadata |= {"resourceVersion": created["metadata"]["resourceVersion"], "labels": {"change": "replaced"}}
+    changed = [
+        created,
+        api.put(one, body).ok(200).json,
+        api.patch(one, {"metadata": {"namespace": "elsewhere", "labels": {"change": "patched"}}}).ok(200).json,
+        api.apply(one, {**body, "metadata": {"name": unique_name, "namespace": "anywhere"}}).ok(200).json,
+    ]
+    assert ["namespace" in item["metadata"] for item in changed] == [False] * len(changed)
+    assert [item["metadata"].get("labels", {}).get("change") for item in changed] == [None, "replaced", "patched", "patched"]
+    api.delete(one).ok()
+
+
+def test_namespace_of_a_cluster_scoped_review_is_dropped(api: Api) -> None:
+    spec = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
+    body = {"metadata": {"namespace": "anywhere"}, "spec": spec}
+    review = api.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body).ok(201).json
+    assert "namespace" not in review["metadata"]

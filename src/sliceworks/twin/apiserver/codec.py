@@ -440,7 +440,14 @@ def decode_only(call: Call, obj: Obj, duplicates: list[str], *, by_name: bool = 
     if by_name:
         unknown.sort()
     report_field_problems(call, [f'unknown field "{path}"' for path in unknown] + duplicates)
+    drop_namespace(call, obj)
     return order_fields(obj)
+
+
+def drop_namespace(call: Call, obj: Obj) -> None:
+    """Drop the namespace of a cluster-scoped object: clients may send any."""
+    if not call.resource.namespaced:
+        (obj.get("metadata") or {}).pop("namespace", None)
 
 
 def apply_defaults(call: Call, obj: Obj, *, settled: Container[str] = ()) -> Obj:

@@ -179,6 +179,7 @@ class ReviewHandler:
         kind = call.resource.kind
         component = component_name(call.resource.group, call.version.name, kind)
         body = await compute(call, partial(codec.read_body_of_kind, call, component, kind))
+        codec.drop_namespace(call, body)
         await self._server.admit_body(call, "CREATE", body)
         await self._server.store.wait_durable()
         review = {**self._review(call, kind, body), "kind": kind, "apiVersion": call.api_version}

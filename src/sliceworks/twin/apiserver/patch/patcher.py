@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 _JSON_PATCH, _MERGE, _STRATEGIC, _APPLY = codec.PATCH_TYPES[:4]
 _TYPE = ("kind", "apiVersion")
+_ABSENT = object()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,11 @@ def apply_patch(call: Call, patch: Patch, old: Obj | None, now: str) -> Obj:
 
 def _untouched(new: Obj, old: Obj) -> tuple[Obj, Obj]:
     """The fields, and those of metadata, that a patch did not change: they are already decoded and need not be decoded again."""
-    same = {field: value for field, value in new.items() if value is old.get(field) and field not in _TYPE and field != "metadata"}
+    # A null that the patch adds is not in the old object.
+    same = {field: value for field, value in new.items() if value is old.get(field, _ABSENT) and field not in (*_TYPE, "metadata")}
     # Later steps modify metadata: it must not be shared with the old object.
-    return same, {name: _copied(value) for name, value in new["metadata"].items() if _is_same(value, old["metadata"].get(name))}
+    kept = old["metadata"]
+    return same, {name: _copied(value) for name, value in new["metadata"].items() if _is_same(value, kept.get(name, _ABSENT))}
 
 
 def _is_same(value: Any, old: Any) -> bool:
@@ -204,5 +207,5 @@ def _check_applied(call: Call, applied: Obj) -> None:
         raise BadRequest(f"the name of the object ({call.name} based on URL) was undeterminable: name must be provided")
     if name != call.name:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({call.name})")
-    if namespace not in (None, "") and namespace != call.namespace:
+    if call.resource.namespaced and namespace not in (None, "") and namespace != call.namespace:
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
