@@ -296,6 +296,27 @@ def test_validation_of_a_large_list_does_not_block_the_event_loop(turns: list[fl
     run_on_twin(main)
 
 
+def test_repeated_apply_of_a_large_list_does_not_block_the_event_loop(turns: list[float]) -> None:
+    """60,000 items and as many managed fields are compared in a thread with the stored ones."""
+
+    async def main(twin: EmbeddedTwin) -> None:
+        unit = work_seconds()
+        item = {"type": "object", "properties": {"k": {"type": "string", "maxLength": 9}}, "required": ["k"]}
+        keys = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}
+        assert await define(twin, "Item", {"l": {"type": "array", "items": item, **keys}, "n": {"type": "integer"}}) == 201
+        items = [{"k": str(number)} for number in range(60_000)]
+        for status in (201, 200):
+            body = orjson.dumps({"apiVersion": "x.io/v1", "kind": "Item", "metadata": {"name": "a"}, "l": items})
+            headers = {"content-type": "application/apply-patch+yaml"}
+            request = Request("PATCH", "/apis/x.io/v1/namespaces/default/items/a", (("fieldManager", "m"),), headers, body)
+            turns.clear()
+            response = await asyncio.create_task(twin.cluster.transport().send(request))
+            assert response.status == status
+        assert max(turns) < 5 * max(unit, work_seconds()), "about 0.05 s"
+
+    run_on_twin(main)
+
+
 FORMS = {
     "JSON": "application/json",
     "YAML": "application/yaml",

@@ -205,6 +205,12 @@ async def decode_stored(server: ApiServer, call: Call, current: Entry) -> Obj:
     return await compute(call, partial(codec.to_served, call.resource, call.version, served), current)
 
 
+def _has_changes(old: Obj, obj: Obj) -> bool:
+    """Whether an update, whose fields the server has set, changes more than the timestamps of managedFields."""
+    updater.keep_timestamps(old, obj)
+    return obj != old
+
+
 class WriteHandler:
     """Handles create, update and patch."""
 
@@ -387,8 +393,7 @@ class WriteHandler:
         codec.raise_if_invalid(call, call.name, await validate_object(self._server, call, obj, old, current))
         call.warnings += object_warnings(call, obj, old)
         await self._server.validate_admission(call, obj, old)
-        updater.keep_timestamps(old, obj)
-        is_changed = obj != old
+        is_changed = await compute(call, partial(_has_changes, old, obj), current)
         if is_changed:
             obj = await self._server.to_storage(call, obj)
         if self.current(call) is not current:  # while webhooks were called or rules compiled
