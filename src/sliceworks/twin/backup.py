@@ -19,7 +19,7 @@ from sliceworks.twin.store.journal import Journal
 from sliceworks.twin.store.store import Store
 
 STORE = "store.db"
-_IDENTITY = ("token", "ca.pem", "server.pem", "service-accounts.pem")
+_IDENTITY = ("token", "ca.pem", "server.pem", "front-proxy-ca.pem", "front-proxy-client.pem", "service-accounts.pem")
 _MAX_BYTES, _READ_BYTES = 16 << 30, 1 << 20
 
 

@@ -17,7 +17,7 @@ from sliceworks.twin import backup
 if TYPE_CHECKING:
     from pathlib import Path
 
-IDENTITY = ("token", "ca.pem", "server.pem", "service-accounts.pem")
+IDENTITY = ("token", "ca.pem", "server.pem", "front-proxy-ca.pem", "front-proxy-client.pem", "service-accounts.pem")
 
 
 def create_twin(folder: Path, count: int = 20) -> dict[str, int]:
