@@ -37,14 +37,16 @@ def compute_pod_status(
     addresses: Addresses,
     *,
     final: bool = False,
+    waits_for_sidecars: bool = False,
     overlay: Obj | None = None,
 ) -> Obj:
     """Compute the status of a pod.
 
-    `final` says that no container is restarted; `overlay` has fields with another cause than containers, such as an eviction.
+    `final` says that no container is restarted, and `waits_for_sidecars` that the pod has not finished while one of them runs;
+    `overlay` has fields with another cause than containers, such as an eviction.
     """
     old, spec = pod.get("status") or {}, pod["spec"]
-    phase = (overlay or {}).get("phase") or _phase(spec, statuses, init, final=final)
+    phase = (overlay or {}).get("phase") or _phase(spec, statuses, init, final=final, waits_for_sidecars=waits_for_sidecars)
     if old.get("phase") in FINISHED_PHASES:
         phase = old["phase"]
     has_sandbox = phase not in FINISHED_PHASES and any(map(_has_sandbox, (*statuses, *init)))
@@ -75,11 +77,17 @@ def _has_sandbox(container: Obj) -> bool:
     return bool(container.get("containerID")) or (container["state"].get("waiting") or {}).get("reason") in _SANDBOX_REASONS
 
 
-def _phase(spec: Obj, statuses: list[Obj], init: list[Obj], *, final: bool) -> str:
+def _has_running_sidecar(spec: Obj, init: list[Obj]) -> bool:
+    names = {container["name"] for container in spec.get("initContainers") or () if is_sidecar(container)}
+    return any(status["name"] in names and "running" in status["state"] for status in init)
+
+
+def _phase(spec: Obj, statuses: list[Obj], init: list[Obj], *, final: bool, waits_for_sidecars: bool) -> str:
     by_name = {status["name"]: status for status in (*init, *statuses)}
     if (init_phase := _init_phase(spec, by_name)) is not None:
         return init_phase
-    running = waiting = stopped = final_count = succeeded = 0
+    running = int(waits_for_sidecars and _has_running_sidecar(spec, init))
+    waiting = stopped = final_count = succeeded = 0
     for container in spec.get("containers") or ():
         status = by_name.get(container["name"])
         if status is None:

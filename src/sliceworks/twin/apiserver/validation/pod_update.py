@@ -58,10 +58,10 @@ def validate_pod_status_update(errors: ErrorList, new: Json, old: Json) -> None:
         for address, path in list_items(status, "status", field):
             if address.get("ip") not in known_ips:
                 errors.check_ip(address.get("ip") or "", path)
-    policy = (old.get("spec") or {}).get("restartPolicy")
-    if policy != "Always":
-        for field in ("containerStatuses", "initContainerStatuses"):
-            _validate_transitions(errors, status.get(field) or (), before.get(field) or (), policy, f"status.{field}")
+    spec = old.get("spec") or {}
+    for field, containers in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
+        policies = {item["name"]: item.get("restartPolicy") or spec.get("restartPolicy") for item in spec.get(containers) or ()}
+        _validate_transitions(errors, status.get(field) or (), before.get(field) or (), policies, f"status.{field}")
 
 
 def validate_ephemeral_containers_update(errors: ErrorList, new: Json, old: Json) -> None:
@@ -171,13 +171,14 @@ def _validate_node_affinity_update(errors: ErrorList, now: Json, before: Json) -
             errors.invalid(f"{path}[{index}]", term, "only additions are allowed (no mutations or deletions)")
 
 
-def _validate_transitions(errors: ErrorList, now: Sequence[Json], before: Sequence[Json], policy: str | None, path: str) -> None:
-    """A terminated container stays terminated, unless it failed and the restart policy is OnFailure."""
+def _validate_transitions(errors: ErrorList, now: Sequence[Json], before: Sequence[Json], policies: Json, path: str) -> None:
+    """A terminated container stays terminated unless its restart policy, which a sidecar has of its own, restarts it."""
     states = {status.get("name"): status.get("state") or {} for status in now}
     for index, status in enumerate(before):
         ended = (status.get("state") or {}).get("terminated")
         name = status.get("name")
-        if ended is None or name not in states or (ended.get("exitCode") and policy == "OnFailure"):
+        policy = policies.get(name)
+        if ended is None or name not in states or policy == "Always" or (ended.get("exitCode") and policy == "OnFailure"):
             continue
         if states[name].get("terminated") is None:
             errors.forbidden(f"{path}[{index}].state", "may not be transitioned to non-terminated state")

@@ -36,7 +36,7 @@ _SOURCE_RETRY = 5.0
 _IMAGE_PULL = "sliceworks.dev/image-pull"
 _MESSAGE_LINES, _MESSAGE_BYTES = 80, 2048  # limits of the kubelet
 _MAX_MESSAGE_BYTES = 4096
-_MIN_GRACE = 2.0  # seconds that a process gets after its preStop hook
+MIN_GRACE = 2.0  # seconds that a process gets after its preStop hook, and a sidecar after the main containers
 _TEMPORARY = "/tmp"
 _TERMINATION_PATH = "/dev/termination-log"
 
@@ -55,6 +55,12 @@ class ContainerRunner:
         self.ended = asyncio.Event()
         self._process: Process | None = None
         self._command: Command | None = None
+        self._finishing: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the container has a process."""
+        return self._process is not None
 
     @property
     def name(self) -> str:
@@ -72,10 +78,16 @@ class ContainerRunner:
             started = clock.loop_time()
             code = await self._run_process(restarted=restarted, once=once)
             policy = {**self.container, "restartPolicy": _init_restart_policy(self._pod.pod["spec"])} if once else self.container
-            if self._pod.is_stopping or not container_status.should_restart(policy, self._pod.pod["spec"], code):
+            if self._is_finishing or not container_status.should_restart(policy, self._pod.pod["spec"], code):
                 return code
             restarted = True
             await self._back_off(clock.loop_time() - started)
+            if self._is_finishing:
+                return code
+
+    @property
+    def _is_finishing(self) -> bool:
+        return self._pod.is_stopping or self._finishing is not None
 
     @property
     def _status(self) -> Obj | None:
@@ -182,7 +194,7 @@ class ContainerRunner:
             mounts = self._mount_folders(sources, await pod.populate_volumes(sources))
         except pod_volumes.InvalidVolume as error:
             raise InvalidContainer(str(error)) from error
-        files = self._files(image)
+        files = await asyncio.to_thread(self._files, image)  # deletes the previous /tmp
         api_variables = pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], self.folder, security)
         has_namespaces = not await pod.namespaces.unavailable_reason()
         variables = pod.services.variables(pod.pod, api=has_namespaces)
@@ -384,6 +396,11 @@ class ContainerRunner:
 
     # Termination.
 
+    async def finish(self, grace: float) -> None:
+        """Stop the container, which is not restarted; a second call waits for the first one."""
+        self._finishing = self._finishing or asyncio.create_task(self.stop(grace), name=f"stop of container {self.name}")
+        await asyncio.wait({self._finishing})
+
     async def stop(self, grace: float) -> None:
         """Run the preStop hook and stop the process, with a grace period for both."""
         if self._process is None:
@@ -395,7 +412,7 @@ class ContainerRunner:
         except TimeoutError:
             self._report_hook(PRE_STOP)
         if self._process is not None:
-            await self._process.stop(max(grace - (clock.loop_time() - started), min(grace, _MIN_GRACE)))
+            await self._process.stop(max(grace - (clock.loop_time() - started), min(grace, MIN_GRACE)))
 
     async def _run_hook(self, kind: str) -> None:
         """Run a hook; if the one after the start fails, the container is killed."""

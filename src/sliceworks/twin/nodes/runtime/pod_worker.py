@@ -13,15 +13,15 @@ from sliceworks.base import clock
 from sliceworks.base.errors import Conflict, NotFound, SliceworksError
 from sliceworks.kube.pod_requests import all_containers, is_sidecar
 from sliceworks.kube.resources import POD
-from sliceworks.twin.controllers.runtime.pod_index import is_finished
 from sliceworks.twin.nodes import container_status
 from sliceworks.twin.nodes.pod_status import Addresses, compute_pod_status, is_unobserved
 from sliceworks.twin.nodes.runtime import pod_volumes, resolv_conf
-from sliceworks.twin.nodes.runtime.container_runner import ContainerRunner
+from sliceworks.twin.nodes.runtime.container_runner import MIN_GRACE, ContainerRunner
 from sliceworks.twin.nodes.runtime.image import find_image
 from sliceworks.twin.nodes.runtime.value_sources import read_sources
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from sliceworks.kube.client import Client
@@ -37,7 +37,7 @@ from sliceworks.twin.nodes.runtime.value_sources import Sources
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
-_VOLUME_REFRESH = 5.0
+_VOLUME_REFRESH, _STATUS_SECONDS = 5.0, 1.0
 _VOLUMES, _HOSTS = ".volumes", ".hosts"  # no container has such a name, and so such a folder
 _SHELL = ["sh"]
 """What an ephemeral container runs if neither it nor its image has a command."""
@@ -163,9 +163,7 @@ class PodWorker:
             finally:
                 self.is_stopping = True
                 tasks = (work, stop, refresh, deadline, *self._ephemeral_tasks)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await _cancel(tasks)
         except NotFound:
             pass  # force-deleted
         except Exception:
@@ -221,23 +219,29 @@ class PodWorker:
 
     async def _run_containers(self) -> None:
         await self._report_missing_namespaces()
-        sidecars = []
-        for runner in self._init:
-            if is_sidecar(runner.container):
-                sidecars.append(asyncio.create_task(runner.run()))
-            elif self._final_exit_code(runner) is None:
-                code = await runner.run(once=True)
-                if code:
-                    return
-                self.statuses[runner.name] = {**self.statuses[runner.name], "ready": True}
+        sidecars: list[asyncio.Task[int]] = []
         try:
-            await asyncio.gather(*(runner.run() for runner in self._main if self._final_exit_code(runner) is None))
-        finally:
             for runner in self._init:
                 if is_sidecar(runner.container):
-                    await runner.stop(self._grace_period())
-            for task in sidecars:
-                task.cancel()
+                    sidecars.append(asyncio.create_task(runner.run(), name=f"sidecar {runner.name}"))
+                elif self._final_exit_code(runner) is None:
+                    code = await runner.run(once=True)
+                    if code or self.is_stopping:
+                        return
+                    self.statuses[runner.name] = {**self.statuses[runner.name], "ready": True}
+            await asyncio.gather(*(runner.run() for runner in self._main if self._final_exit_code(runner) is None))
+        finally:
+            if not self.is_stopping:
+                await self._stop_sidecars(clock.loop_time())
+            await _wait_briefly(sidecars)
+            await _cancel(sidecars)
+
+    async def _stop_sidecars(self, started: float) -> None:
+        """Stop the sidecars for good, the last one first; the grace period of the pod began at `started`."""
+        grace = self._grace_period()
+        for runner in reversed(self._init):
+            if is_sidecar(runner.container):
+                await runner.finish(max(started + grace - clock.loop_time(), min(grace, MIN_GRACE)))
 
     def _final_exit_code(self, runner: ContainerRunner) -> int | None:
         """The exit code of a terminated container that is not restarted."""
@@ -248,7 +252,8 @@ class PodWorker:
 
     async def _wait_for_deadline(self) -> None:
         """Return when the pod has been active for its `activeDeadlineSeconds`, which can be set and lowered meanwhile."""
-        started = clock.loop_time()
+        start_time = (self.pod.get("status") or {}).get("startTime")
+        started = clock.loop_time() - (clock.seconds_since(start_time) if start_time else 0.0)
         while True:
             self._changed.clear()
             seconds = self.pod["spec"].get("activeDeadlineSeconds")
@@ -270,11 +275,15 @@ class PodWorker:
         self.is_stopping = True
         if not self._stop_requested.is_set():
             self._overlay = _DEADLINE
-        for runner in self._main:
-            self.record_event("Killing", f"Stopping container {runner.name}")
-        await asyncio.gather(*(runner.stop(self._grace_period()) for runner in self._main))
-        await asyncio.wait({work}, timeout=1.0)
-        work.cancel()
+        for runner in self.containers.values():
+            if runner.is_running:
+                self.record_event("Killing", f"Stopping container {runner.name}")
+        started = clock.loop_time()
+        others = [runner for runner in self.containers.values() if not is_sidecar(runner.container)]
+        await asyncio.gather(*(runner.stop(self._grace_period()) for runner in others))
+        await self._stop_sidecars(started)
+        await _wait_briefly([work, *self._ephemeral_tasks])
+        await _cancel([work])
         await self.publish(final=True)
         if self.pod["metadata"].get("deletionTimestamp"):
             await finish_deletion(self.client, self.pod)
@@ -296,12 +305,10 @@ class PodWorker:
 
     async def _write_status(self, *, final: bool) -> None:
         pod, now = self.pod, clock.timestamp()
-        if is_finished(pod):
-            return
         metadata = pod["metadata"]
         main, init = self._statuses_of(self._main), self._statuses_of(self._init)
         addresses = Addresses(*self.addresses)
-        status = compute_pod_status(pod, main, init, now, addresses, final=final, overlay=self._overlay)
+        status = compute_pod_status(pod, main, init, now, addresses, final=final, waits_for_sidecars=True, overlay=self._overlay)
         if ephemeral := self._ephemeral_statuses():
             status["ephemeralContainerStatuses"] = ephemeral
         lock = {"uid": self.uid, "resourceVersion": metadata["resourceVersion"]}
@@ -323,13 +330,29 @@ class PodWorker:
         ]
         return [{name: value for name, value in status.items() if name != "started"} | {"ready": False} for status in statuses]
 
-    def delete_files(self) -> None:
+    async def delete_files(self) -> None:
         """Delete the files of the pod and remove it from the hosts files of others."""
         self._hosts.release(self.uid)
+        await asyncio.to_thread(self._delete_files)  # volumes can have any number of files
+
+    def _delete_files(self) -> None:
         if self.cgroup is not None:
             self.cgroup.remove()
         pod_volumes.delete_memory(self.uid)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+async def _wait_briefly(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Wait until the tasks of containers whose processes have ended have written their statuses."""
+    if waiting := set(tasks):
+        await asyncio.wait(waiting, timeout=_STATUS_SECONDS)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait for their end."""
+    for task in (tasks := tuple(tasks)):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def finish_deletion(client: Client, pod: Obj) -> None:

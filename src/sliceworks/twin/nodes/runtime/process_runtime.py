@@ -226,7 +226,7 @@ class ProcessRuntime:
 
     async def _clean_up(self, worker: PodWorker) -> None:
         await asyncio.gather(worker.task, return_exceptions=True)
-        worker.delete_files()
+        await worker.delete_files()
 
     async def close(self) -> None:
         """Kill all processes."""
@@ -240,7 +240,7 @@ class ProcessRuntime:
         if self._dns is not None:
             self._dns.close()
         await self._services.close()
-        self._cgroups.close()
+        await asyncio.to_thread(self._cgroups.close)
         self._loopback.close()
         await self._recorder.close(1.0)
 
