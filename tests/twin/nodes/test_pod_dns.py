@@ -71,7 +71,7 @@ def test_pod_deleted_during_cleanup_loses_its_names(tmp_path: Path, monkeypatch:
         created = await client.create(_named("w-0", "pass"))
         await until(client, "w-0", ended)
         folder = tmp_path / created["metadata"]["uid"]
-        assert (folder / "hosts").exists()
+        assert (folder / ".hosts").exists()
         await client.delete(POD, "w-0", "default", grace_period_seconds=0)
         for _ in range(1000):
             if not folder.exists():
