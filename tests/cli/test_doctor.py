@@ -156,8 +156,11 @@ def test_upgrade_whose_pods_do_not_run_is_reported(spec: dict[str, Any], reason:
 def test_missing_permissions_are_an_error() -> None:
     async def change(client: Client) -> None:
         await client.patch(CLUSTER_ROLE, "tpu-provisioner-manager-role", {"rules": []})
+        await client.create(webhook("Ignore"))
 
-    check = examined(change)["rights/slices"]
+    checks = examined(change)
+    assert checks["webhooks/services"].message == "1 webhook, all reachable"
+    check = checks["rights/slices"]
     assert check.state == "error"
     assert "cannot get pods, list pods, watch pods and" in check.message
 

@@ -15,7 +15,7 @@ from sliceworks import __version__
 from sliceworks.base import clock
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.base.errors import Forbidden
-from sliceworks.base.names import join_first
+from sliceworks.base.names import join_first, pluralize
 from sliceworks.catalog import data
 from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
@@ -285,7 +285,7 @@ async def _check_webhooks(client: Client) -> AsyncIterator[Check]:
         message = f"Service {service} has no ready endpoints; requests that call {', '.join(names[:3])} fail"
         yield Check("webhooks", service, "error", message, f"kubectl -n {namespace} get pods; kubectl -n {namespace} get events")
     if not unreachable:
-        yield Check("webhooks", "services", "ok", f"{total} webhooks, all reachable" if total else "no webhooks")
+        yield Check("webhooks", "services", "ok", f"{pluralize(total, 'webhook')}, all reachable" if total else "no webhooks")
 
 
 async def _has_endpoints(client: Client, service: Object) -> bool:
@@ -300,7 +300,7 @@ async def _check_graphs(client: Client) -> AsyncIterator[Check]:
     for name in inactive:
         yield Check("graphs", name, "warning", "the definition is not active", f"kubectl describe rgd {name}")
     if not inactive:
-        yield Check("graphs", "definitions", "ok", f"{len(definitions)} definitions, none inactive")
+        yield Check("graphs", "definitions", "ok", f"{pluralize(len(definitions), 'definition')}, none inactive")
 
 
 async def _check_releases(client: Client) -> AsyncIterator[Check]:
