@@ -57,6 +57,23 @@ def test_paths_of_a_node_are_shared_by_its_pods(tmp_path: Path) -> None:
     running(main, tmp_path)
 
 
+@mounts_wanted
+def test_hosts_file_of_a_node_replaces_that_of_the_pod(tmp_path: Path) -> None:
+    volumes = [{"name": "hosts", "hostPath": {"path": "/etc/hosts", "type": "FileOrCreate"}}]
+    mounts = [{"name": "hosts", "mountPath": path} for path in ("/etc/hosts-original", "/etc/hosts")]
+
+    async def main(client: Client) -> None:
+        for name, count in (("managed", 1), ("not-managed", 2)):
+            script = "cat /etc/hosts; echo; cmp /etc/hosts /etc/hosts-original > /dev/null && echo same"
+            await client.create(pod(name, "sh", "-c", script, volumes=volumes, volumeMounts=mounts[:count]))
+            await until(client, name, ended)
+        logs = [await client.logs(name, "default") for name in ("managed", "not-managed")]
+        assert [log.startswith("# Kubernetes-managed hosts file.") for log in logs] == [True, False]
+        assert [log.endswith("\nsame\n") for log in logs] == [False, True]
+
+    running(main, tmp_path)
+
+
 def test_deadline_of_a_running_pod_can_be_set(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         await client.create(pod("p", "sleep", "600"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import stat
 import subprocess
 import sys
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +25,9 @@ from sliceworks.twin.nodes.runtime.envvars import MARKER, Command, expand, tpu_v
 from sliceworks.twin.nodes.runtime.pod_dns import LoopbackRange, PodHosts
 from sliceworks.twin.nodes.runtime.process import MountView, kill_marked, kill_orphans, pid_file
 from sliceworks.twin.nodes.runtime.value_sources import Sources, read_field, read_resource_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Object = dict[str, Any]
 TPU: Object = {"name": "main", "resources": {"limits": {"google.com/tpu": "4"}}}
@@ -192,6 +196,45 @@ def test_claim_is_shared_by_pods(tmp_path: Path) -> None:
     assert created[2]["files"] == tmp_path / "nodes" / "host" / "disk"
     assert created[0]["own"] != created[1]["own"]
     assert all(folder.is_dir() and folder.is_relative_to(tmp_path) for folders in created for folder in folders.values())
+
+
+@pytest.fixture
+def create_volume(tmp_path: Path) -> Callable[[Object], Path]:
+    """Creates a hostPath volume of a pod on the node `host`."""
+
+    def create(source: Object) -> Path:
+        spec = {"volumes": [{"name": "v", "hostPath": source}], "nodeName": "host"}
+        sources = Sources({"metadata": {"namespace": "team"}, "spec": spec}, None, {})
+        return pod_volumes.populate_volumes(tmp_path / "uid" / "volumes", sources, ("", ""))["v"]
+
+    return create
+
+
+def test_files_of_a_node_are_created_once(create_volume: Callable[[Object], Path], tmp_path: Path) -> None:
+    file = create_volume({"path": "/var/log/app.log", "type": "FileOrCreate"})
+    assert file == tmp_path / "nodes" / "host" / "var" / "log" / "app.log"
+    assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode)) == (b"", 0o644)
+    file.write_text("kept")
+    assert create_volume({"path": "/var/log/app.log", "type": "File"}).read_text() == "kept"
+
+
+def test_node_has_the_hosts_file_of_this_machine(create_volume: Callable[[Object], Path]) -> None:
+    file = create_volume({"path": "/etc/hosts", "type": "File"})
+    assert file.read_bytes() == Path("/etc/hosts").read_bytes()
+
+
+def test_volume_of_another_type_is_not_a_file(create_volume: Callable[[Object], Path]) -> None:
+    create_volume({"path": "/var/log"})
+    for source in ({"path": "/var/log", "type": "FileOrCreate"}, {"path": "/none", "type": "File"}):
+        with pytest.raises(pod_volumes.InvalidVolume, match=f"^hostPath type check failed: {source['path']} is not a file$"):
+            create_volume(source)
+
+
+def test_file_of_a_node_does_not_follow_links(create_volume: Callable[[Object], Path], tmp_path: Path) -> None:
+    create_volume({"path": "/data"}).joinpath("link").symlink_to(tmp_path)
+    with pytest.raises(pod_volumes.InvalidVolume):
+        create_volume({"path": "/data/link/file", "type": "FileOrCreate"})
+    assert not (tmp_path / "file").exists()
 
 
 def test_mount_paths_are_replaced_by_folders() -> None:

@@ -26,6 +26,9 @@ _POPULATED_KINDS = ("configMap", "secret", "downwardAPI", "projected")
 _TOKEN_PREFIX = "kube-api-access-"
 _SHARED_MEMORY = Path("/dev/shm")
 _DEFAULT_MODE, _VOLUME_MODE, _GROUP_WRITES = 0o644, 0o777, 0o2770
+_FILE_TYPES = ("File", "FileOrCreate")
+_NODE_FILES = {"etc/hosts": Path("/etc/hosts")}
+"""Files that every node has, as copies of files of this machine."""
 _REFERENCE = re.compile(r"\$\(([^)]*)\)")
 _PATH_END = r"(?![\w.-])"
 
@@ -50,11 +53,17 @@ def populate_volumes(folder: Path, sources: Sources, addresses: tuple[str, str],
 
 
 def _create_volume(folder: Path, volume: Obj, sources: Sources, group: int | None) -> Path:
-    """The folder of a volume, without symbolic links, created if it does not exist. Raises InvalidVolume."""
+    """The folder or file of a volume, without symbolic links, created if it does not exist. Raises InvalidVolume."""
     root, relative = _volume_folder(folder, volume, sources)
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     created = resolve_beneath(root, relative)
-    if _create_beneath(root, created) and group is not None:
+    if (kind := (volume.get("hostPath") or {}).get("type")) in _FILE_TYPES:
+        original = _NODE_FILES.get(relative)
+        if not created.is_file():
+            if created.exists() or (kind == "File" and original is None):
+                raise InvalidVolume(f"hostPath type check failed: /{relative} is not a file")
+            _create_file(root, created, original.read_bytes() if original and original.is_file() else b"")
+    elif _create_beneath(root, created) and group is not None:
         give_to_group(created, group, _GROUP_WRITES)
     return created
 
@@ -71,6 +80,22 @@ def _create_beneath(root: Path, folder: Path) -> bool:
     """Create a folder in which all users may write; returns whether it did not exist. Follows no links. Raises InvalidVolume."""
     if folder.is_dir():
         return False
+    with _open_beneath(root, folder) as descriptor:
+        os.fchmod(descriptor, _VOLUME_MODE)
+    return True
+
+
+def _create_file(root: Path, file: Path, content: bytes) -> None:
+    """Create a file and its folder. Follows no links. Raises InvalidVolume."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with _open_beneath(root, file.parent) as parent, os.fdopen(os.open(file.name, flags, dir_fd=parent), "wb") as created:
+        created.write(content)
+        os.fchmod(created.fileno(), _DEFAULT_MODE)
+
+
+@contextlib.contextmanager
+def _open_beneath(root: Path, folder: Path) -> Iterator[int]:
+    """The descriptor of a folder, which is created if it does not exist. Follows no links. Raises InvalidVolume."""
     real, flags = os.path.realpath(root), os.O_RDONLY | os.O_DIRECTORY
     try:
         descriptor = os.open(real, flags)
@@ -81,12 +106,11 @@ def _create_beneath(root: Path, folder: Path) -> bool:
                 inner = os.open(part, flags | os.O_NOFOLLOW, dir_fd=descriptor)
                 os.close(descriptor)
                 descriptor = inner
-            os.fchmod(descriptor, _VOLUME_MODE)
+            yield descriptor
         finally:
             os.close(descriptor)
     except OSError as error:
         raise InvalidVolume(f"cannot create folder {folder.name}: {error.strerror}") from error
-    return True
 
 
 def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> tuple[Path, str]:
