@@ -77,10 +77,10 @@ test-versions: $(READY) ## Run the chart, both controllers, training jobs and th
 	  SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -n $(WORKERS) $(SPREAD) $(MATRIX_TESTS) $(PYTEST_ARGS); \
 	done
 
-test-mixed: $(READY) ## Run all contract cases of workloads with the real controllers on the twin's API (needs Go)
+test-mixed: $(READY) ## Run all contract cases of workloads and kro's examples with the real controllers on the twin's API (needs Go)
 	@$(BIN)/python -m tests.real.setup
 	@SLICEWORKS_REAL=1 SLICEWORKS_MIXED=1 GOGC=$(GOGC) $(BIN)/pytest -q -m real -k mixed -n $(REAL_WORKERS) $(SPREAD) \
-	  tests/contract/workloads $(PYTEST_ARGS)
+	  tests/contract/workloads tests/contract/graphs $(PYTEST_ARGS)
 
 FOCUS ?=
 CONFORMANCE_ARGS ?=

@@ -1,5 +1,5 @@
 """A corpus of graph definitions on the real kro and on our controller: both accept the same definitions and create the same
-objects.
+objects, on a real API server and on the twin's.
 
 kro's outcomes are recorded in `goldens/graph_corpus.json` by a run on a real kube-apiserver (SLICEWORKS_REAL=1
 SLICEWORKS_RECORD=1).
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import pytest
 from tests.support import goldens, graph_process, kro
 from tests.support import graph_corpus as graphs
-from tests.support.clusters import RealCluster, real_enabled
+from tests.support.clusters import RealCluster, TwinCluster, real_enabled
 from tests.support.graph_controller import run_with_controller
 
 from sliceworks.base import clock
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.support.graph_controller import GraphHarness
     from tests.support.http import Api
 
-pytestmark = pytest.mark.long(115)
+pytestmark = pytest.mark.long(140)
 Object = dict[str, Any]
 GOLDENS = "graph_corpus"
 _LOOKS = 7  # kro requeues after a second
@@ -38,11 +38,11 @@ EARLY = ".first.instance.metadata.annotations.applyset.kubernetes.io/contains-gr
 """We list all kinds of a graph before we create objects; kro adds each with its first object. The final lists are equal."""
 
 
-@pytest.fixture(scope="module")
-def kro_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A real cluster with kro."""
+@pytest.fixture(scope="module", params=[RealCluster, TwinCluster], ids=["real", "twin"])
+def kro_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with kro."""
     folder = tmp_path_factory.mktemp("kro")
-    cluster = RealCluster(folder)
+    cluster: Cluster = request.param(folder)
     try:
         with kro.running(cluster, folder):
             yield cluster
@@ -99,13 +99,14 @@ def compared(verdict: Object) -> Object:
 @pytest.mark.real
 @pytest.mark.skipif(not real_enabled(), reason="needs kro built from its Go module: SLICEWORKS_REAL=1")
 @pytest.mark.parametrize("file", graphs.files())
-def test_record_kro(kro_cluster: Cluster, file: str) -> None:
+def test_kro(kro_cluster: Cluster, file: str) -> None:
+    real = kro_cluster.name == "real"
     player = graphs.Player(request_function(kro_cluster.api), asyncio.sleep, looks=_LOOKS, known=as_recorded)
     for case, verdict, served in asyncio.run(_run_cases(player, graphs.cases(file))):
         assert verdict["accepted"] != case.refused, f"{case.name}: {verdict.get('message', 'accepted')}"
-        goldens.check(GOLDENS, f"{case.name}: definition", compared(verdict), real=True)
+        goldens.check(GOLDENS, f"{case.name}: definition", compared(verdict), real=real)
         if served is not None:
-            goldens.check(GOLDENS, f"{case.name}: objects", served, real=True)
+            goldens.check(GOLDENS, f"{case.name}: objects", served, real=real)
 
 
 async def _run_cases(player: graphs.Player, cases: list[graphs.Case]) -> list[tuple[graphs.Case, Object, Object | None]]:
