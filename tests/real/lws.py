@@ -25,7 +25,7 @@ def start(plane: Controllers, api: Api) -> None:
     folder.mkdir()
     shutil.copy(plane.certificates.serving, folder / "tls.crt")
     shutil.copy(plane.certificates.serving_key, folder / "tls.key")
-    release, url = Release("lws", MODULE), f"https://127.0.0.1:{port}"
+    release, url = Release.kustomized("lws", MODULE), f"https://127.0.0.1:{port}"
     authority = base64.b64encode(plane.certificates.authority.read_bytes()).decode()
     release.install(api, url, authority)
     eventually(lambda: api.get(HOME.format("default")).status == 200, what="LeaderWorkerSets are served")
