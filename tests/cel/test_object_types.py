@@ -8,7 +8,7 @@ import pytest
 
 from sliceworks.cel.admission import Bindings, Scope, bind
 from sliceworks.cel.environment import CompileError
-from sliceworks.cel.object_types import plain, type_problems
+from sliceworks.cel.object_types import ObjectTypes, plain, type_problems
 
 
 def bindings() -> Bindings:
@@ -65,3 +65,9 @@ def test_problem_of_an_expression_is_reported(expression: str, patch_type: str, 
         Scope().compile_patch(expression, patch_type)
     assert problem in str(error.value)
     assert "Object_" not in str(error.value)
+
+
+@pytest.mark.parametrize("end", ["", "\\", '\\"', "\\\n"])
+def test_string_that_is_not_closed_takes_linear_time(end: str) -> None:
+    expression = '"' + '\\"' * 500_000 + end
+    assert ObjectTypes(expression).source == expression

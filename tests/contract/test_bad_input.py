@@ -74,3 +74,12 @@ def test_malformed_annotation_of_an_old_version_is_ignored(api: Api, ns: str, an
     api.post(path, {"metadata": metadata, "spec": {"maxReplicas": 3, "scaleTargetRef": target}}).ok(201)
     assert api.get(path).ok(200).names == ["a"]
     assert "annotations" not in api.get(path.replace("v1", "v2") + "/a").ok(200).json["metadata"]
+
+
+def test_negative_count_of_a_job_status_is_invalid(api: Api, core: str, ns: str) -> None:
+    jobs = f"/apis/batch/v1/namespaces/{ns}/jobs"
+    pod = {"restartPolicy": "Never", "containers": [{"name": "a", "image": "example.com/a"}]}
+    api.post(jobs, {"metadata": {"name": "a"}, "spec": {"suspend": True, "template": {"spec": pod}}}).ok(201)
+    answer = api.patch(f"{jobs}/a/status", {"status": {"active": -1, "ready": None}})
+    assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    assert "status.active: Invalid value: -1" in answer.json["message"]

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 OBJECT, JSON_PATCH = "Object", "JSONPatch"
 TYPE = "@sliceworks.type"
 """The key of the type's name in a value. No expression can name a field like this."""
-_STRUCTS = re.compile(r"""\"(?:\\.|[^"\\])*\"|'(?:\\.|[^'\\])*'|(?<![\w.])Object(?:\.[A-Za-z_]\w*)+(?=\s*\{)""")
+# A string that is not closed ends with the expression: scanning it again from each of its quotes would take quadratic time.
+_STRUCTS = re.compile(
+    r"""\"(?:\\[\s\S]|[^"\\])*+(?:\"|\\?\Z)|'(?:\\[\s\S]|[^'\\])*+(?:'|\\?\Z)|(?<![\w.])Object(?:\.[A-Za-z_]\w*+)++(?=\s*\{)"""
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 

@@ -162,7 +162,7 @@ def validate_job_status(errors: ErrorList, new: Json, old: Json) -> None:
         if finished and (status.get(field) or 0) > 0:
             errors.invalid(f"status.{field}", status[field], f"{field}>0 is invalid for finished job")
     if (status.get("ready") or 0) > (status.get("active") or 0):
-        errors.invalid("status.ready", status["ready"], "cannot set more ready pods than active")
+        errors.invalid("status.ready", status.get("ready"), "cannot set more ready pods than active")
     _validate_job_indexes(errors, status, spec)
     for field in ("failed", *(() if _is_elastic(spec) else ("succeeded",))):
         if (status.get(field) or 0) < (before.get(field) or 0) and not was_true:
