@@ -22,6 +22,7 @@ from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 from sliceworks.twin.nodes.runtime import container_runner as containers
 from sliceworks.twin.nodes.runtime import pod_worker as pods
+from sliceworks.twin.nodes.runtime.process import NamespaceSupport
 from sliceworks.twin.store.store import Store
 
 Object = dict[str, Any]
@@ -453,3 +454,43 @@ def test_status_of_a_replaced_pod_is_not_written(tmp_path: Path, monkeypatch: py
             assert status["phase"] == "Running"
 
     clock.run(run_main())
+
+
+def test_pod_whose_files_cannot_be_written_says_so_and_starts_once_they_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(containers, "_SOURCE_RETRY", 0.1)
+
+    async def main(client: Client) -> None:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "default"}}
+        await client.create({**body, "data": {"one": "1", "two": "2"}})
+        items = [{"key": "one", "path": "a"}, {"key": "two", "path": "a/b"}]
+        volumes = [{"name": "files", "configMap": {"name": "c", "items": items, "optional": True}}]
+        mounts = [{"name": "files", "mountPath": "/files"}]
+        await client.create(pod("p", "cat", "/files/a", volumes=volumes, volumeMounts=mounts))
+        status = await until(client, "p", lambda status: "message" in state(status).get("waiting", {}))
+        assert state(status)["waiting"]["message"] == 'MountVolume.SetUp failed for volume "files" : File exists'
+        volume = tmp_path / (await client.get(POD, "p"))["metadata"]["uid"] / ".volumes" / "files"
+        assert len(list(volume.iterdir())) <= 1
+        await client.patch(CONFIG_MAP, "c", {"data": {"two": None}}, "default")
+        await until(client, "p", ended)
+        assert await client.logs("p", "default") == "1"
+
+    running(main, tmp_path)
+
+
+def test_sub_path_with_variables_works_without_mount_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(_: NamespaceSupport) -> str:
+        return "unshare: Operation not permitted"
+
+    monkeypatch.setattr(NamespaceSupport, "unavailable_reason", refuse)
+
+    async def main(client: Client) -> None:
+        env = [{"name": "NAME", "value": "below"}]
+        mounts = [{"name": "scratch", "mountPath": "/scratch", "subPathExpr": "$(NAME)"}]
+        scratch: list[Object] = [{"name": "scratch", "emptyDir": {}}]
+        await client.create(pod("p", "sh", "-c", "ls -d /scratch", env=env, volumes=scratch, volumeMounts=mounts))
+        assert (await until(client, "p", ended))["phase"] == "Succeeded"
+        assert (await client.logs("p", "default")).endswith("/scratch/below\n")
+
+    running(main, tmp_path)

@@ -22,7 +22,7 @@ class VolumeFile(NamedTuple):
 
 
 def write_atomically(folder: Path, files: dict[str, VolumeFile], *, group: int | None = None) -> None:
-    """Replace the files of a folder in one step; unchanged files keep their modification time.
+    """Replace the files of a folder in one step, or raise OSError; unchanged files keep their modification time.
 
     Members of `group`, the fsGroup of the pod, may read all files.
     """
@@ -34,10 +34,14 @@ def write_atomically(folder: Path, files: dict[str, VolumeFile], *, group: int |
     if old is not None and _read(old) == content:
         return
     new = Path(tempfile.mkdtemp(prefix="..", dir=folder))
-    for path, file in content.items():
-        _write(new / path, file, None if old is None else old / path)
-    _set_access(new, group)
-    _link(link, new.name)
+    try:
+        for path, file in content.items():
+            _write(new / path, file, None if old is None else old / path)
+        _set_access(new, group)
+        _link(link, new.name)
+    except OSError:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
     names = {PurePath(path).parts[0] for path in content}
     for name in names:
         _link(folder / name, f"{_DATA_LINK}/{name}")

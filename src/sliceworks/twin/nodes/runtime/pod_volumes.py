@@ -43,12 +43,17 @@ def populate_volumes(folder: Path, sources: Sources, addresses: tuple[str, str],
     folders = {volume["name"]: _create_volume(folder, volume, sources, group) for volume in spec.get("volumes") or ()}
     mounts: dict[str, str] = {}
     for container in all_containers(spec) if replace_paths else ():
-        mounts |= mount_folders(container, folders)
+        # Variables of containers are not known yet.
+        fixed = [mount for mount in container.get("volumeMounts") or () if "subPathExpr" not in mount]
+        mounts |= mount_folders({**container, "volumeMounts": fixed}, folders)
     mounts = _longest_first(mounts)
     for volume in spec.get("volumes") or ():
         if source := next((volume[kind] for kind in _POPULATED_KINDS if kind in volume), None):
             mode = source.get("defaultMode", _DEFAULT_MODE)
-            write_atomically(folders[volume["name"]], _files(volume, sources, addresses, mounts, mode), group=group)
+            try:
+                write_atomically(folders[volume["name"]], _files(volume, sources, addresses, mounts, mode), group=group)
+            except OSError as error:  # for example, a key has a path below that of another key
+                raise InvalidVolume(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {error.strerror}') from error
     return folders
 
 
