@@ -76,6 +76,34 @@ def test_processes_run_as_the_user_without_other_capabilities(tmp_path: Path) ->
     running(main, tmp_path)
 
 
+@root_wanted
+@mounts_wanted
+def test_user_can_use_its_working_directory(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        own = {"runAsUser": 1234}
+        script = "ls . && touch file && echo written"
+        await client.create(pod("user", "sh", "-c", script, securityContext=own, workingDir="/of-a-test/work"))
+        await until(client, "user", ended)
+        assert await client.logs("user", "default") == "written\n"
+
+    running(main, tmp_path)
+
+
+def test_working_directory_that_is_a_file_is_an_error(tmp_path: Path) -> None:
+    async def main(client: Client) -> None:
+        volumes: list[Object] = [{"name": "scratch", "emptyDir": {}}]
+        mounts = [{"name": "scratch", "mountPath": "/scratch"}]
+        body = pod("p", "true", workingDir="/scratch/file/below", volumes=volumes, volumeMounts=mounts)
+        init = {"name": "init", "image": "a", "command": ["touch", "/scratch/file"], "volumeMounts": mounts}
+        body["spec"]["initContainers"] = [init]
+        await client.create(body)
+        status = await until(client, "p", lambda status: "message" in state(status).get("waiting", {}))
+        assert state(status)["waiting"]["reason"] == "CreateContainerError"
+        assert "Not a directory" in state(status)["waiting"]["message"]
+
+    running(main, tmp_path)
+
+
 @mounts_wanted
 def test_root_file_system_can_be_read_only(tmp_path: Path) -> None:
     script = "touch /a-file-of-a-test 2>&1; touch /scratch-of-a-test/file && ls /scratch-of-a-test"

@@ -159,8 +159,9 @@ class ContainerRunner:
             else:
                 try:
                     return await self._build_command(sources)
-                except InvalidContainer as error:
-                    await self._set_waiting("CreateContainerConfigError", str(error))
+                except (InvalidContainer, OSError) as error:
+                    is_invalid = isinstance(error, InvalidContainer)
+                    await self._set_waiting("CreateContainerConfigError" if is_invalid else "CreateContainerError", str(error))
                     pod.record_event("Failed", f"Error: {error}", warning=True)
                     await clock.sleep(_SOURCE_RETRY)
 
@@ -198,7 +199,7 @@ class ContainerRunner:
         api_variables = pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], self.folder, security)
         has_namespaces = not await pod.namespaces.unavailable_reason()
         variables = pod.services.variables(pod.pod, api=has_namespaces)
-        folder, host_folder = self._working_folders(mounts, str(self.container.get("workingDir") or image.working_dir))
+        folder, host_folder = self._working_folders(mounts, str(self.container.get("workingDir") or image.working_dir), security)
         if has_namespaces:
             volumes = pod.pod["spec"].get("volumes") or ()
             names, hidden = pod.host_files(), pod.namespaces.hidden
@@ -285,8 +286,8 @@ class ContainerRunner:
         folder.chmod(0o1777)
         return folder
 
-    def _working_folders(self, mounts: dict[str, str], working_dir: str) -> tuple[Path, Path]:
-        """The working directory in the container and on this machine: in a volume, else in the home folder."""
+    def _working_folders(self, mounts: dict[str, str], working_dir: str, security: SecurityContext) -> tuple[Path, Path]:
+        """The working directory in the container and on this machine: in a volume, else in the home folder of the user."""
         folder = Path(working_dir)
         host_folder = Path(pod_volumes.replace_mount_paths(str(folder), mounts))
         if host_folder == folder:
@@ -294,7 +295,10 @@ class ContainerRunner:
         allowed = (*mounts.values(), str(self._home()))
         if not any(host_folder.resolve().is_relative_to(Path(root).resolve()) for root in allowed):
             folder = host_folder = self._home()
-        host_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = [path for path in (host_folder, *host_folder.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir(mode=0o700, exist_ok=True)
+            security.own(path)
         return folder, host_folder
 
     def _set_status(self, status: Obj) -> None:
