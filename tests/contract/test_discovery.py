@@ -40,6 +40,13 @@ def test_version_is_reported(api: Api) -> None:
     assert fields <= version.keys()
 
 
+def test_clients_find_that_the_server_shares_its_time(api: Api) -> None:
+    """kubectl and cert-manager, among others, limit their own requests unless these headers are here."""
+    headers = api.request("HEAD", "/livez/ping").ok(200).headers
+    assert headers["X-Kubernetes-Pf-Flowschema-Uid"]
+    assert headers["X-Kubernetes-Pf-Prioritylevel-Uid"]
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/ping", "/healthz/ping"])
 def test_health_endpoints_are_ok(api: Api, path: str) -> None:
     answer = api.get(path, accept=None).ok(200)

@@ -38,6 +38,11 @@ PAGE_NOT_FOUND = Response(404, _TEXT, b"404 page not found\n")
 _VERSION_PARTS = 3
 """The number of path segments of a group's version: apis/GROUP/VERSION."""
 _HEALTH_CHECKS = {"healthz", "livez", "readyz"}
+_FAIRNESS = {
+    "x-kubernetes-pf-flowschema-uid": "5c7e0b1e-8f5c-4b6a-9d52-0b7c6a8e1f10",
+    "x-kubernetes-pf-prioritylevel-uid": "1d2f3c44-6a77-4e0b-8c3e-2f9b5d7a6e21",
+}
+"""Clients that find API Priority and Fairness here do not limit their own requests; the twin shares its time between clients."""
 
 
 class NonResourceHandler:
@@ -147,7 +152,7 @@ def _published(media: str, document: dict[str, object]) -> Response:
 def _health(request: Request, name: str) -> Response:
     if "verbose" in dict(request.query):
         return Response(200, _TEXT, f"[+]ping ok\n[+]store ok\n{name} check passed\n".encode())
-    return Response(200, _TEXT, b"ok")
+    return Response(200, {**_TEXT, **_FAIRNESS}, b"ok")
 
 
 def _unless_cached(request: Request, response: Response) -> Response:
