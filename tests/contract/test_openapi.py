@@ -94,6 +94,36 @@ def test_custom_resources_have_described_metadata(api: Api) -> None:
     assert metadata["properties"]["creationTimestamp"]["description"].startswith("CreationTimestamp is a timestamp ")
 
 
+def test_embedded_objects_have_the_standard_fields(api: Api) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True}
+    properties = {"spec": {"type": "object", "properties": {"replicas": {"type": "integer"}}}}
+    described = {**embedded, "required": ["kind", "spec"], "properties": properties}
+    lists = {"type": "array", "items": embedded}
+    maps = {"type": "object", "additionalProperties": embedded}
+    closed = {key: value for key, value in described.items() if key != "x-kubernetes-preserve-unknown-fields"}
+    nodes = {"template": described, "list": lists, "map": maps, "closed": closed}
+    custom = define(api, simple(spec={"type": "object", "properties": nodes}))
+    group_version = f"{custom.group}/v1"
+    eventually(lambda: f"apis/{group_version}" in api.get("/openapi/v3").json["paths"], what=f"{group_version} is published")
+    schemas = document(api, group_version)["components"]["schemas"]
+    fields = schemas[".".join([*reversed(custom.group.split(".")), "v1", custom.kind])]["properties"]["spec"]["properties"]
+    template = fields["template"]
+    assert template["properties"].keys() == {"apiVersion", "kind", "metadata", "spec"}
+    assert set(template["required"]) == {"apiVersion", "kind", "spec"}
+    for node in (fields["list"]["items"], fields["map"]["additionalProperties"]):
+        assert node["properties"].keys() == {"apiVersion", "kind", "metadata"}
+        assert node["properties"]["metadata"]["allOf"] == [{"$ref": f"#/components/schemas/{OBJECT_META}"}]
+        assert set(node["required"]) == {"apiVersion", "kind"}
+    # OpenAPI v2 has no words for an object with unknown fields beside known ones.
+    name = ".".join([*reversed(custom.group.split(".")), "v1", custom.kind])
+    definition = eventually(lambda: api.get("/openapi/v2").json["definitions"].get(name), what=f"{name} is defined")
+    fields = definition["properties"]["spec"]["properties"]
+    assert fields["closed"]["properties"].keys() == {"apiVersion", "kind", "metadata", "spec"}
+    assert set(fields["closed"]["required"]) == {"apiVersion", "kind", "spec"}
+    assert fields["template"].keys() & {"properties", "required"} == {"required"}
+    assert set(fields["template"]["required"]) == {"kind", "spec"}
+
+
 @pytest.mark.parametrize("group_version", ["apps/v1", "batch/v1", "policy/v1", "apiextensions.k8s.io/v1"])
 def test_descriptions_are_the_same_with_the_extra(cluster: Cluster, api: Api, group_version: str) -> None:
     """The words of Kubernetes come from a package, and their digests from the real server, which appends the values of enums."""

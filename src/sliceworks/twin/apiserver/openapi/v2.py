@@ -80,17 +80,19 @@ def _custom(spec: Node, version: Node) -> dict[str, Node]:
     # kubectl would call all fields unknown that are not listed.
     is_open = bool(spec.get("preserveUnknownFields") or schema.get("x-kubernetes-preserve-unknown-fields") or not schema)
     root: Node = {"type": "object"} if is_open else _supported_schema(schema)
-    standard = {name: {"type": "string", "description": text} for name, text in TYPE_META.items()}
     kinds = {"group": group, "version": version["name"]}
     if "properties" in root:
-        root["properties"] = {**root["properties"], **standard, "metadata": _metadata(OBJECT_META)}
+        root["properties"] = root["properties"] | _STANDARD | {"metadata": _metadata(OBJECT_META)}
     items = {"type": "array", "items": {"$ref": f"{_HERE}{home}.{kind}"}}
-    fields = {**standard, "items": items, "metadata": _metadata(LIST_META)}
+    fields = {**_STANDARD, "items": items, "metadata": _metadata(LIST_META)}
     listed = {"type": "object", "required": ["items"], "properties": fields}
     return {
         f"{home}.{kind}": {**root, "x-kubernetes-group-version-kind": [{**kinds, "kind": kind}]},
         f"{home}.{list_kind}": {**listed, "x-kubernetes-group-version-kind": [{**kinds, "kind": list_kind}]},
     }
+
+
+_STANDARD = {name: {"type": "string", "description": text} for name, text in TYPE_META.items()}
 
 
 def _metadata(component: str) -> Node:
@@ -117,6 +119,10 @@ def _supported_schema(node: Node) -> Node:
         result["properties"] = {name: _supported_schema(child) for name, child in result["properties"].items()}
         nullable = {name for name, child in node["properties"].items() if child.get("nullable")}
         result["required"] = [name for name in result.get("required") or () if name not in nullable]
+    if node.get("x-kubernetes-embedded-resource") and not open_ended:
+        result["properties"] = result.get("properties", {}) | _STANDARD | {"metadata": _metadata(OBJECT_META)}
+        required = result.get("required") or []
+        result["required"] = [*required, *(name for name in ("kind", "apiVersion") if name not in required)]
     if not result.get("required"):
         result.pop("required", None)
     return result

@@ -323,15 +323,14 @@ def _custom_served(spec: Node, version: Node) -> ServedResource:
 
 def _custom_components(version: Node, served: ServedResource) -> dict[str, Node]:
     root = dict((version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"})
-    standard = {name: {"type": "string", "description": text} for name, text in TYPE_META.items()}
-    root["properties"] = {**root.get("properties", {}), **standard, "metadata": _metadata(OBJECT_META)}
+    root["properties"] = _embedded(root.get("properties", {})) | _STANDARD | {"metadata": _metadata(OBJECT_META)}
     root["x-kubernetes-group-version-kind"] = [served.kind]
     list_kind = served.list_component.rpartition(".")[2]
     listed = {
         "type": "object",
         "required": ["items"],
         "properties": {
-            **standard,
+            **_STANDARD,
             "items": {"type": "array", "items": {"$ref": REFERENCE + served.component}},
             "metadata": _metadata(LIST_META),
         },
@@ -340,5 +339,25 @@ def _custom_components(version: Node, served: ServedResource) -> dict[str, Node]
     return {served.component: root, served.list_component: listed}
 
 
+_STANDARD = {name: {"type": "string", "description": text} for name, text in TYPE_META.items()}
+
+
 def _metadata(component: str) -> Node:
     return {"allOf": [{"$ref": REFERENCE + component}], "description": METADATA[component]}
+
+
+def _embedded(nodes: dict[str, Any]) -> dict[str, Any]:
+    """The schemas among values, with the standard fields of embedded objects."""
+    return {key: _with_embedded(node) if isinstance(node, dict) else node for key, node in nodes.items()}
+
+
+def _with_embedded(schema: Node) -> Node:
+    children = {key: schema[key] for key in ("items", "additionalProperties") if key in schema}
+    result = {**schema, **_embedded(children)}
+    if "properties" in schema:
+        result["properties"] = _embedded(schema["properties"])
+    if schema.get("x-kubernetes-embedded-resource"):
+        required = schema.get("required") or []
+        result["properties"] = result.get("properties", {}) | _STANDARD | {"metadata": _metadata(OBJECT_META)}
+        result["required"] = [*required, *(name for name in ("kind", "apiVersion") if name not in required)]
+    return result
