@@ -21,10 +21,13 @@ from sliceworks.twin.store.store import Store
 STORE = "store.db"
 _IDENTITY = ("token", "ca.pem", "server.pem", "front-proxy-ca.pem", "front-proxy-client.pem", "service-accounts.pem")
 _MAX_BYTES, _READ_BYTES = 16 << 30, 1 << 20
+_INCOMPLETE = "restore-incomplete"
+"""A file that exists while files are replaced, and after a restore that was killed meanwhile."""
 
 
 def create_backup(directory: Path, file: Path) -> None:
     """Write the objects, certificates, keys and the token of a twin to an archive, also while it runs. The archive is secret."""
+    require_complete(directory)
     temporary = file.with_name(f".{file.name}.new")
     for left in file.parent.glob(f".{glob.escape(file.name)}.*"):  # of a backup that was killed
         shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -52,11 +55,20 @@ def restore_backup(file: Path, directory: Path) -> int:
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         count = _verify(Path(folder), contents[STORE], file)
     Journal(directory / STORE).close()  # fails while a twin uses it; empties its log
+    files.write_atomic(directory / _INCOMPLETE, b"", mode=files.PRIVATE_MODE, fsync=True)
     for name in (f"{STORE}-wal", f"{STORE}-shm"):
         (directory / name).unlink(missing_ok=True)
     for name, data in contents.items():
         files.write_atomic(directory / name, data, mode=files.PRIVATE_MODE, fsync=True)
+    (directory / _INCOMPLETE).unlink()
     return count
+
+
+def require_complete(directory: Path) -> None:
+    """Raise SliceworksError if a restore was killed: objects, keys and token of a twin may belong to different backups."""
+    if (directory / _INCOMPLETE).exists():
+        hint = "run it again: `sliceworks twin restore FILE`, or start with an empty store: `sliceworks twin reset`"
+        raise SliceworksError(f"{directory}: a restore of this twin was interrupted", hint=hint)
 
 
 def _read(file: Path) -> dict[str, bytes]:

@@ -23,7 +23,7 @@ from sliceworks.base.transport import Request, Response
 from sliceworks.base.watchdog import Watchdog
 from sliceworks.catalog.labels import DEFAULT_RUN_SECONDS
 from sliceworks.kube import kubeconfig
-from sliceworks.twin import exposed_services
+from sliceworks.twin import backup, exposed_services
 from sliceworks.twin.apiserver.auth import certificates
 from sliceworks.twin.apiserver.auth.authentication import new_token
 from sliceworks.twin.apiserver.http_server import Limits, Server
@@ -78,6 +78,7 @@ async def serve(options: TwinOptions, companion: Companion | None = None) -> Non
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     ready = directory / "ready.json"
     ready.unlink(missing_ok=True)
+    backup.require_complete(directory)
     certificate_files = certificates.ensure(directory)
     journal = None if options.memory else Journal(directory / "store.db")
     stop = asyncio.Event()

@@ -7,14 +7,18 @@ import shutil
 import subprocess
 import sys
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from tests.support.stores import PODS, durable, put, run, values
 
+from sliceworks.base import clock, files
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin import backup
+from sliceworks.twin.main import TwinOptions, serve
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 IDENTITY = ("token", "ca.pem", "server.pem", "front-proxy-ca.pem", "front-proxy-client.pem", "service-accounts.pem")
@@ -95,3 +99,36 @@ def test_killed_backup_leaves_the_older_one(tmp_path: Path) -> None:
     store = durable(tmp_path / "target")
     assert values(store.scan(PODS)) == expected
     store.close()
+
+
+def test_killed_restore_is_noticed_until_it_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore that ends between any two of its writes: the twin does not start with keys of another one."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    create_twin(old)
+    expected = create_twin(new, 30)
+    for name in IDENTITY:
+        (new / name).write_text(f"new {name}")
+    file = tmp_path / "backup.tar.gz"
+    backup.create_backup(new, file)
+    write = files.write_atomic
+    for killed in range(1 + 1 + len(IDENTITY)):
+        target, left = tmp_path / f"target-{killed}", iter(range(killed))
+        shutil.copytree(old, target)
+
+        def write_or_end(path: Path, data: bytes, *, left: Iterator[int] = left, **options: Any) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            write(path, data, **options)
+
+        monkeypatch.setattr(files, "write_atomic", write_or_end)
+        with pytest.raises(KeyboardInterrupt):
+            backup.restore_backup(file, target)
+        monkeypatch.setattr(files, "write_atomic", write)
+        if killed:
+            with pytest.raises(SliceworksError, match="a restore of this twin was interrupted"):
+                clock.run(serve(TwinOptions("default", target)))
+            with pytest.raises(SliceworksError, match="a restore of this twin was interrupted"):
+                backup.create_backup(target, tmp_path / "other.tar.gz")
+        assert backup.restore_backup(file, target) == len(expected)
+        assert (target / "token").read_text() == "new token"
+        backup.require_complete(target)
