@@ -295,6 +295,24 @@ def test_kill_orphans_checks_the_start_time(tmp_path: Path) -> None:
             sleeper.kill()
 
 
+def test_reading_a_log_ends_however_fast_the_container_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not follow gets what the log has when it is opened, also if it is rotated meanwhile."""
+    monkeypatch.setattr(container_log, "_MAX_BYTES", 2000)
+    writer = LogWriter(tmp_path / "0.log")
+    writer._append(b"first\n")
+
+    async def main() -> None:
+        read = []
+        async for chunk in stream_log(tmp_path / "0.log", LogOptions()):
+            read.append(chunk)
+            writer._append(b"more\n" * 30)
+            assert len(read) < 100
+        assert read == [b"first\n"]
+
+    clock.run(main())
+    writer.close()
+
+
 def test_logs_are_rotated_and_read_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container_log, "_MAX_BYTES", 4_000)
     monkeypatch.setattr(container_log, "_CHUNK", 512)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, BinaryIO
@@ -102,7 +103,7 @@ def read_log(file: Path, options: LogOptions) -> bytes:
 
 
 async def stream_log(file: Path, options: LogOptions, ended: asyncio.Event | None = None) -> AsyncIterator[bytes]:
-    """The content of a log in chunks; with `ended`, also everything appended until that is set."""
+    """The content that a log has now in chunks; with `ended`, also everything appended until that is set."""
     left = options.limit
     async for lines in _read_batches(file, options.tail, ended):
         data = b"".join(_render(lines, options))
@@ -116,17 +117,20 @@ async def stream_log(file: Path, options: LogOptions, ended: asyncio.Event | Non
 
 async def _read_batches(file: Path, tail: int | None, ended: asyncio.Event | None) -> AsyncIterator[list[bytes]]:
     stream: BinaryIO | None = None
-    rest = b""
+    rest, left = b"", sys.maxsize
     try:
         while True:
             has_ended = ended is None or ended.is_set()
             if stream is None:
                 stream = _open(file, tail)
-            if chunk := stream.read(_CHUNK) if stream is not None else b"":
+                if ended is None and stream is not None:
+                    left = os.fstat(stream.fileno()).st_size - stream.tell()  # a container can write faster than its log is read
+            if chunk := stream.read(min(_CHUNK, left)) if stream is not None else b"":
+                left -= len(chunk)
                 *lines, rest = (rest + chunk).split(b"\n")
                 yield lines
                 await asyncio.sleep(0)  # a long log must not delay other requests
-            elif stream is not None and _is_rotated(stream, file):
+            elif stream is not None and ended is not None and _is_rotated(stream, file):
                 stream.close()
                 stream, rest, tail = None, b"", None
             elif has_ended:
