@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from sliceworks.schemas.builtins import builtin_scheme
-from sliceworks.schemas.model import MISSING
+from sliceworks.schemas.builtins import Scheme, builtin_scheme
+from sliceworks.schemas.model import MISSING, Schema
 from sliceworks.twin.apiserver.openapi.v3 import builtin_document, custom_document
 
 DEFINITION: dict[str, Any] = {
@@ -134,3 +134,18 @@ def test_crd_has_its_own_document() -> None:
     item = "/apis/example.com/v1/namespaces/{namespace}/things/{name}"
     assert {item, f"{item}/status", f"{item}/scale"} <= set(document["paths"])
     assert "application/strategic-merge-patch+json" not in document["paths"][item]["patch"]["requestBody"]["content"]
+
+
+def test_threads_decode_with_complete_schemas_only() -> None:
+    """The defaults of a component are part of it from the moment that it is cached."""
+    scheme, seen = Scheme(), list[bool]()
+
+    class Components(dict[str, Schema]):
+        def __setitem__(self, name: str, schema: Schema) -> None:
+            seen.append(bool(schema.defaulters))
+            super().__setitem__(name, schema)
+
+    scheme.register({"io.k8s.api.core.v1.Pod": lambda _: None}, {})
+    scheme._components = Components()
+    scheme.component("io.k8s.api.core.v1.Pod")
+    assert seen == [True]

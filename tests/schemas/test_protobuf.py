@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from functools import cache
 from pathlib import Path
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import orjson
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from sliceworks import schemas
 from sliceworks.base.protobuf_wire import length_delimited, string, varint
 from sliceworks.schemas import builtins
+from sliceworks.twin.apiserver import protobuf_encoder
 from sliceworks.twin.apiserver.protobuf import MAGIC, ProtobufError, decode, wire_format
 from sliceworks.twin.apiserver.protobuf_encoder import encode, envelope
 
@@ -160,3 +162,28 @@ def _survive(body: bytes) -> None:
     except ProtobufError:
         return
     orjson.dumps(found)
+
+
+def test_threads_encode_with_complete_messages_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that has just begun to read the fields of a kind does not affect others."""
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"b": "c"}}
+    expected = protobuf_encoder.encode(obj)
+    monkeypatch.setattr(protobuf_encoder, "_messages", {})
+    started, finish, real = Event(), Event(), protobuf_encoder._field
+    worker = Thread(target=protobuf_encoder.encode, args=(obj,))
+
+    def read_field(*arguments: Any) -> Any:
+        if current_thread() is worker and not finish.is_set():
+            started.set()
+            finish.wait()
+        return real(*arguments)
+
+    monkeypatch.setattr(protobuf_encoder, "_field", read_field)
+    worker.start()
+    started.wait()
+    try:
+        assert protobuf_encoder.encode(obj) == expected
+    finally:
+        finish.set()
+        worker.join()
+    assert protobuf_encoder.encode(obj) == expected

@@ -85,8 +85,9 @@ class Scheme:
         """The schema of a component, such as `io.k8s.api.core.v1.Container`. Raises KeyError if it does not exist."""
         result = self._components.get(name)
         if result is None:
-            result = self._components[name] = build(self.node(name), self.component, name)
+            result = build(self.node(name), self.component, name)
             self._attach_rules(result)
+            self._components[name] = result  # complete: threads decode at the same time
         return result
 
     def schema(self, group: str, version: str, kind: str) -> Schema:

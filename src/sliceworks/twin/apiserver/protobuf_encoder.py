@@ -85,23 +85,36 @@ class _Message:
 
 
 _messages: dict[str, _Message] = {}
+"""Complete messages by component: threads encode at the same time."""
 
 
 def _message(component: str) -> _Message:
     message = _messages.get(component)
     if message is None:
-        message = _messages[component] = _Message()
-        fields = sorted((int(number), spec) for number, spec in wire_format()[component].items())
-        message.fields = tuple(_field(number, *(*spec.split(" "), "")[:3]) for number, spec in fields)
+        built: dict[str, _Message] = {}
+        message = _build(component, built)
+        _messages.update(built)
     return message
 
 
-def _field(number: int, name: str, mark: str, component: str) -> tuple[str, Callable[[Any], bytes], bytes]:
+def _build(component: str, built: dict[str, _Message]) -> _Message:
+    """A message, with those of its fields in `built`."""
+    message = _messages.get(component) or built.get(component)
+    if message is None:
+        message = built[component] = _Message()
+        fields = sorted((int(number), spec) for number, spec in wire_format()[component].items())
+        message.fields = tuple(_field(built, number, *(*spec.split(" "), "")[:3]) for number, spec in fields)
+    return message
+
+
+def _field(
+    built: dict[str, _Message], number: int, name: str, mark: str, component: str
+) -> tuple[str, Callable[[Any], bytes], bytes]:
     if mark.startswith("[]"):
-        return name, partial(_repeated, _encoder(number, mark[2:], component)), b""
+        return name, partial(_repeated, _encoder(number, mark[2:], component, built)), b""
     if mark.startswith("{}"):
-        return name, partial(_map, _tag(number, _LENGTH_DELIMITED), _map_value(mark[2:], component)), b""
-    encode_value = _encoder(number, mark.removeprefix("*"), component)
+        return name, partial(_map, _tag(number, _LENGTH_DELIMITED), _map_value(mark[2:], component, built)), b""
+    encode_value = _encoder(number, mark.removeprefix("*"), component, built)
     if mark.startswith("*") or mark == "B":
         return name, encode_value, b""
     return name, encode_value, encode_value(_zero(mark, component))
@@ -113,7 +126,7 @@ def _zero(mark: str, component: str) -> Any:
     return "" if mark == "s" else 0
 
 
-def _encoder(number: int, mark: str, component: str) -> Callable[[Any], bytes]:
+def _encoder(number: int, mark: str, component: str, built: dict[str, _Message]) -> Callable[[Any], bytes]:
     """The encoder of one value, with its tag."""
     if mark == "i":
         return partial(_integer, _tag(number, _VARINT))
@@ -121,22 +134,22 @@ def _encoder(number: int, mark: str, component: str) -> Callable[[Any], bytes]:
         return {True: varint(number, 1), False: varint(number, 0)}.__getitem__
     if mark == "f":
         return partial(double, number)
-    return partial(_delimited, _tag(number, _LENGTH_DELIMITED), _content(mark, component))
+    return partial(_delimited, _tag(number, _LENGTH_DELIMITED), _content(mark, component, built))
 
 
-def _content(mark: str, component: str) -> Callable[[Any], bytes]:
+def _content(mark: str, component: str, built: dict[str, _Message]) -> Callable[[Any], bytes]:
     if mark == "s":
         return str.encode
     if mark == "B":
         return base64.b64decode
-    return _SPECIAL[component.rpartition(".")[2]] if is_special(component) else _message(component).encode
+    return _SPECIAL[component.rpartition(".")[2]] if is_special(component) else _build(component, built).encode
 
 
-def _map_value(mark: str, component: str) -> Callable[[Any], bytes]:
+def _map_value(mark: str, component: str, built: dict[str, _Message]) -> Callable[[Any], bytes]:
     """The encoder of the values of a map; a list is wrapped in its own message."""
     if mark.startswith("[]"):
-        return partial(_delimited, _tag(2, _LENGTH_DELIMITED), partial(_repeated, _encoder(1, mark[2:], component)))
-    return _encoder(2, mark, component)
+        return partial(_delimited, _tag(2, _LENGTH_DELIMITED), partial(_repeated, _encoder(1, mark[2:], component, built)))
+    return _encoder(2, mark, component, built)
 
 
 def _tag(number: int, wire_type: int) -> bytes:
