@@ -352,8 +352,7 @@ def _embedded(nodes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_embedded(schema: Node) -> Node:
-    children = {key: schema[key] for key in ("items", "additionalProperties") if key in schema}
-    result = {**schema, **_embedded(children)}
+    result = schema | _embedded({key: schema[key] for key in ("items", "additionalProperties") if key in schema})
     if "properties" in schema:
         result["properties"] = _embedded(schema["properties"])
     if schema.get("x-kubernetes-embedded-resource"):
