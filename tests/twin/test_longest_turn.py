@@ -19,8 +19,10 @@ import orjson
 import pytest
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 
+from sliceworks.base import clock
 from sliceworks.base.loops import VirtualLoop
-from sliceworks.base.transport import Request
+from sliceworks.base.transport import Request, Response
+from sliceworks.twin.apiserver import generic_server
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -498,3 +500,15 @@ def test_deletion_decodes_a_large_object_once(monkeypatch: pytest.MonkeyPatch) -
         assert await twin.gone(f"{DEFAULT}/configmaps/many")
 
     run_on_twin(main, workloads=True)
+
+
+def test_large_documents_are_indented_and_compressed_in_a_thread(turns: list[float]) -> None:
+    body = orjson.dumps([{"metadata": {"name": f"thing-{number}"}} for number in range(500_000)])
+    request = Request("GET", "/", headers={"accept-encoding": "gzip", "user-agent": "curl"})
+
+    async def main() -> None:
+        response = await generic_server._finish(request, Response(200, {"content-type": "application/json"}, body))
+        assert response.headers["content-encoding"] == "gzip"
+
+    clock.run(main(), virtual=True)
+    assert max(turns) < 10 * work_seconds(), "about 0.1 s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -305,7 +306,7 @@ class ApiHandler:
         try:
             seconds = _READ_CPU_SECONDS if request.method in {"GET", "HEAD"} else _WRITE_CPU_SECONDS
             handling = self._handle(request, certificate, flow_control)
-            return _finish(request, await budget.limited(handling, seconds, _MEMORY_BYTES))
+            return await _finish(request, await budget.limited(handling, seconds, _MEMORY_BYTES))
         except ApiError as error:
             return codec.error_response(error, request.headers)
         except budget.BudgetExceeded as exceeded:
@@ -423,16 +424,20 @@ class ApiHandler:
             raise BadRequest(f'Name parameter invalid: "{target.name}": {problem}')
 
 
-def _finish(request: Request, response: Response) -> Response:
+async def _finish(request: Request, response: Response) -> Response:
     """Indent JSON for interactive clients, and compress large responses."""
     media = response.headers.get("content-type")
     if media in {codec.JSON, codec.PROTOBUF} and response.stream is None:
         if media == codec.JSON and _is_pretty(request) and response.body:
-            response.body = orjson.dumps(orjson.loads(response.body), option=orjson.OPT_INDENT_2)
+            response.body = await budget.run_by_size(len(response.body), partial(_indent, response.body))
         if len(response.body) > _MIN_GZIP_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
-            response.body = gzip.compress(response.body, 1)
+            response.body = await budget.run_by_size(len(response.body), partial(gzip.compress, response.body, 1))
             response.headers = {**response.headers, "content-encoding": "gzip", "vary": "Accept-Encoding"}
     return response
+
+
+def _indent(body: bytes) -> bytes:
+    return orjson.dumps(orjson.loads(body), option=orjson.OPT_INDENT_2)
 
 
 def _is_pretty(request: Request) -> bool:
