@@ -83,7 +83,8 @@ class Scheduler(Controller[str]):
             return []
         if isinstance(result, ScheduleResult):
             handlers.assume(pod, result.node)
-            return [self._bind_volumes(pod, result.node) if pod.claims else self._bind(pod, result.node)]
+            bindings = self._assume_volumes(pod, result.node)
+            return [self._bind(pod, result.node) if bindings is None else self._bind_volumes(pod, result.node, bindings)]
         return self._handle_failure(group, pod, result, preemption)
 
     def _preempt(self, pod: PodInfo, result: ScheduleResult | Unschedulable) -> Preemption | str:
@@ -110,15 +111,17 @@ class Scheduler(Controller[str]):
             for other, is_new in _pods_to_report(group, message)
         ]
 
-    async def _bind_volumes(self, pod: PodInfo, node: str) -> None:
-        """Have the volumes of a pod bound; the pod is bound once they are."""
+    def _assume_volumes(self, pod: PodInfo, node: str) -> VolumeBindings | None:
+        """Reserve the volumes of a pod, so that the next pod does not get them; None if all its claims are bound."""
         snapshot = self.handlers.snapshot
-        bindings = VolumeFilter(pod, snapshot.volumes).bindings(snapshot.nodes[node])
-        if bindings is None:
-            await self._bind(pod, node)
-            return
-        self._waiting[pod.key] = pod, node
-        snapshot.volumes.assume(bindings)
+        bindings = VolumeFilter(pod, snapshot.volumes).bindings(snapshot.nodes[node]) if pod.claims else None
+        if bindings is not None:
+            self._waiting[pod.key] = pod, node
+            snapshot.volumes.assume(bindings)
+        return bindings
+
+    async def _bind_volumes(self, pod: PodInfo, node: str, bindings: VolumeBindings) -> None:
+        """Have the volumes of a pod bound; the pod is bound once they are."""
         try:
             await self.binder.bind_volumes(bindings)
         except ApiError as error:
