@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 
 from sliceworks.twin.scheduler.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    import pytest
 
 Obj = dict[str, Any]
 CORE = "/api/v1/namespaces/default"
