@@ -12,6 +12,8 @@ from sliceworks.twin.controllers.builtin.pod_gc import PodGCController
 if TYPE_CHECKING:
     import pytest
 
+    from sliceworks.twin.controllers.runtime.pod_index import Pod
+
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -34,5 +36,29 @@ def test_oldest_finished_pods_beyond_the_limit_are_deleted(monkeypatch: pytest.M
         await twin.do("PATCH", f"{PODS}/running/status", {"status": {"phase": "Succeeded"}})
         await clock.sleep(25)
         assert await names() == ["a", "c", "y"]
+
+    run_on_twin(main, workloads=True)
+
+
+def test_pods_that_finish_while_others_are_deleted_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PodGCController, "max_finished", 2)
+    delete = PodGCController._force_delete
+    pending = ["late-1", "late-2", "late-3"]
+
+    async def main(twin: EmbeddedTwin) -> None:
+        async def finish(name: str) -> None:
+            await twin.do("POST", PODS, {"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "x"}]}})
+            await twin.do("PATCH", f"{PODS}/{name}/status", {"status": {"phase": "Succeeded"}})
+
+        async def crossed(controller: PodGCController, pod: Pod) -> None:
+            while pending:
+                await finish(pending.pop())
+            await delete(controller, pod)
+
+        monkeypatch.setattr(PodGCController, "_force_delete", crossed)
+        for name in ("a", "b", "c"):
+            await finish(name)
+        await clock.sleep(60)
+        assert len((await twin.do("GET", PODS))["items"]) == 2
 
     run_on_twin(main, workloads=True)

@@ -53,7 +53,7 @@ class PodGCController(Controller[NamespacedName]):
                 return
             if after.finished:
                 self._finished[after.namespace, after.name] = after.created
-                if len(self._finished) == self.max_finished + 1:
+                if len(self._finished) > self.max_finished:
                     self.queue.add_after(_SURPLUS, _SURPLUS_SECONDS)
             on_missing_node = after.node and after.node not in self._nodes and (before is None or before.node != after.node)
             if on_missing_node or (after.deleting and not after.node):
