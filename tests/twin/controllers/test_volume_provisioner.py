@@ -68,6 +68,19 @@ def test_classes_of_gke_exist_and_the_default_waits_for_a_pod() -> None:
     run_on_twin(main, workloads=True)
 
 
+def test_volume_with_an_incomplete_claim_is_released(caplog: pytest.LogCaptureFixture) -> None:
+    """Kubernetes does not validate the claim of a volume."""
+
+    async def main(twin: EmbeddedTwin) -> None:
+        spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "nfs": {"server": "192.0.2.1", "path": "/"}}
+        await twin.do("POST", VOLUMES, {"metadata": {"name": "lost"}, "spec": {**spec, "claimRef": {"uid": "unknown"}}})
+        await twin.quiet()
+        assert (await twin.do("GET", f"{VOLUMES}/lost"))["status"]["phase"] == "Released"
+
+    run_on_twin(main, workloads=True)
+    assert "Traceback" not in caplog.text
+
+
 def test_later_pods_run_in_the_zone_of_the_volume() -> None:
     async def main(twin: EmbeddedTwin) -> None:
         await create_nodes(twin)

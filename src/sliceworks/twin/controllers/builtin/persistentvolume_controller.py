@@ -198,7 +198,7 @@ class PersistentVolumeController(Controller[ObjectKey]):
         if reference is None or not reference.get("uid"):
             await self._update_phase(volume, "Available")
             return
-        claim = self.context.get(CLAIMS, reference.get("namespace", ""), reference["name"])
+        claim = self.context.get(CLAIMS, reference.get("namespace", ""), reference.get("name", ""))
         if claim is None or claim["metadata"]["uid"] != reference["uid"]:
             await self._release(volume)
         elif not claim["spec"].get("volumeName"):
