@@ -140,6 +140,7 @@ EVASIONS: dict[str, bytes] = {
         [{"name": "sampling_parameters", "datatype": "BYTES", "shape": [1], "data": ['{"max_tokens": 99}']}]
     ),
     "parameter of an inference": infer([], parameters={"max_tokens": 99}),
+    "parameters that are a list": infer([], parameters=["max_tokens"]),
     "beams of a tensor": infer(
         [{"name": name, "datatype": "INT32", "shape": [1], "data": [4]} for name in ("request_output_len", "beam_width")]
     ),

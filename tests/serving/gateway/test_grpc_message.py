@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sliceworks.base import protobuf_wire
+from sliceworks.base.http.messages import HttpError
 from sliceworks.serving.gateway import grpc_message
+from sliceworks.serving.gateway.token_limit import check_tensors
 
 
 @given(
@@ -80,15 +82,34 @@ INFERENCES: dict[str, tuple[bytes, list[Any]]] = {
 
 @pytest.mark.parametrize(("message", "expected"), INFERENCES.values(), ids=INFERENCES)
 def test_tensors_are_read(message: bytes, expected: list[Any]) -> None:
-    assert list(grpc_message.read_tensors(protobuf_wire.string(1, "m") + message)) == expected
+    tensors = grpc_message.read_tensors(protobuf_wire.string(1, "m") + message)
+    assert [(name, values if (values := read()) is None else list(values)) for name, read in tensors] == expected
+
+
+def test_values_of_other_tensors_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_message, "_read_raw", pytest.fail)
+    monkeypatch.setattr(grpc_message, "_read_contents", pytest.fail)
+    message = tensor("image", "UINT8") + raw(bytes(10)) + tensor("mask", "INT32", PACKED)
+    check_tensors(grpc_message.read_tensors(message), 12)
+
+
+@pytest.mark.parametrize("contents", [protobuf_wire.length_delimited(2, b"\x01" * (1 << 20)), protobuf_wire.varint(3, 1) * 20_000])
+def test_many_values_are_not_all_read(contents: bytes) -> None:
+    with pytest.raises(HttpError, match=r"max_tokens"):
+        check_tensors(grpc_message.read_tensors(tensor("max_tokens", "INT32", contents)), 12)
+
+
+def test_batch_that_is_larger_than_the_limit_is_rejected() -> None:
+    with pytest.raises(HttpError, match="13"):
+        check_tensors(grpc_message.read_tensors(tensor("max_tokens", "UINT8") + raw(b"\x01" * (1 << 20))), 12)
 
 
 @given(st.binary(max_size=80))
 def test_random_tensors_are_read_or_rejected(message: bytes) -> None:
     for data in (message, tensor("n", "BYTES", message), tensor("n", "INT32") + raw(message), parameter("n", message)):
         try:
-            for name, values in grpc_message.read_tensors(data):
+            for name, read in grpc_message.read_tensors(data):
                 assert isinstance(name, str)
-                assert values is None or isinstance(values, list)
+                assert (values := read()) is None or isinstance(list(values), list)
         except protobuf_wire.DecodeError:
             pass

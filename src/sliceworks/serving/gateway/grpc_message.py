@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import protobuf_wire
 from sliceworks.base.protobuf_wire import LENGTH_DELIMITED, VARINT, DecodeError, Field, read_fields, read_varints
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
+
+    from sliceworks.serving.gateway.token_limit import Tensor
 
 
 def read_model_name(message: bytes) -> str | None:
@@ -35,10 +39,11 @@ def read_number(message: bytes, field: int) -> int | None:
 
 _INTEGER_BYTES = {"INT8": 1, "INT16": 2, "INT32": 4, "INT64": 8, "UINT8": 1, "UINT16": 2, "UINT32": 4, "UINT64": 8}
 _INTEGER_CONTENTS, _STRING_CONTENTS = (2, 3, 4, 5), 8
+_MAX_FIELDS = 10_000
 
 
-def read_tensors(message: bytes) -> Iterator[tuple[str, list[Any] | None]]:
-    """Names and values of the parameters and tensors in a ModelInferRequest; None for other than integers and strings."""
+def read_tensors(message: bytes) -> Iterator[Tensor]:
+    """The parameters and tensors in a ModelInferRequest; only values that are integers or strings can be read."""
     tensors, raw = list[bytes](), list[bytes]()
     for item in read_fields(message):
         part = message[item.start : item.end]
@@ -52,7 +57,7 @@ def read_tensors(message: bytes) -> Iterator[tuple[str, list[Any] | None]]:
         yield _read_tensor(tensor, raw[index] if index < len(raw) else None)
 
 
-def _read_parameter(pair: bytes) -> tuple[str, list[Any] | None]:
+def _read_parameter(pair: bytes) -> Tensor:
     name, values = "", list[Any]()
     for item in read_fields(pair):
         if item.field == 1:
@@ -60,7 +65,7 @@ def _read_parameter(pair: bytes) -> tuple[str, list[Any] | None]:
         elif item.field == 2:
             value = pair[item.start : item.end]
             values = [found for inner in read_fields(value) if (found := _parameter_value(value, inner)) is not None]
-    return name, values or None
+    return name, lambda: values or None
 
 
 def _parameter_value(value: bytes, item: Field) -> Any:
@@ -69,43 +74,45 @@ def _parameter_value(value: bytes, item: Field) -> Any:
     return item.number if item.wire_type == VARINT else None
 
 
-def _read_tensor(tensor: bytes, raw: bytes | None) -> tuple[str, list[Any] | None]:
-    texts, contents = {1: "", 2: ""}, b""
+def _read_tensor(tensor: bytes, raw: bytes | None) -> Tensor:
+    texts, contents = {1: "", 2: ""}, list[bytes]()
     for item in read_fields(tensor):
         part = tensor[item.start : item.end]
         if item.field in texts:
             texts[item.field] = part.decode("utf-8", "replace")
         elif item.field == 5:
-            contents += part
-    size = _INTEGER_BYTES.get(texts[2])
-    if raw is None:
-        return texts[1], _read_contents(contents)
+            contents.append(part)
+    return texts[1], partial(_read_contents, contents) if raw is None else partial(_read_raw, texts[2], raw)
+
+
+def _read_raw(kind: str, raw: bytes) -> Iterator[Any] | None:
+    size = _INTEGER_BYTES.get(kind)
     if size is not None:
-        return texts[1], [int.from_bytes(raw[at : at + size], "little") for at in range(0, len(raw), size)]
-    return texts[1], _read_strings(raw) if texts[2] == "BYTES" else None
+        return (int.from_bytes(raw[at : at + size], "little") for at in range(0, len(raw), size))
+    return _read_strings(raw) if kind == "BYTES" else None
 
 
-def _read_contents(contents: bytes) -> list[Any] | None:
-    values: list[Any] = []
-    for item in read_fields(contents):
-        part = contents[item.start : item.end]
-        if item.field in _INTEGER_CONTENTS:
-            values += [item.number] if item.wire_type == VARINT else read_varints(part)
-        elif item.field == _STRING_CONTENTS:
-            values.append(part.decode("utf-8", "replace"))
-        else:
-            return None
-    return values
+def _read_contents(contents: list[bytes]) -> Iterator[Any] | None:
+    fields = list(islice(((message, item) for message in contents for item in read_fields(message)), _MAX_FIELDS + 1))
+    if len(fields) > _MAX_FIELDS or any(item.field not in (*_INTEGER_CONTENTS, _STRING_CONTENTS) for _, item in fields):
+        return None
+    return (value for message, item in fields for value in _read_items(message, item))
 
 
-def _read_strings(raw: bytes) -> list[str]:
+def _read_items(message: bytes, item: Field) -> Iterable[Any]:
+    if item.field in _INTEGER_CONTENTS and item.wire_type == VARINT:
+        return (item.number,)
+    part = message[item.start : item.end]
+    return read_varints(part) if item.field in _INTEGER_CONTENTS else (part.decode("utf-8", "replace"),)
+
+
+def _read_strings(raw: bytes) -> Iterator[str]:
     """Strings, each after its length in four bytes."""
-    values, at = list[str](), 0
+    at = 0
     while at + 4 <= len(raw):
         end = at + 4 + int.from_bytes(raw[at : at + 4], "little")
-        values.append(raw[at + 4 : end].decode("utf-8", "replace"))
+        yield raw[at + 4 : end].decode("utf-8", "replace")
         at = end
-    return values
 
 
 def replace_model_name(message: bytes, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -10,7 +11,10 @@ import orjson
 from sliceworks.base.http.messages import HttpError, bad_request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    Tensor = tuple[str, Callable[[], Iterable[Any] | None]]
+    """A name, and a function that reads the values; None if they cannot be read."""
 
 OPENAI_LIMITS = ("max_tokens", "max_completion_tokens")
 """The fields of OpenAI's API; a server that speaks it obeys either."""
@@ -46,19 +50,19 @@ def check_max_tokens(data: Mapping[str, Any], limit: int) -> None:
         raise too_many_tokens(1, limit, count)
 
 
-def check_tensors(tensors: Iterable[tuple[str, list[Any] | None]], limit: int) -> None:
+def check_tensors(tensors: Iterable[Tensor], limit: int) -> None:
     """Raise if tensors ask for more completion tokens than the limit: all their values together, a batch has one per prompt.
 
-    `None` are values that cannot be read.
+    The values of other tensors, which may be many, are not read.
     """
     tokens = counts = 1
-    for name, values in tensors:
+    for name, read in tensors:
         folded = fold(name)
         if folded == fold(_ENCODED):
-            for text in _values(name, values):
+            for text in _values(name, read(), limit):
                 check_max_tokens({_ENCODED: text}, limit)
         elif folded in _LIMITING | _COUNTING:
-            numbers = [_integer({name: value}, name) or 0 for value in _values(name, values)]
+            numbers = [_integer({name: value}, name) or 0 for value in _values(name, read(), limit)]
             if min(numbers, default=0) < 1:
                 raise bad_request(f"{name}: must be at least 1", param=name)
             if folded in _LIMITING:
@@ -69,10 +73,14 @@ def check_tensors(tensors: Iterable[tuple[str, list[Any] | None]], limit: int) -
         raise too_many_tokens(tokens, limit, counts)
 
 
-def _values(name: str, values: list[Any] | None) -> list[Any]:
+def _values(name: str, values: Iterable[Any] | None, limit: int) -> list[Any]:
+    """The values of a tensor; each is at least one token."""
     if values is None:
         raise bad_request(f"{name}: its values cannot be read, send them as JSON or as integers", param=name)
-    return values
+    first = list(islice(values, limit + 1))
+    if len(first) > limit:
+        raise too_many_tokens(len(first), limit)
+    return first
 
 
 def fold(name: str) -> str:

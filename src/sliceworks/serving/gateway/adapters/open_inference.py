@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sliceworks.serving.gateway.load_balancer import Upstream
     from sliceworks.serving.gateway.router import Router
     from sliceworks.serving.gateway.state import Caller, ServedModel
+    from sliceworks.serving.gateway.token_limit import Tensor
 
 _PATH = re.compile(r"/v2/models/(?P<model>[^/]+)(?P<version>/versions/[0-9]+)?(?P<action>/[a-z_]+)?")
 _METHODS = {
@@ -95,7 +97,7 @@ class OpenInferenceAdapter:
         await self._router.forward(call)
 
 
-def _read_tensors(request: Request) -> Iterator[tuple[str, list[Any] | None]]:
+def _read_tensors(request: Request) -> Iterator[Tensor]:
     """The parameters and tensors of an inference request, whose JSON may be followed by binary tensors."""
     size = request.headers.get(_HEADER_LENGTH, "")
     body = request.body[: int(size)] if size.isascii() and size.isdigit() and len(size) < _MAX_DIGITS else request.body
@@ -104,10 +106,15 @@ def _read_tensors(request: Request) -> Iterator[tuple[str, list[Any] | None]]:
     tensors = data.get("inputs") or []
     if not isinstance(tensors, list) or not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in tensors):
         raise bad_request("inputs: must be a list of tensors with names", param="inputs")
-    yield from ((name, [value]) for name, value in (data.get("parameters") or {}).items())
-    for tensor in tensors:
-        values = tensor.get("data")
-        yield tensor["name"], list(_flatten(values)) if isinstance(values, list) else None
+    parameters = data.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise bad_request("parameters: must be an object", param="parameters")
+    yield from ((name, partial(list, [value])) for name, value in parameters.items())
+    yield from ((tensor["name"], partial(_read_values, tensor.get("data"))) for tensor in tensors)
+
+
+def _read_values(data: Any) -> Iterator[Any] | None:
+    return _flatten(data) if isinstance(data, list) else None
 
 
 def _flatten(values: list[Any]) -> Iterator[Any]:
