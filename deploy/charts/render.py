@@ -33,7 +33,13 @@ _FILES = {
     ),
     "gateway": (
         "A gateway; overlays provide its document, the ConfigMap `gateway`.",
-        ("graphs.enabled=false", "slices.enabled=false", "gateway.enabled=true", "gateway.keepNamespace=false"),
+        (
+            "graphs.enabled=false",
+            "slices.enabled=false",
+            "gateway.enabled=true",
+            "gateway.keepNamespace=false",
+            "gateway.spec.models={}",
+        ),
     ),
 }
 
