@@ -336,6 +336,24 @@ def test_missing_references_are_reported_before_apply() -> None:
     run_on_platform(scenario, secrets=False)
 
 
+def test_account_that_an_environment_took_over_outlives_the_service() -> None:
+    """The service created it, with itself as owner; an environment that is applied later removes the owner."""
+    identity = "{serviceAccount: server, googleServiceAccount: server@my-project.iam.gserviceaccount.com}"
+
+    async def main(platform: Platform) -> None:
+        service = changed("llama3-vllm-tpu", "{serviceAccount: models}", identity)
+        await platform.deploy(service)
+        account = await platform.client.get(SERVICE_ACCOUNT, "server", "models")
+        assert len(account["metadata"]["ownerReferences"]) == 1
+        await platform.client.patch(SERVICE_ACCOUNT, "server", {"metadata": {"ownerReferences": None}}, "models")
+        await platform.deploy(service)
+        await platform.delete("llama3", "models")
+        await clock.sleep(60)
+        assert "server" in await platform.names(SERVICE_ACCOUNT, "models")
+
+    run_on_platform(main)
+
+
 def test_model_names_are_unique_per_gateway() -> None:
     async def scenario(platform: Platform) -> None:
         await platform.deploy(example("gemma-jetstream"))

@@ -225,12 +225,11 @@ class Rollout:
     async def _check_ownership(self, obj: Object) -> None:
         """Raise if an object of that name exists and does not belong to this service: it would be taken over and later deleted."""
         ref = reference(obj)
-        if ref in self._recorded():
-            return
+        # Several services may use an account, and an environment may have taken it over since the last deployment.
         if await ownership.is_borrowed(self.client, obj, self.namespace):
             self._borrowed.add(ref)
-        if obj["kind"] == "ServiceAccount":
-            return  # Several services may use it.
+        if ref in self._recorded() or obj["kind"] == "ServiceAccount":
+            return
         live = await self.client.find(await self.client.resource_of(obj), obj["metadata"]["name"], self.namespace)
         if live is None:
             return

@@ -345,6 +345,25 @@ def test_objects_of_another_environment_are_not_adopted() -> None:
     play(main)
 
 
+def test_service_account_that_a_model_service_created_is_not_deleted_with_it() -> None:
+    environment = small("  identities: {workloads: {server: {namespace: serving}}}\n  addons: {kueue: false}\n")
+
+    async def main(client: Client) -> None:
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "serving"}}, resource=NAMESPACE)
+        record = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "service", "namespace": "serving"}}
+        uid = (await client.create(record))["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "service", "uid": uid}
+        metadata = {"name": "server", "namespace": "serving", "ownerReferences": [owner]}
+        await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+        await apply(client, environment)
+        await client.delete(CONFIG_MAP, "service", "serving")
+        await clock.sleep(60)
+        account = await client.get(SERVICE_ACCOUNT, "server", "serving")
+        assert "iam.gke.io/gcp-service-account" in account["metadata"]["annotations"]
+
+    play(main)
+
+
 def test_credentials_are_only_in_their_secret() -> None:
     environment = environments.example("self-service")
 

@@ -39,7 +39,7 @@ from sliceworks.infra.cluster.inventory import (
     strip_server_fields,
 )
 from sliceworks.infra.terraform_messages import RERUN_HINT
-from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, POD, STATEFUL_SET
+from sliceworks.kube.resources import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, NAMESPACE, POD, SERVICE_ACCOUNT, STATEFUL_SET
 from sliceworks.kube.selectors import from_labels
 
 if TYPE_CHECKING:
@@ -322,7 +322,7 @@ class Applier:
         for obj in step.objects:
             reference = reference_to(obj)
             report(str(reference))
-            after = await self._apply_object(step, obj, report)
+            after = await self._release(await self._apply_object(step, obj, report))
             results.append(ApplyResult(step.name, reference, _action(before[reference], after)))
         for wait in step.waits:
             try:
@@ -330,6 +330,14 @@ class Applier:
             except TimedOut as error:
                 raise TimedOut(f"{step.name}: {error.message}", hint=error.hint) from error
         return results
+
+    async def _release(self, obj: Object) -> Object:
+        """Remove the owners of a service account: it may not be deleted with the model service that created it."""
+        metadata = obj["metadata"]
+        if obj["kind"] != SERVICE_ACCOUNT.kind or not metadata.get("ownerReferences"):
+            return obj
+        patch = {"metadata": {"uid": metadata["uid"], "ownerReferences": None}}
+        return await self.client.patch(SERVICE_ACCOUNT, metadata["name"], patch, metadata["namespace"])
 
     async def _apply_object(self, step: Step, obj: Object, report: Callable[[str], None]) -> Object:
         """Apply one object; retry while its kind is not served or a webhook is not up yet."""
