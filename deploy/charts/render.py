@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -26,20 +27,18 @@ REGISTRY = "registry.example"
 """The registry in the committed manifests; overlays replace it."""
 
 _TITLE = "# Rendered from deploy/charts/sliceworks by `make manifests`; do not edit. {}\n"
-_FILES = {
+_FILES: dict[str, tuple[str, dict[str, Any]]] = {
     "controllers": (
         "The graphs and slices controllers. The graphs controller installs its CRDs when it starts.",
-        ("crds.enabled=false",),
+        {"crds": {"enabled": False}},
     ),
     "gateway": (
         "A gateway; overlays provide its document, the ConfigMap `gateway`.",
-        (
-            "graphs.enabled=false",
-            "slices.enabled=false",
-            "gateway.enabled=true",
-            "gateway.keepNamespace=false",
-            "gateway.spec.models={}",
-        ),
+        {
+            "graphs": {"enabled": False},
+            "slices": {"enabled": False},
+            "gateway": {"enabled": True, "keepNamespace": False, "spec": {"models": []}},
+        },
     ),
 }
 
@@ -68,15 +67,14 @@ def chart_files() -> dict[Path, str]:
 def manifests(registry: str, output: Path) -> dict[Path, str]:
     """The plain manifests, by path."""
     return {
-        output / name / "install.yaml": _TITLE.format(title) + _render(registry, *values)
+        output / name / "install.yaml": _TITLE.format(title) + _render({"image": {"registry": registry}, **values})
         for name, (title, values) in _FILES.items()
     }
 
 
-def _render(registry: str, *values: str) -> str:
-    settings = [word for value in (f"image.registry={registry}", *values) for word in ("--set", value)]
-    command = [helm(), "template", "sliceworks", str(CHART), "--namespace=sliceworks-system", "--skip-tests", *settings]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _render(values: dict[str, Any]) -> str:
+    command = [helm(), "template", "sliceworks", str(CHART), "--namespace=sliceworks-system", "--skip-tests", "--values=-"]
+    done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
     return re.sub(r"^# Source: .*\n", "", done.stdout, flags=re.MULTILINE)

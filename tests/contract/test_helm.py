@@ -41,8 +41,8 @@ pytestmark = [
 RELEASE = ("sliceworks", str(CHART), "--namespace=helm-releases", "--create-namespace", "--set=image.registry=registry.example")
 # Namespaces of their own: other tests of the same cluster install the controllers too.
 SPACES = {"graphs": "helm-graphs", "slices": "helm-slices", "gateway": "helm-gateway"}
-GATEWAY = "--set=gateway.enabled=true,gateway.spec.models={}"
-VALUES = (GATEWAY, *(f"--set={component}.namespace={name}" for component, name in SPACES.items()))
+GATEWAY = ("--set=gateway.enabled=true", "--set-json=gateway.spec.models=[]")
+VALUES = (*GATEWAY, *(f"--set={component}.namespace={name}" for component, name in SPACES.items()))
 KINDS = (
     "/api/v1/namespaces",
     "/api/v1/configmaps",
@@ -162,7 +162,7 @@ def test_installation_of_version_0_1_is_upgraded(cluster: Cluster, bases: list[P
         for base in bases:
             run("apply", "--server-side", "-k", str(base)).ok()
         before = [api.get(path).ok(200).json for path in paths]
-        helm("upgrade", "--install", *RELEASE, GATEWAY, *TAKE_OVER)
+        helm("upgrade", "--install", *RELEASE, *GATEWAY, *TAKE_OVER)
         after = [api.get(path).ok(200).json for path in paths]
         assert [item["metadata"]["uid"] for item in after] == [item["metadata"]["uid"] for item in before]
         assert [item["spec"]["selector"] for item in after] == [item["spec"]["selector"] for item in before]
@@ -190,7 +190,7 @@ def test_cluster_accepts_monitoring_of_the_chart(cluster: Cluster, tmp_path: Pat
     """Prometheus' operator and Managed Service for Prometheus know every field, and their selectors match the Services and pods."""
     api, crds = cluster.api, monitoring()
     enabled = [f"--set=monitoring.{name}.enabled=true" for name in MONITORING]
-    text = Helm(tmp_path)("template", *RELEASE[:2], *RELEASE[3:], "--namespace=default", GATEWAY, *enabled)
+    text = Helm(tmp_path)("template", *RELEASE[:2], *RELEASE[3:], "--namespace=default", *GATEWAY, *enabled)
     objects = [item for item in yaml.safe_load_all(text) if item]
     resources = {crd["spec"]["names"]["kind"]: (crd["spec"]["group"], crd["spec"]["names"]["plural"]) for crd in crds}
     created = [crd for crd in crds if api.post(CRDS, crd).status == 201]
@@ -266,7 +266,7 @@ def test_gateway_needs_only_models(tmp_path: Path) -> None:
 def test_each_image_has_its_own_digest(tmp_path: Path) -> None:
     digests = {"controllers": f"sha256:{'a' * 64}", "gateway": f"sha256:{'b' * 64}"}
     settings = [f"--set=image.digests.{name}={digest}" for name, digest in digests.items()]
-    enabled = ("--set=image.registry=registry.example", GATEWAY)
+    enabled = ("--set=image.registry=registry.example", *GATEWAY)
     text = Helm(tmp_path)("template", "x", str(CHART), *enabled, *settings)
     images = set(re.findall(r"^ +image: (.+)$", text, re.MULTILINE))
     assert images == {f"registry.example/{name}:{__version__}@{digest}" for name, digest in digests.items()}
