@@ -479,6 +479,27 @@ def test_pod_whose_files_cannot_be_written_says_so_and_starts_once_they_can(
     running(main, tmp_path)
 
 
+def test_tokens_are_replaced_before_they_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pods, "_TOKEN_REFRESH", 0.1)
+    changes = 'first=$(cat "$FILE"); until test -s "$FILE" -a "$(cat "$FILE")" != "$first"; do sleep 0.05; done'
+    mount = "/of-a-test/serviceaccount"
+
+    async def whole() -> None:
+        async with Cluster(ca="the authority", processes=tmp_path) as cluster:
+            client = Client(cluster.transport())
+            cluster.set_api_address("https://127.0.0.1:1", b"the authority")
+            await create_nodes(client, NodeShape(pool="pool"), 1)
+            volumes: list[Object] = [{"name": "api", "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]
+            mounts = [{"name": "api", "mountPath": mount}]
+            for name, file in (("kubeconfig", "$KUBECONFIG"), ("token", f"{mount}/token")):
+                script = f"FILE={file}; {changes}"
+                await client.create(pod(name, "sh", "-c", script, volumes=volumes, volumeMounts=mounts))
+            for name in ("kubeconfig", "token"):
+                assert (await until(client, name, ended))["phase"] == "Succeeded"
+
+    clock.run(whole())
+
+
 def test_sub_path_with_variables_works_without_mount_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(_: NamespaceSupport) -> str:
         return "unshare: Operation not permitted"

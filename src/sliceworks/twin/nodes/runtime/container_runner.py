@@ -56,6 +56,7 @@ class ContainerRunner:
         self._process: Process | None = None
         self._command: Command | None = None
         self._finishing: asyncio.Task[None] | None = None
+        self._security = SecurityContext()
 
     @property
     def is_running(self) -> bool:
@@ -196,7 +197,8 @@ class ContainerRunner:
         except pod_volumes.InvalidVolume as error:
             raise InvalidContainer(str(error)) from error
         files = await asyncio.to_thread(self._files, image)  # deletes the previous /tmp
-        api_variables = pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], self.folder, security)
+        self._security = security
+        api_variables = self.write_kubeconfig()
         has_namespaces = not await pod.namespaces.unavailable_reason()
         variables = pod.services.variables(pod.pod, api=has_namespaces)
         folder, host_folder = self._working_folders(mounts, str(self.container.get("workingDir") or image.working_dir), security)
@@ -238,6 +240,11 @@ class ContainerRunner:
             api_variables=api_variables,
             service_variables=variables,
         )
+
+    def write_kubeconfig(self) -> dict[str, str]:
+        """Give the container access to the API with the pod's token; returns the environment variables for it."""
+        pod = self._pod
+        return pod.access.variables(pod.tokens.get("", ""), pod.pod["metadata"]["namespace"], self.folder, self._security)
 
     def _mount_folders(self, sources: Sources, volumes: dict[str, Path]) -> dict[str, str]:
         variables: dict[str, str] = {}

@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 Obj = dict[str, Any]
 _ALL_ADDRESSES = re.compile(r"(?<![\d.])0\.0\.0\.0(?![\d.])")
 _VOLUME_REFRESH, _STATUS_SECONDS = 5.0, 1.0
+_TOKEN_REFRESH = 19 * 3600.0
+"""Tokens are valid for a day; the kubelet replaces them after 80% of their time."""
 _VOLUMES, _HOSTS = ".volumes", ".hosts"  # no container has such a name, and so such a folder
 _SHELL = ["sh"]
 """What an ephemeral container runs if neither it nor its image has a command."""
@@ -152,7 +154,7 @@ class PodWorker:
             self._start_ephemeral_containers()
             work = asyncio.create_task(self._run_containers())
             stop = asyncio.create_task(self._stop_requested.wait())
-            refresh = asyncio.create_task(self._refresh_volumes())
+            refreshes = [asyncio.create_task(work) for work in (self._refresh_volumes(), self._refresh_tokens())]
             deadline = asyncio.create_task(self._wait_for_deadline())
             try:
                 await asyncio.wait({work, stop, deadline}, return_when=asyncio.FIRST_COMPLETED)
@@ -162,7 +164,7 @@ class PodWorker:
                     work.result()
             finally:
                 self.is_stopping = True
-                tasks = (work, stop, refresh, deadline, *self._ephemeral_tasks)
+                tasks = (work, stop, *refreshes, deadline, *self._ephemeral_tasks)
                 await _cancel(tasks)
         except NotFound:
             pass  # force-deleted
@@ -179,6 +181,17 @@ class PodWorker:
             await clock.sleep(_VOLUME_REFRESH)
             with contextlib.suppress(SliceworksError, pod_volumes.InvalidVolume):
                 await self.populate_volumes(await read_sources(self.client, self.pod))
+
+    async def _refresh_tokens(self) -> None:
+        """Replace the tokens of the service account before they expire."""
+        while True:
+            await clock.sleep(_TOKEN_REFRESH)
+            with contextlib.suppress(SliceworksError, pod_volumes.InvalidVolume):
+                self.tokens = await self.access.tokens(self.client, self.pod) or self.tokens
+                await self.populate_volumes(await read_sources(self.client, self.pod))
+                for runner in self.containers.values():
+                    if runner.is_running:
+                        runner.write_kubeconfig()
 
     async def populate_volumes(self, sources: Sources) -> dict[str, Path]:
         """Update the folders of the volumes; returns them by volume name."""
