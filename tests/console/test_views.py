@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from bench.harness.synthetic_cluster import JOBSETS as STORED_JOBSETS
+from bench.harness.synthetic_cluster import NODES as STORED_NODES
 from bench.harness.synthetic_cluster import PODS as STORED_PODS
 from bench.harness.synthetic_cluster import WORKLOADS as STORED_WORKLOADS
 from tests.support.small_cluster import SmallCluster, run_on_small_cluster
 
 from sliceworks.base import clock
 from sliceworks.console.components import format_age, format_elapsed, format_usd
-from sliceworks.console.kinds import PODS, WORKLOADS
+from sliceworks.console.kinds import NODES, PODS, WORKLOADS
 from sliceworks.console.pages import job_detail
 from sliceworks.console.pages import overview as overview_page
 from sliceworks.console.pages import queues as queues_page
@@ -527,6 +528,26 @@ def test_job_shows_timeline_hosts_and_price() -> None:
         await small.wait_delivered()
         assert build_job_view(small.cache, job.team, job.name) is None
         assert f"Job {job.team}/{job.name} not found." in visible_text(job_detail.job_not_found(job.team, job.name, ""))
+
+    run_on_small_cluster(main)
+
+
+def test_job_shows_which_host_is_lost() -> None:
+    """A kubelet that is not heard of leaves its pod running."""
+
+    async def main(small: SmallCluster) -> None:
+        job = next(job for job in small.synthetic.jobs if job.state == "running")
+        name = f"gke-{job.pools[0]}-2"
+        node = small.cache.table(NODES).get(name)
+        assert node is not None
+        silent = {"type": "Ready", "status": "Unknown", "message": "Kubelet stopped posting node status."}
+        small.put(STORED_NODES, {**node, "status": {**node["status"], "conditions": [silent]}})
+        await small.wait_delivered()
+        view = build_job_view(small.cache, job.team, job.name)
+        assert view is not None
+        assert view.lost_hosts == {name: "host is unreachable"}
+        shown = visible_text(job_detail.job_panels(view, small.cache.now()))
+        assert shown.count("host is unreachable") == 1
 
     run_on_small_cluster(main)
 

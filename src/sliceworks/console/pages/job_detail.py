@@ -184,14 +184,20 @@ def _hosts(view: JobView, now: datetime) -> Node:
             return empty("No pods left.", "They were deleted after the job, or with their nodes.", icon_name="dns")
         return empty("No pods yet.", "Pods are created when the queue admits the job.", icon_name="dns")
     ended = view.row.state in FINISHED_STATES
-    return el("div", [_host(item, now, ended=ended) for item in view.hosts], cls="hosts", role="list")
-
-
-def _host(host: Host, now: datetime, *, ended: bool) -> Node:
-    kind = (
-        "good" if host.ready or host.state == "succeeded" else "bad" if "exit code" in host.state or host.state == "failed" else ""
+    return el(
+        "div",
+        [_host(item, now, ended=ended, lost=view.lost_hosts.get(item.node, "")) for item in view.hosts],
+        cls="hosts",
+        role="list",
     )
-    word = "ready" if host.ready else "pod deleted" if ended and not host.pod else host.state
+
+
+def _host(host: Host, now: datetime, *, ended: bool, lost: str) -> Node:
+    """A host; `lost` says what has happened to its machine, whatever its pod was when it was last heard of."""
+    is_over = host.state in ("succeeded", "failed")
+    has_failed = "exit code" in host.state or host.state == "failed" or (bool(lost) and not is_over)
+    kind = "bad" if has_failed else "good" if host.ready or is_over else ""
+    word = "pod deleted" if ended and not host.pod else lost if lost and not is_over else "ready" if host.ready else host.state
     times = f" · {host.restarts} restarts" if host.restarts else ""
     where = el("div", host.node or "no node", cls="node", title=host.node)
     name = el("div", host.label, el("span", format_age(host.since, now) if host.since else ""), cls="name")

@@ -150,6 +150,12 @@ def _state(node: Object, work: Work | None, *, drained: bool) -> tuple[HostState
     return HostState.READY, f"{work} is starting here" if work else ""
 
 
+def lost_label(node: Object) -> str:
+    """What has happened to the host of a node that is not ready; empty if it is ready or still starting."""
+    ready = find_condition(node, "Ready")
+    return f"host {STATE_LABELS[_not_ready_state(node)]}" if ready and ready.get("status") != "True" else ""
+
+
 def _not_ready_state(node: Object) -> HostState:
     """Whether a node that is not ready was preempted, is in maintenance or has failed."""
     state = (node["metadata"].get("annotations") or {}).get(_STATE)

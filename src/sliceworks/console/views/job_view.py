@@ -11,6 +11,7 @@ from urllib.parse import quote
 from sliceworks.base.conditions import find_condition
 from sliceworks.base.names import pluralize
 from sliceworks.console.kinds import EVENTS, JOBSETS, LOCAL_QUEUES, NODES, PODS, WORKLOADS
+from sliceworks.console.views.hosts import lost_label
 from sliceworks.console.views.incidents import EventRow, event_row
 from sliceworks.training.slice_request import request_of_jobset, slice_size
 from sliceworks.training.status import (
@@ -228,6 +229,7 @@ class JobView:
     restarts_allowed: int
     steps: tuple[TimelineEntry, ...]
     hosts: tuple[Host, ...]
+    lost_hosts: Mapping[str, str]  # what has happened to nodes that are not ready, by node name
     more_hosts: int
     hosts_note: str
     events: tuple[EventRow, ...]
@@ -247,6 +249,7 @@ def build_job_view(cache: ClusterCache, namespace: str, name: str, more: Iterabl
     shown = all_hosts if len(all_hosts) <= MAX_HOSTS else sorted(all_hosts, key=lambda host: host.ready)[:MAX_HOSTS]
     pod = workers(jobset)["template"]["spec"]["template"]["spec"]
     request = request_of_jobset(jobset)
+    nodes = [node for pod in pods if (node := cache.table(NODES).get(pod["spec"].get("nodeName", "")))]
     return JobView(
         row=job_row(jobset),
         line=status_line(jobset, workload, pods),
@@ -256,12 +259,13 @@ def build_job_view(cache: ClusterCache, namespace: str, name: str, more: Iterabl
         restarts_allowed=(jobset["spec"].get("failurePolicy") or {}).get("maxRestarts", 0),
         steps=tuple(build_timeline(jobset, workload, pods)),
         hosts=tuple(shown),
+        lost_hosts={node["metadata"]["name"]: label for node in nodes if (label := lost_label(node))},
         more_hosts=len(all_hosts) - len(shown),
         hosts_note=_hosts_note(all_hosts, len(all_hosts) - len(shown)),
         events=_events(cache, [jobset, *([workload] if workload else []), *pods], more),
         is_deleting="deletionTimestamp" in jobset["metadata"],
         tensorboard=tensorboard_url(jobset),
-        logs=logs_url(jobset, [node for pod in pods if (node := cache.table(NODES).get(pod["spec"].get("nodeName", "")))]),
+        logs=logs_url(jobset, nodes),
     )
 
 
