@@ -15,7 +15,7 @@ from pathlib import Path
 from sliceworks.base import files
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin.store import recovery
-from sliceworks.twin.store.journal import Journal
+from sliceworks.twin.store.journal import Journal, acquire_lock
 from sliceworks.twin.store.store import Store
 
 STORE = "store.db"
@@ -54,13 +54,16 @@ def restore_backup(file: Path, directory: Path) -> int:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         count = _verify(Path(folder), contents[STORE], file)
-    Journal(directory / STORE).close()  # fails while a twin uses it; empties its log
-    files.write_atomic(directory / _INCOMPLETE, b"", mode=files.PRIVATE_MODE, fsync=True)
-    for name in (f"{STORE}-wal", f"{STORE}-shm"):
-        (directory / name).unlink(missing_ok=True)
-    for name, data in contents.items():
-        files.write_atomic(directory / name, data, mode=files.PRIVATE_MODE, fsync=True)
-    (directory / _INCOMPLETE).unlink()
+    lock = acquire_lock(directory / STORE)  # fails while a twin uses it
+    try:
+        files.write_atomic(directory / _INCOMPLETE, b"", mode=files.PRIVATE_MODE, fsync=True)
+        for name in (f"{STORE}-wal", f"{STORE}-shm"):
+            (directory / name).unlink(missing_ok=True)
+        for name, data in contents.items():
+            files.write_atomic(directory / name, data, mode=files.PRIVATE_MODE, fsync=True)
+        (directory / _INCOMPLETE).unlink()
+    finally:
+        os.close(lock)
     return count
 
 

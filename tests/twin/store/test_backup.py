@@ -132,3 +132,17 @@ def test_killed_restore_is_noticed_until_it_is_repeated(tmp_path: Path, monkeypa
         assert backup.restore_backup(file, target) == len(expected)
         assert (target / "token").read_text() == "new token"
         backup.require_complete(target)
+
+
+@pytest.mark.parametrize("name", ["store.db", "store.db-wal"])
+def test_restore_replaces_a_store_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
+    expected = create_twin(tmp_path / "twin")
+    file = tmp_path / "backup.tar.gz"
+    backup.create_backup(tmp_path / "twin", file)
+    (tmp_path / "twin" / name).write_bytes(b"garbage" * 1000)
+    assert backup.restore_backup(file, tmp_path / "twin") == len(expected)
+    store = durable(tmp_path / "twin")
+    assert values(store.scan(PODS)) == expected
+    with pytest.raises(SliceworksError, match="in use by another twin"):
+        backup.restore_backup(file, tmp_path / "twin")
+    store.close()
