@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 import zlib
 from typing import TYPE_CHECKING
@@ -12,7 +13,8 @@ import pytest
 from sliceworks.base import clock
 from sliceworks.base.errors import BadRequest
 from sliceworks.twin.apiserver.handlers import connect
-from sliceworks.twin.apiserver.streaming import port_forward
+from sliceworks.twin.apiserver.streaming import port_forward, remote_command
+from sliceworks.twin.apiserver.streaming.remote_command import StreamOptions
 from sliceworks.twin.apiserver.streaming.spdy import SpdyConnection, SpdyError, SpdyStream
 from sliceworks.twin.apiserver.streaming.spdy_dictionary import DICTIONARY
 from sliceworks.twin.apiserver.streaming.websocket import WebSocket
@@ -178,3 +180,49 @@ def test_port_of_a_proxy_request_is_limited(port: str) -> None:
     """Python does not convert thousands of digits to a number."""
     with pytest.raises(BadRequest, match="must be at most 65535"):
         connect._pod_port({"spec": {"containers": []}}, port)
+
+
+class EndlessSession:
+    """A command that runs until it is killed, without output."""
+
+    async def write_input(self, data: bytes) -> None:
+        raise AssertionError(data)
+
+    async def read_output(self, channel: int) -> bytes:
+        await asyncio.Event().wait()
+        raise AssertionError(channel)
+
+    def resize(self, columns: int, rows: int) -> None:
+        raise AssertionError(columns, rows)
+
+    async def wait(self) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    async def close(self) -> None:
+        await asyncio.sleep(1)
+
+
+def test_session_that_is_cancelled_twice_logs_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The server cancels a session whose client has left; the session may just be closing."""
+
+    async def main() -> None:
+        pipe = Pipe()
+        key = {"sec-websocket-key": "eA==", "sec-websocket-version": "13", "sec-websocket-protocol": "v5.channel.k8s.io"}
+        headers = {"upgrade": "websocket", "connection": "upgrade", **key}
+
+        async def open_session() -> EndlessSession:
+            return EndlessSession()
+
+        response = remote_command.respond("GET", headers, StreamOptions(stdout=True), open_session)
+        assert response.upgrade is not None
+        task = asyncio.ensure_future(response.upgrade(pipe))
+        for _ in range(2):
+            await asyncio.sleep(0.1)
+            task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.sleep(2)
+        gc.collect()
+
+    clock.run(main(), virtual=True)
+    assert not caplog.records

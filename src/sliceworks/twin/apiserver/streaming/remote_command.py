@@ -230,23 +230,23 @@ async def _serve(client: _Client, open_session: OpenSession, options: StreamOpti
         await client.close()
         return
     receiving = asyncio.create_task(_receive(client, session))
-    sending = asyncio.gather(
-        *(_send(client, session, channel) for channel in (STDOUT, STDERR) if channel in options.channels),
-    )
+    channels = [channel for channel in (STDOUT, STDERR) if channel in options.channels]
+    sending = [asyncio.create_task(_send(client, session, channel)) for channel in channels]
     waiting = asyncio.ensure_future(session.wait())
     try:
         await asyncio.wait({receiving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if waiting.done():
-            await sending
+            await asyncio.gather(*sending)
             code = waiting.result()
             await client.send(ERROR, orjson.dumps(_exit_status(code)))
             await client.close()
     finally:
-        for task in (receiving, sending, waiting):
+        tasks = (receiving, *sending, waiting)
+        for task in tasks:
             task.cancel()
         await session.close()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(receiving, sending, waiting, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _receive(client: _Client, session: ContainerSession) -> None:
