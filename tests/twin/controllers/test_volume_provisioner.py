@@ -68,6 +68,18 @@ def test_classes_of_gke_exist_and_the_default_waits_for_a_pod() -> None:
     run_on_twin(main, workloads=True)
 
 
+def test_claim_of_an_ephemeral_volume_waits_for_its_pod() -> None:
+    async def main(twin: EmbeddedTwin) -> None:
+        template = {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}}
+        volumes = [{"name": "data", "ephemeral": {"volumeClaimTemplate": template}}]
+        await create_pod(twin, volumes=volumes)
+        await twin.quiet()
+        assert await messages(twin, "WaitForPodScheduled") == ["waiting for pod one to be scheduled"]
+        assert not await messages(twin, "WaitForFirstConsumer")
+
+    run_on_twin(main, workloads=True)
+
+
 def test_volume_with_an_incomplete_claim_is_released(caplog: pytest.LogCaptureFixture) -> None:
     """Kubernetes does not validate the claim of a volume."""
 

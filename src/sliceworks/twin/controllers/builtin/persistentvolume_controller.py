@@ -29,7 +29,7 @@ from sliceworks.twin.controllers.builtin.volume_index import VolumeIndex
 from sliceworks.twin.controllers.runtime.api_writer import ApiWriter
 from sliceworks.twin.controllers.runtime.controller import Change, Controller
 from sliceworks.twin.controllers.runtime.controller_context import ObjectKey, controller_user, object_key
-from sliceworks.twin.controllers.runtime.pod_index import is_finished
+from sliceworks.twin.controllers.runtime.pod_index import PodIndex
 from sliceworks.twin.controllers.runtime.recorder import Recorder
 from sliceworks.twin.controllers.runtime.resource_keys import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
 
@@ -64,6 +64,7 @@ class PersistentVolumeController(Controller[ObjectKey]):
     def __init__(self, context: ControllerContext) -> None:
         super().__init__(context)
         self._index = VolumeIndex()
+        self._pods = context.shared_index(PodIndex)
         self._writer = ApiWriter(context, _USER)
         self._recorder = Recorder(context, _USER, "persistentvolume-controller")
 
@@ -175,13 +176,13 @@ class PersistentVolumeController(Controller[ObjectKey]):
     def _unscheduled_pods(self, claim: Object) -> list[str]:
         """The names of the pods without a node that use a claim."""
         namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
-        entries = (entry for entry in self.context.entries(PODS, namespace) if json.dumps(name).encode() in entry.data)
-        pods = (entry.object() for entry in entries)
-        return [
-            pod["metadata"]["name"]
-            for pod in pods
-            if not is_finished(pod) and not pod["spec"].get("nodeName") and any(name == used for used, _ in pod_claims(pod))
-        ]
+        pods = [pod.name for pod in self._pods.in_namespace(namespace) if not pod.node and not pod.finished]
+        entries = ((pod, self.context.entry(PODS, namespace, pod)) for pod in pods)
+        field = json.dumps(name).encode()
+        # The claim of an ephemeral volume has the name of its pod.
+        candidates = ((pod, entry) for pod, entry in entries if entry and (field in entry.data or name.startswith(f"{pod}-")))
+        users = ((pod, entry.object()) for pod, entry in candidates)
+        return [pod for pod, obj in users if any(name == used for used, _ in pod_claims(obj))]
 
     async def _assign_default_class(self, claim: Object) -> bool:
         """Set the default class, which may be newer than the claim; returns whether there is one."""
