@@ -83,8 +83,8 @@ async def describe(client: Client, record: Record, namespace: str) -> ServiceDet
     if not status.is_settled:
         warnings = (await client.list_all(CORE_EVENT, namespace, fields="type=Warning")).items
         causes = find_causes(record, pods, workloads, warnings)
-    found = (await client.list_all(HORIZONTAL_POD_AUTOSCALER, namespace)).items
-    autoscalers = [item for item in found if belongs_to_service(record, item)]
+    listed = (await client.list_all(HORIZONTAL_POD_AUTOSCALER, namespace)).items
+    autoscalers = [item for item in listed if belongs_to_service(record, item)]
     unmeasured = await _unmeasured(client) if autoscalers else ()
     statuses = tuple(autoscaler_status(item, unmeasured) for item in autoscalers)
     return ServiceDetails(record, status, tuple(pods), tuple(services), tuple(causes), statuses)

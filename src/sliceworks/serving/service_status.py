@@ -151,7 +151,7 @@ UNMEASURED = "keeps its limits: a twin measures no pod usage"
 def autoscaler_status(autoscaler: Object, unmeasured: Collection[str] = ()) -> AutoscalerStatus:
     """The status of an autoscaler. Until the controller's first sync, within 15 seconds, it has no conditions.
 
-    `unmeasured`: reasons in METRIC_APIS that are no failure, because the cluster is a twin without these APIs.
+    `unmeasured`: reasons in METRIC_APIS that do not mean a failure, because the cluster is a twin without these APIs.
     """
     spec, name = autoscaler["spec"], autoscaler["metadata"]["name"]
     current = (autoscaler.get("status") or {}).get("currentReplicas") or 0

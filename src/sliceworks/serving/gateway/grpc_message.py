@@ -64,7 +64,7 @@ def _read_parameter(pair: bytes) -> Tensor:
             name = pair[item.start : item.end].decode("utf-8", "replace")
         elif item.field == 2:
             value = pair[item.start : item.end]
-            values = [found for inner in read_fields(value) if (found := _parameter_value(value, inner)) is not None]
+            values = [known for inner in read_fields(value) if (known := _parameter_value(value, inner)) is not None]
     return name, lambda: values or None
 
 

@@ -15,6 +15,7 @@ from sliceworks.twin.apiserver.auth.certificates import PROXY_CLIENT
 from sliceworks.twin.apiserver.auth.rbac import GROUP
 from sliceworks.twin.apiserver.codec import order_fields
 from sliceworks.twin.apiserver.registry import api_service_strategy, service_allocator
+from sliceworks.twin.apiserver.service_endpoints import ENDPOINT_SLICES, SERVICE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -255,12 +256,12 @@ def put_api_endpoints(store: Store, address: str, port: int) -> None:
     endpoint_slice = {
         "kind": "EndpointSlice",
         "apiVersion": "discovery.k8s.io/v1",
-        "metadata": {"name": name, "namespace": namespace, "labels": {"kubernetes.io/service-name": name}},
+        "metadata": {"name": name, "namespace": namespace, "labels": {SERVICE_NAME: name}},
         "addressType": "IPv4",
         "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
         "ports": ports,
     }
-    for resource, obj in (("/endpoints", endpoints), ("discovery.k8s.io/endpointslices", endpoint_slice)):
+    for resource, obj in (("/endpoints", endpoints), (ENDPOINT_SLICES, endpoint_slice)):
         _put(store, resource, obj)
 
 

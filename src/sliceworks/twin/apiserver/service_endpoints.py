@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from sliceworks.twin.apiserver.generic_server import ApiServer
 
 Obj = dict[str, Any]
+ENDPOINT_SLICES = "discovery.k8s.io/endpointslices"
+SERVICE_NAME = "kubernetes.io/service-name"
+"""The label of an EndpointSlice with the name of its Service."""
 
 
 class NoEndpoint(Exception):
@@ -33,10 +36,9 @@ def resolve(server: ApiServer, namespace: str, name: str, port: str) -> tuple[st
     if served is None:
         raise NoEndpoint(f'no service port {port} found for service "{name}"')
     if server.pod_network is not None:
-        for endpoints in server.view.list("discovery.k8s.io/endpointslices", namespace):
-            if (endpoints["metadata"].get("labels") or {}).get("kubernetes.io/service-name") == name:
-                for address in _ready_addresses(endpoints, served.get("name") or ""):
-                    return address
+        for endpoints in endpoint_slices(server, namespace, name):
+            for address in _ready_addresses(endpoints, served.get("name") or ""):
+                return address
     raise NoEndpoint(f'no endpoints available for service "{name}"')
 
 
@@ -46,6 +48,13 @@ def resolve_server(server: ApiServer, namespace: str, name: str, port: int) -> t
     if spec.get("type") == "ExternalName" and server.view.get(EXPOSED, namespace, name) is None:
         return spec["externalName"], port
     return resolve(server, namespace, name, str(port))
+
+
+def endpoint_slices(server: ApiServer, namespace: str, name: str) -> Iterator[Obj]:
+    """The EndpointSlices of a Service."""
+    for obj in server.view.list(ENDPOINT_SLICES, namespace):
+        if (obj["metadata"].get("labels") or {}).get(SERVICE_NAME) == name:
+            yield obj
 
 
 def _ready_addresses(endpoints: Obj, port_name: str) -> Iterator[tuple[str, int]]:

@@ -233,9 +233,9 @@ class Store:
 
     def _find_interested(self, resource: str) -> tuple[Callable[[Change], None], ...]:
         """The subscribers of a resource."""
-        found = tuple(subscriber for subscriber, resources in self._subscribers if resources is None or resource in resources)
-        self._interested[resource] = found
-        return found
+        interested = tuple(subscriber for subscriber, resources in self._subscribers if resources is None or resource in resources)
+        self._interested[resource] = interested
+        return interested
 
     def compact(self) -> None:
         """Drop all history before the current revision."""

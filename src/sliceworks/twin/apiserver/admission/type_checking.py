@@ -42,7 +42,7 @@ def _problems(kinds: list[tuple[str, TypedScope]], expression: str) -> Iterator[
 
 def _matched_kinds(registry: Registry, spec: Mapping[str, Any]) -> list[tuple[str, Schema]]:
     """The kinds that a policy matches without wildcards, sorted, with their schemas."""
-    found: dict[tuple[str, str, str], Schema] = {}
+    schemas: dict[tuple[str, str, str], Schema] = {}
     for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
         groups, versions = rule.get("apiGroups") or [], rule.get("apiVersions") or []
         if any("*" in name for name in (*groups, *versions)):
@@ -51,8 +51,8 @@ def _matched_kinds(registry: Registry, spec: Mapping[str, Any]) -> list[tuple[st
         names = [(group, version, name) for group in sorted(groups) for version in sorted(versions) for name in sorted(resources)]
         served = [served for name in names if (served := registry.find(*name)) is not None]
         for resource, version in served[:_MAX_KINDS]:
-            found[resource.group, version.name, resource.kind] = _complete(version.schema())
-    return [(f"{group}/{version}, Kind={kind}", schema) for (group, version, kind), schema in sorted(found.items(), key=_key)]
+            schemas[resource.group, version.name, resource.kind] = _complete(version.schema())
+    return [(f"{group}/{version}, Kind={kind}", schema) for (group, version, kind), schema in sorted(schemas.items(), key=_key)]
 
 
 def _key(item: tuple[tuple[str, str, str], Schema]) -> tuple[str, str, str]:

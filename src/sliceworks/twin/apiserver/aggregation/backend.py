@@ -14,16 +14,18 @@ from yarl import URL
 from sliceworks.base import clock
 from sliceworks.base.errors import SliceworksError
 from sliceworks.twin.apiserver import service_endpoints
+from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
 from sliceworks.twin.apiserver.client_errors import certificate_problem, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from sliceworks.twin.apiserver.auth.authentication import User
     from sliceworks.twin.apiserver.generic_server import ApiServer
 
 Obj = dict[str, Any]
+AGGREGATOR = User("system:kube-aggregator", groups=(MASTERS,))
+"""The user of requests that no client has sent."""
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 _MAX_LINE_BYTES = 64 * 1024
 _CLOSE_SECONDS = 0.05

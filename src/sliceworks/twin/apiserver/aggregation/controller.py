@@ -13,6 +13,7 @@ from sliceworks.twin.apiserver.admission.chain import EXPOSED
 from sliceworks.twin.apiserver.aggregation.api_services import path_prefix
 from sliceworks.twin.apiserver.registry.api_service_strategy import KEY, MANAGED, local_api_service, local_spec, split_name
 from sliceworks.twin.apiserver.registry.crd_registry import KEY as DEFINITIONS
+from sliceworks.twin.apiserver.service_endpoints import ENDPOINT_SLICES
 from sliceworks.twin.store.watch_cache import ADDED, Change
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]
-_SERVICES, _SLICES = "/services", "discovery.k8s.io/endpointslices"
-_OBSERVED = (KEY, DEFINITIONS, _SERVICES, _SLICES, EXPOSED)
+_OBSERVED = (KEY, DEFINITIONS, "/services", ENDPOINT_SLICES, EXPOSED)
 _CUSTOM = "true"
 
 
@@ -58,7 +58,7 @@ class ApiServiceController:
             self._queue.add(change.name)
         else:
             for remote in self._checks:
-                if remote.namespace == change.namespace and (change.resource == _SLICES or remote.service == change.name):
+                if remote.namespace == change.namespace and (change.resource == ENDPOINT_SLICES or remote.service == change.name):
                     remote.recheck()
 
     async def _sync(self, name: str) -> None:

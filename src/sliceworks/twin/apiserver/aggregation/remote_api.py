@@ -14,16 +14,17 @@ from sliceworks.base import clock
 from sliceworks.base.conditions import find_condition, is_condition_true
 from sliceworks.schemas.field_errors import quoted
 from sliceworks.twin.apiserver.admission.chain import EXPOSED
-from sliceworks.twin.apiserver.aggregation import documents, proxy
-from sliceworks.twin.apiserver.aggregation.backend import Backend, InvalidBundle, Unavailable
-from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
+from sliceworks.twin.apiserver.aggregation import forwarder
+from sliceworks.twin.apiserver.aggregation.backend import AGGREGATOR, Backend, InvalidBundle, Unavailable
+from sliceworks.twin.apiserver.aggregation.backend_documents import Documents, download_openapi, download_resources
 from sliceworks.twin.apiserver.registry.api_service_strategy import KEY, condition, desired_condition
-from sliceworks.twin.apiserver.service_endpoints import NoEndpoint
+from sliceworks.twin.apiserver.service_endpoints import NoEndpoint, endpoint_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from sliceworks.base.transport import Request, Response
+    from sliceworks.twin.apiserver.auth.authentication import User
     from sliceworks.twin.apiserver.generic_server import ApiServer
     from sliceworks.twin.apiserver.request_info import RequestInfo
 
@@ -32,8 +33,6 @@ _CHECK_SECONDS = 5.0
 _RESYNC_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 0.2
 _SETTLE_SECONDS = 0.05
-_SERVICE_LABEL = "kubernetes.io/service-name"
-_AGGREGATOR = User("system:kube-aggregator", groups=(MASTERS,))
 
 
 class RemoteApi:
@@ -50,7 +49,7 @@ class RemoteApi:
         self.group, self.version = str(self._spec.get("group") or ""), str(self._spec["version"])
         self._available = is_condition_true(obj, "Available")
         self._metadata, self._condition = _user_metadata(obj), find_condition(obj, "Available")
-        self.documents = documents.Documents()
+        self.documents = Documents()
 
     @property
     def namespace(self) -> str:
@@ -81,8 +80,8 @@ class RemoteApi:
     async def proxy(self, request: Request, target: RequestInfo, user: User) -> Response:
         """The response of the backend to a request of an authorized user."""
         if not self._available:
-            return proxy.unavailable()
-        return await proxy.forward(self._backend, request, target, user)
+            return forwarder.unavailable()
+        return await forwarder.forward(self._backend, request, target, user)
 
     async def run(self) -> None:
         """Keep the Available condition and the documents up to date."""
@@ -147,7 +146,7 @@ class RemoteApi:
         port = next((port for port in service["spec"].get("ports") or () if port["port"] == number), None)
         if port is None:
             return "False", "ServicePortError", f"service/{name} in {quoted(namespace)} is not listening on port {number}"
-        slices = list(self._slices())
+        slices = list(endpoint_slices(self._server, namespace, name))
         if not slices:
             return "False", "EndpointsNotFound", f"cannot find endpointslices for service/{name} in {quoted(namespace)}"
         port_name = port.get("name") or ""
@@ -157,11 +156,6 @@ class RemoteApi:
             )
             return "False", "MissingEndpoints", message
         return None
-
-    def _slices(self) -> Iterator[Obj]:
-        for obj in self._server.view.list("discovery.k8s.io/endpointslices", self.namespace):
-            if (obj["metadata"].get("labels") or {}).get(_SERVICE_LABEL) == self.service:
-                yield obj
 
     async def _discovery_problem(self) -> tuple[str, str, str] | None:
         """Whether the backend serves the discovery document of the group version."""
@@ -177,7 +171,7 @@ class RemoteApi:
 
     async def _get_problem(self, url: str, path: str) -> str:
         try:
-            document = await self._backend.get(path, _AGGREGATOR, {}, _CHECK_SECONDS, verify=False)
+            document = await self._backend.get(path, AGGREGATOR, {}, _CHECK_SECONDS, verify=False)
         except TimeoutError:
             return f"Get {quoted(url)}: context deadline exceeded"
         except (Unavailable, InvalidBundle) as error:
@@ -186,19 +180,19 @@ class RemoteApi:
 
     async def _refresh(self, passed: bool) -> None:
         """Download the resources; without them, the group version is listed as stale, and without its OpenAPI documents."""
-        latest = documents.Documents()
+        latest = Documents()
         if passed:
             with contextlib.suppress(TimeoutError, NoEndpoint, Unavailable, InvalidBundle):
-                resources = await documents.download_resources(self._backend, self.group, self.version)
+                resources = await download_resources(self._backend, self.group, self.version)
                 latest = replace(self.documents, resources=resources)
         self._keep(latest)
 
     async def _refresh_openapi(self) -> None:
-        latest = await documents.download_openapi(self._backend, self.group, self.version)
+        latest = await download_openapi(self._backend, self.group, self.version)
         if self.documents.resources is not None:
             self._keep(replace(latest, resources=self.documents.resources))
 
-    def _keep(self, latest: documents.Documents) -> None:
+    def _keep(self, latest: Documents) -> None:
         if latest != self.documents:
             self.documents = latest
             self._changed()

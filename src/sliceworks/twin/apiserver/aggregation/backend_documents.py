@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from sliceworks.base import budget
-from sliceworks.twin.apiserver.aggregation.backend import InvalidBundle, Unavailable
-from sliceworks.twin.apiserver.auth.authentication import MASTERS, User
+from sliceworks.twin.apiserver.aggregation.backend import AGGREGATOR, InvalidBundle, Unavailable
+from sliceworks.twin.apiserver.auth.authentication import User
 from sliceworks.twin.apiserver.openapi import v2
 from sliceworks.twin.apiserver.service_endpoints import NoEndpoint
 
@@ -27,7 +27,6 @@ _SECONDS = 5.0
 _OPENAPI_SECONDS = 60.0
 _MAX_DEPTH = 64
 _ACCEPT_DISCOVERY = ",".join(f"application/json;g=apidiscovery.k8s.io;v={v};as=APIGroupDiscoveryList" for v in ("v2", "v2beta1"))
-_AGGREGATOR = User("system:kube-aggregator", groups=(MASTERS,))
 _OPENAPI_USER = User("system:aggregator")
 _INVALID = (ValueError, KeyError, TypeError, AttributeError)
 """What reading a document with other types than expected raises."""
@@ -66,13 +65,13 @@ async def _read(body: bytes, function: Callable[[bytes], T]) -> T:
 
 async def download_resources(backend: Backend, group: str, version: str) -> list[Obj]:
     """The resources that the discovery document of a group version lists. Raises what the backend raises."""
-    document = await backend.get("/apis", _AGGREGATOR, {"Accept": _ACCEPT_DISCOVERY}, _SECONDS)
+    document = await backend.get("/apis", AGGREGATOR, {"Accept": _ACCEPT_DISCOVERY}, _SECONDS)
     if document.status == 200 and "as=APIGroupDiscoveryList" in document.headers.get("Content-Type", ""):
         return await _read(document.body, partial(_aggregated_resources, group, version))
     if document.status == 503:
         raise Unavailable("503")
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    document = await backend.get(path, _AGGREGATOR, {"Accept": "application/json"}, _SECONDS)
+    document = await backend.get(path, AGGREGATOR, {"Accept": "application/json"}, _SECONDS)
     if document.status != 200:
         raise Unavailable(str(document.status))
     return await _read(document.body, _legacy_resources)
