@@ -105,7 +105,7 @@ def test_response_that_is_too_large_for_a_datagram_is_truncated() -> None:
         assert await server.open(address, port)
         question = request("workers.default.svc.cluster.local", A)
         responses = []
-        for ask in (dns_server._ask_datagram, dns_server._ask_stream):
+        for ask in (dns_server._query_over_udp, dns_server._query_over_tcp):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(dns_server, "PORT", port)
                 async with asyncio.timeout(60):
@@ -195,7 +195,7 @@ def test_serves_udp_and_tcp_and_forwards_other_names(monkeypatch: pytest.MonkeyP
         assert await server.open(str(networks.pods[1]), port)
         known, other = request(WEB, A), request("example.com", A)
         place = str(networks.pods[1])
-        for ask in (dns_server._ask_datagram, dns_server._ask_stream):
+        for ask in (dns_server._query_over_udp, dns_server._query_over_tcp):
             async with asyncio.timeout(60):
                 assert answers(await ask(known, place), known)[1] == [(A, socket.inet_aton("127.1.128.1"))]
                 assert await ask(other, place) == b"asked " + other
@@ -290,7 +290,7 @@ def test_a_pod_resolves_a_service_by_dns(tmp_path: Path) -> None:
         service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}}
         address = (await client.create({**service, "spec": {"ports": [{"port": 80}]}}))["spec"]["clusterIP"]
         await client.create(pod("a", sys.executable, "-c", RESOLVE, request(WEB, A).hex()))
-        status = await until(client, "a", ended, 60)
+        status = await until(client, "a", ended)
         assert status["containerStatuses"][0]["state"]["terminated"]["message"] == address
         await client.delete(SERVICE, "web")
 

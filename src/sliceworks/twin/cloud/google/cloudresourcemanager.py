@@ -114,5 +114,5 @@ class Projects:
 def _matches(project: Obj, term: str) -> bool:
     """Whether a project matches one term of a filter, such as `lifecycleState:ACTIVE` or `id:train*`; labels do not exist here."""
     field, _, value = term.replace("=", ":", 1).partition(":")
-    found = str(project.get({"id": "projectId"}.get(field, field), ""))
-    return fnmatchcase(found.lower(), value.strip('"').lower())
+    actual = str(project.get({"id": "projectId"}.get(field, field), ""))
+    return fnmatchcase(actual.lower(), value.strip('"').lower())

@@ -107,10 +107,10 @@ def plan_mirrored_slices(endpoints: Object, existing: list[Object]) -> SliceChan
     for endpoint_slice in existing:
         group = (endpoint_slice["addressType"], port_key(endpoint_slice.get("ports") or []))
         existing_by_group.setdefault(group, []).append(endpoint_slice)
-    for group, wanted in desired.items():
+    for group, endpoint_list in desired.items():
         slices = existing_by_group.pop(group, [])
         changes.delete += slices[1:]
-        mirrored = _mirrored_slice(endpoints, group[0], ports_by_group[group], wanted)
+        mirrored = _mirrored_slice(endpoints, group[0], ports_by_group[group], endpoint_list)
         if not slices:
             changes.create.append(mirrored)
         elif not _is_current(slices[0], mirrored):

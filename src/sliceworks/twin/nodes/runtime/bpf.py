@@ -113,7 +113,7 @@ def jump_if(register: int, value: int, label: str) -> Jump:
 
 
 def jump_if_null(register: int, label: str) -> Jump:
-    """Jump if a register is no address."""
+    """Jump if a register is null."""
     return Jump(0x15, register, 0, label)
 
 

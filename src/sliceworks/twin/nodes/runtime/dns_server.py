@@ -68,10 +68,10 @@ def respond(request: bytes, zone: Zone, most: int = _MAX_MESSAGE) -> bytes:
         name, kind, end = parse_question(request)
     except ValueError:
         return _reply(request[: _HEADER.size].ljust(_HEADER.size, b"\0"), _HEADER.size, _FORMAT_ERROR, (), 0)
-    found = zone.find(name, kind)
-    if found is None:
+    records = zone.find(name, kind)
+    if records is None:
         return _reply(request, end, _NAME_ERROR, (), 1)
-    answers = [(_QUESTION_NAME if item.owner == name else encode_name(item.owner), item) for item in found]
+    answers = [(_QUESTION_NAME if item.owner == name else encode_name(item.owner), item) for item in records]
     return _reply(request, end, _NO_ERROR, answers, 1, most=most)
 
 
@@ -130,7 +130,7 @@ class DnsServer:
             task.add_done_callback(self._tasks.discard)
 
     async def _serve_datagram(self, request: bytes, client: tuple[str, int]) -> None:
-        response = await self._answer(request, _ask_datagram)
+        response = await self._answer(request, _query_over_udp)
         if self._transport is not None and not self._transport.is_closing():
             self._transport.sendto(response, client)
 
@@ -151,12 +151,12 @@ class DnsServer:
                     break
                 if not _is_request(request):
                     break
-                response = await self._answer(request, _ask_stream)
+                response = await self._answer(request, _query_over_tcp)
                 writer.write(struct.pack("!H", len(response)) + response)
         writer.close()
         self._streams.discard(writer)
 
-    async def _answer(self, request: bytes, ask: Callable[[bytes, str], Awaitable[bytes]]) -> bytes:
+    async def _answer(self, request: bytes, query: Callable[[bytes, str], Awaitable[bytes]]) -> bytes:
         try:
             question = parse_question(request)
         except ValueError:
@@ -164,11 +164,11 @@ class DnsServer:
         if _flags(request) & _OPERATION:
             return _reply(request, question.end, _NOT_IMPLEMENTED, (), 1)
         if is_cluster_name(question.name, self._networks):
-            return respond(request, self._zone(), _MAX_DATAGRAM if ask is _ask_datagram else _MAX_MESSAGE)
+            return respond(request, self._zone(), _MAX_DATAGRAM if query is _query_over_udp else _MAX_MESSAGE)
         for upstream in self._upstreams:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(clock.scale_real_seconds(_UPSTREAM_SECONDS)):
-                    return await ask(request, upstream)
+                    return await query(request, upstream)
         return _reply(request, question.end, _SERVER_FAILURE, (), 1)
 
 
@@ -202,7 +202,7 @@ class _Response(asyncio.DatagramProtocol):
             self.received.set_exception(exc)
 
 
-async def _ask_datagram(request: bytes, upstream: str) -> bytes:
+async def _query_over_udp(request: bytes, upstream: str) -> bytes:
     loop = asyncio.get_running_loop()
     transport, protocol = await loop.create_datagram_endpoint(_Response, remote_addr=(upstream, PORT))
     try:
@@ -212,7 +212,7 @@ async def _ask_datagram(request: bytes, upstream: str) -> bytes:
         transport.close()
 
 
-async def _ask_stream(request: bytes, upstream: str) -> bytes:
+async def _query_over_tcp(request: bytes, upstream: str) -> bytes:
     reader, writer = await asyncio.open_connection(upstream, PORT)
     try:
         writer.write(struct.pack("!H", len(request)) + request)

@@ -34,8 +34,8 @@ class Zone:
         """The records of a type, behind the CNAME that leads to them; None if the name does not exist."""
         if name not in self.names:
             return None
-        if found := self.records.get((name, kind)):
-            return [Record(name, kind, data) for data in found]
+        if values := self.records.get((name, kind)):
+            return [Record(name, kind, data) for data in values]
         result = []
         for data in self.records.get((name, CNAME), ()):
             target = decode_name(data)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sliceworks.twin.nodes.runtime.process import NamespaceSupport
     from sliceworks.twin.nodes.runtime.process_runtime import ApiAccess
     from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy
-from sliceworks.twin.nodes.runtime.value_sources import Sources
+    from sliceworks.twin.nodes.runtime.value_sources import Sources
 
 log = logging.getLogger(__name__)
 Obj = dict[str, Any]

@@ -30,9 +30,9 @@ Obj = dict[str, Any]
 _ALWAYS_READ_ONLY = ("configMap", "secret", "downwardAPI", "projected")
 DEFAULT_SECURITY = SecurityContext()
 _PROCESS_MODES = ("cgroup", "hide", "user")
+"""What the sandbox sets for each process; mounts are those of the container."""
 _SCRATCH_FOLDERS, _SESSION_SOCKETS = ("/tmp", "/var/tmp", "/dev/shm"), "/run/user"
 """What an isolated container does not share with this machine: temporary files, and the sockets of the user's session."""
-"""What the sandbox sets for each process; mounts are those of the container."""
 _HOSTS = "/etc/hosts"
 _SANDBOX_INIT = Path(__file__).with_name("sandbox_init.py")
 _KEPT_FOLDERS = sorted({Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[4]})

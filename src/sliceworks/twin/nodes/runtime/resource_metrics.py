@@ -78,8 +78,8 @@ class ResourceMetrics:
 
     def _pod_metrics(self, namespace: str) -> list[Obj]:
         pods = (pod for pod in self._pods() if namespace in ("", pod["metadata"]["namespace"]))
-        found = ((pod, self._containers(pod)) for pod in pods)
-        return [self._item(pod["metadata"], containers=containers) for pod, containers in found if containers]
+        measured = ((pod, self._containers(pod)) for pod in pods)
+        return [self._item(pod["metadata"], containers=containers) for pod, containers in measured if containers]
 
     def _containers(self, pod: Obj) -> list[Obj]:
         """The usage of the containers of a pod; empty until all that run were measured twice."""
