@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.real import debian
@@ -41,6 +42,7 @@ def write_image_map(folder: Path) -> Path:
         {"image": "registry.k8s.io/pause", "files": {"/pause": agnhost}, "entrypoint": ["/pause", "pause"]},
         {"image": f"{_REGISTRY}/nautilus", "files": files | content, "entrypoint": ["/agnhost"], "cmd": ["test-webserver"]},
         {"image": f"{_REGISTRY}/busybox", "files": {"/bin/sh": _busybox()}, "cmd": ["sh"]},
+        {"image": f"{_REGISTRY}/nonewprivs", "files": {"/usr/local/bin/nnp": _setuid_program(folder)}, "cmd": ["nnp"]},
         {"image": f"{_REGISTRY}/jessie-dnsutils", "files": tools, "cmd": ["sh"]},
         _program("sample-apiserver", f"{_REGISTRY}/sample-apiserver", "/sample-apiserver"),
         _program("etcd", "registry.k8s.io/etcd", "/usr/local/bin/etcd"),
@@ -60,6 +62,15 @@ def write_image_map(folder: Path) -> Path:
 def _program(name: str, image: str, path: str) -> dict[str, object]:
     """The image of one program."""
     return {"image": image, "files": {path: str(build(PROGRAMS[name]))}, "entrypoint": [path]}
+
+
+def _setuid_program(folder: Path) -> str:
+    """The program that prints its user; it is root's unless a container may not gain privileges."""
+    program = replace(PROGRAMS["agnhost"], name="nonewprivs", pinned_package="k8s.io/kubernetes/test/images/nonewprivs")
+    copy = folder / "nnp"
+    shutil.copyfile(build(program), copy)
+    copy.chmod(0o4755)
+    return str(copy)
 
 
 def _busybox() -> str:
