@@ -14,7 +14,8 @@ META = OBJECT_META.removesuffix("ObjectMeta")
 @pytest.fixture
 def without_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptions, "_PACKAGE", "no-such-package")
-    monkeypatch.setattr(descriptions, "_module", descriptions._module.__wrapped__)
+    for name in ("_module", "version"):
+        monkeypatch.setattr(descriptions, name, getattr(descriptions, name).__wrapped__)
 
 
 def described(name: str) -> dict[str, str]:

@@ -110,6 +110,7 @@ def described(component: str, node: Node) -> Node:
     return result
 
 
+@cache
 def version() -> str:
     """The installed version of the extra, or an empty string."""
     package = _distribution()
