@@ -49,12 +49,20 @@ ECHO = '#!/bin/sh\necho "$GREETING $*"\necho done > /dev/termination-log\n'
         ("a/b@sha256:ab*", ["a/b@sha256:abc", "a/b:1@sha256:abc"], ["a/b", "a/b@sha256:cd"]),
         ("*/agnhost", ["registry.k8s.io/e2e-test-images/agnhost:2.59"], ["agnhost-2", "registry.k8s.io/agnhosts"]),
         ("*", ["nginx", "example.com/a@sha256:ab"], []),
+        ("a.io/x*yy*y", ["a.io/xyyy", "a.io/xabyycy"], ["a.io/xyy", "a.io/xyay", "a.io/xyyyz"]),
     ],
 )
 def test_patterns_match_images(pattern: str, matching: list[str], others: list[str]) -> None:
     images = ImageMap([(pattern, Image())])
     assert [item for item in matching if images.find(item) is None] == []
     assert [item for item in others if images.find(item) is not None] == []
+
+
+def test_long_names_are_matched_in_linear_time() -> None:
+    """A pattern with many `*`, and a name that nearly matches it in many ways."""
+    name = f"example.com/{'a' * 3000}"
+    assert ImageMap([(f"*{'a*' * 30}b", Image())]).find(name) is None
+    assert ImageMap([(f"*{'a*' * 30}b", Image())]).find(f"{name}b") == Image()
 
 
 def test_first_matching_entry_applies() -> None:
