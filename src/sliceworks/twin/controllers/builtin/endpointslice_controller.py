@@ -28,20 +28,23 @@ class SlicesByService:
     def __init__(self, manager: str) -> None:
         self._manager = manager
         self._names: dict[NamespacedName, dict[str, None]] = {}
+        self._services: dict[NamespacedName, NamespacedName] = {}
+        """The Service of each slice."""
 
-    def observe(self, change: Change) -> NamespacedName | None:
-        """Update the index; returns the Service of the changed slice, or None if another controller manages it."""
-        labels = change.obj["metadata"].get("labels") or {}
-        if labels.get(endpointslice_reconciler.MANAGED_BY) != self._manager:
-            return None
-        key = (change.namespace, labels.get(endpointslice_reconciler.SERVICE_NAME, ""))
-        if change.type != "DELETED":
-            self._names.setdefault(key, {})[change.name] = None
-        elif key in self._names:
-            self._names[key].pop(change.name, None)
-            if not self._names[key]:
-                del self._names[key]
-        return key
+    def observe(self, change: Change) -> tuple[NamespacedName | None, NamespacedName | None]:
+        """Update the index; returns the Service of the slice before and after the change, if this controller manages it."""
+        endpoint_slice, labels = (change.namespace, change.name), change.obj["metadata"].get("labels") or {}
+        is_managed = change.type != "DELETED" and labels.get(endpointslice_reconciler.MANAGED_BY) == self._manager
+        after = (change.namespace, labels.get(endpointslice_reconciler.SERVICE_NAME, "")) if is_managed else None
+        before = self._services.pop(endpoint_slice, None)
+        if before is not None and before != after:
+            del self._names[before][change.name]
+            if not self._names[before]:
+                del self._names[before]
+        if after is not None:
+            self._services[endpoint_slice] = after
+            self._names.setdefault(after, {})[change.name] = None
+        return before, after
 
     def get(self, context: ControllerContext, key: NamespacedName) -> list[Object]:
         """The live slices of a Service."""
@@ -79,9 +82,10 @@ class EndpointSliceController(ServiceController):
                     self._enqueue_services(pod)
 
     def _observe_slice(self, change: Change) -> None:
-        key = self._slices.observe(change)
-        if key is not None and change.type == "DELETED":
-            self.queue.add_after(key, BATCH_SECONDS)
+        before, after = self._slices.observe(change)
+        if before is not None and before != after:  # it was deleted, or a user has changed its labels
+            for key in filter(None, (before, after)):
+                self.queue.add_after(key, BATCH_SECONDS)
 
     async def sync(self, key: NamespacedName) -> None:
         service, selector = self.context.get(SERVICES, *key), self._selectors.get(*key)

@@ -24,6 +24,8 @@ from sliceworks.twin.controllers.runtime.recorder import Recorder
 from sliceworks.twin.controllers.runtime.resource_keys import ENDPOINTS, SERVICES, SLICES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller import Change
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
@@ -50,10 +52,10 @@ class EndpointSliceMirroringController(Controller[NamespacedName]):
         self._slices = SlicesByService(MANAGER)
 
     def observe(self, change: Change) -> None:
-        key: NamespacedName | None = (change.namespace, change.name)
+        keys: Iterable[NamespacedName | None] = [(change.namespace, change.name)]
         if change.resource == SLICES:
-            key = self._slices.observe(change)
-        if key is not None:
+            keys = self._slices.observe(change)
+        for key in filter(None, keys):
             self.queue.add(key)
 
     async def sync(self, key: NamespacedName) -> None:
