@@ -15,7 +15,7 @@ from tests.support.process_pods import ended, mounts_wanted, pod, running, until
 from sliceworks.kube.resources import SERVICE
 from sliceworks.twin.nodes.runtime import dns_server
 from sliceworks.twin.nodes.runtime.dns_server import DnsServer, respond
-from sliceworks.twin.nodes.runtime.dns_zone import CNAME, PTR, SRV, A, build_zone, encode_name
+from sliceworks.twin.nodes.runtime.dns_zone import AAAA, CNAME, PTR, SRV, A, Zone, build_zone, encode_name
 from sliceworks.twin.nodes.runtime.pod_dns import DnsName, LoopbackRange
 from sliceworks.twin.nodes.runtime.resolv_conf import ResolvConf, of_pod, read_machine
 
@@ -205,6 +205,49 @@ def test_serves_udp_and_tcp_and_forwards_other_names(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(0)  # connections are closed by the loop
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+@pytest.mark.parametrize("is_reachable", [True, False])
+def test_external_names_are_resolved(is_reachable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resolvers of pods do not follow a CNAME record themselves."""
+    outside = Zone({("foo.example.com", A): [socket.inet_aton("192.0.2.7")]}, frozenset({"foo.example.com"}))
+
+    async def main() -> None:
+        loopback = LoopbackRange()
+        networks = loopback.networks
+        assert networks is not None
+        port = _free_port()
+        monkeypatch.setattr(dns_server, "PORT", port)
+        upstream = DnsServer(networks, [], lambda: ZONE)
+
+        async def answer(question: bytes, query: object) -> bytes:
+            return respond(question, outside)
+
+        monkeypatch.setattr(upstream, "_answer", answer)
+        server = DnsServer(networks, [str(networks.pods[2])] if is_reachable else [], lambda: ZONE)
+        assert await upstream.open(str(networks.pods[2]), port)
+        assert await server.open(str(networks.pods[1]), port)
+        alias, address = (CNAME, encode_name("foo.example.com")), (A, socket.inet_aton("192.0.2.7"))
+        for query in (dns_server._query_over_udp, dns_server._query_over_tcp):
+            for kind, expected in ((A, [alias, address] if is_reachable else [alias]), (AAAA, [alias]), (CNAME, [alias])):
+                question = request("out.default.svc.cluster.local", kind)
+                async with asyncio.timeout(60):
+                    assert answers(await query(question, str(networks.pods[1])), question) == (0, expected)
+        upstream.close()
+        server.close()
+        loopback.close()
+        await asyncio.sleep(0)  # connections are closed by the loop
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("size", range(50))
+def test_response_of_an_upstream_that_is_cut_off_has_fewer_addresses(size: int) -> None:
+    zone = Zone({("a.b", A): [socket.inet_aton("192.0.2.7")]}, frozenset({"a.b"}))
+    whole = respond(request("a.b", A), zone)
+    expected = [socket.inet_aton("192.0.2.7")] if size >= len(whole) else []
+    assert dns_server.parse_addresses(whole[:size], A) == expected
 
 
 async def _echo(question: bytes, ask: object) -> bytes:

@@ -10,13 +10,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from sliceworks.base import clock
-from sliceworks.twin.nodes.runtime.dns_zone import Zone, encode_name, is_cluster_name
+from sliceworks.twin.nodes.runtime.dns_zone import AAAA, A, Record, Zone, encode_name, is_cluster_name
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-    from sliceworks.twin.nodes.runtime.dns_zone import Record
     from sliceworks.twin.nodes.runtime.pod_dns import LoopbackNetworks
+
+    Query = Callable[[bytes, str], Awaitable[bytes]]
 
 log = logging.getLogger(__name__)
 PORT = 53
@@ -24,7 +25,9 @@ _HEADER = struct.Struct("!HHHHHH")
 _RESPONSE, _AUTHORITATIVE, _TRUNCATED, _RECURSION_AVAILABLE, _KEPT_FLAGS = 0x8000, 0x0400, 0x0200, 0x0080, 0x7900
 _NO_ERROR, _FORMAT_ERROR, _SERVER_FAILURE, _NAME_ERROR, _NOT_IMPLEMENTED = 0, 1, 2, 3, 4
 _OPERATION = 0x7800
-_QUESTION_NAME = b"\xc0\x0c"
+_RECURSION_DESIRED = 0x0100
+_QUESTION_NAME, _POINTER = b"\xc0\x0c", 0xC0
+_ADDRESS_BYTES = {A: 4, AAAA: 16}
 _INTERNET, _TTL = 1, 5
 _UPSTREAM_SECONDS = 3.0
 _MAX_QUESTIONS, _MAX_STREAMS, _IDLE_SECONDS = 1000, 200, 10.0
@@ -62,8 +65,39 @@ def _byte(data: bytes, at: int) -> int:
     return data[at]
 
 
-def respond(request: bytes, zone: Zone, most: int = _MAX_MESSAGE) -> bytes:
-    """The response to a request for a name of the cluster; one of more than `most` bytes is truncated."""
+def parse_addresses(response: bytes, kind: int) -> list[bytes]:
+    """The addresses of a type (A or AAAA) in the answers of a response; of one that is cut off, those that are complete."""
+    addresses: list[bytes] = []
+    try:
+        _, _, questions, count, *_ = _HEADER.unpack_from(response)
+        at = _HEADER.size
+        for _ in range(questions):
+            at = _skip_name(response, at) + 4
+        for _ in range(count):
+            at = _skip_name(response, at) + 10
+            record_kind, _, _, length = struct.unpack_from("!HHIH", response, at - 10)
+            at += length
+            if record_kind == kind and length == _ADDRESS_BYTES[kind] and at <= len(response):
+                addresses.append(response[at - length : at])
+    except (struct.error, ValueError):
+        pass
+    return addresses
+
+
+def _skip_name(message: bytes, at: int) -> int:
+    """Where a name ends, which may be compressed; raises ValueError."""
+    while length := _byte(message, at):
+        if length >= _POINTER:
+            return at + 2
+        at += 1 + length
+    return at + 1
+
+
+def respond(request: bytes, zone: Zone, most: int = _MAX_MESSAGE, outside: Iterable[Record] = ()) -> bytes:
+    """The response to a request for a name of the cluster; one of more than `most` bytes is truncated.
+
+    `outside` are the records of the name outside the cluster that the requested name is an alias of.
+    """
     try:
         name, kind, end = parse_question(request)
     except ValueError:
@@ -71,7 +105,7 @@ def respond(request: bytes, zone: Zone, most: int = _MAX_MESSAGE) -> bytes:
     records = zone.find(name, kind)
     if records is None:
         return _reply(request, end, _NAME_ERROR, (), 1)
-    answers = [(_QUESTION_NAME if item.owner == name else encode_name(item.owner), item) for item in records]
+    answers = [(_QUESTION_NAME if item.owner == name else encode_name(item.owner), item) for item in (*records, *outside)]
     return _reply(request, end, _NO_ERROR, answers, 1, most=most)
 
 
@@ -156,7 +190,7 @@ class DnsServer:
         writer.close()
         self._streams.discard(writer)
 
-    async def _answer(self, request: bytes, query: Callable[[bytes, str], Awaitable[bytes]]) -> bytes:
+    async def _answer(self, request: bytes, query: Query) -> bytes:
         try:
             question = parse_question(request)
         except ValueError:
@@ -164,12 +198,26 @@ class DnsServer:
         if _flags(request) & _OPERATION:
             return _reply(request, question.end, _NOT_IMPLEMENTED, (), 1)
         if is_cluster_name(question.name, self._networks):
-            return respond(request, self._zone(), _MAX_DATAGRAM if query is _query_over_udp else _MAX_MESSAGE)
+            zone, most = self._zone(), _MAX_DATAGRAM if query is _query_over_udp else _MAX_MESSAGE
+            return respond(request, zone, most, await self._resolve_alias(zone.alias(question.name), request, question, query))
+        return await self._forward(request, query) or _reply(request, question.end, _SERVER_FAILURE, (), 1)
+
+    async def _resolve_alias(self, alias: str, request: bytes, question: Question, query: Query) -> list[Record]:
+        """The addresses of a name outside the cluster: resolvers of pods do not follow a CNAME record themselves."""
+        if question.kind not in _ADDRESS_BYTES or not alias or is_cluster_name(alias, self._networks):
+            return []
+        header = _HEADER.pack(_HEADER.unpack_from(request)[0], _RECURSION_DESIRED, 1, 0, 0, 0)
+        name = encode_name(alias) + struct.pack("!HH", question.kind, _INTERNET)
+        response = await self._forward(header + name, query)
+        return [Record(alias, question.kind, data) for data in parse_addresses(response, question.kind)]
+
+    async def _forward(self, request: bytes, query: Query) -> bytes:
+        """The response of the first DNS server of this machine that answers; empty if none does."""
         for upstream in self._upstreams:
             with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
                 async with asyncio.timeout(clock.scale_real_seconds(_UPSTREAM_SECONDS)):
                     return await query(request, upstream)
-        return _reply(request, question.end, _SERVER_FAILURE, (), 1)
+        return b""
 
 
 def _flags(message: bytes) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Obj = dict[str, Any]
 DOMAIN = "cluster.local"
-A, CNAME, PTR, SRV = 1, 5, 12, 33
+A, CNAME, PTR, AAAA, SRV = 1, 5, 12, 28, 33
 _REVERSE = "in-addr.arpa"
 _MAX_LABEL = 63
 _SRV_PRIORITY, _SRV_WEIGHT = 0, 100
@@ -41,6 +41,10 @@ class Zone:
             target = decode_name(data)
             result += [Record(name, CNAME, data), *(Record(target, kind, item) for item in self.records.get((target, kind), ()))]
         return result
+
+    def alias(self, name: str) -> str:
+        """The name that a CNAME record of this name leads to; empty without one."""
+        return next(map(decode_name, self.records.get((name, CNAME), ())), "")
 
 
 class Record(NamedTuple):
