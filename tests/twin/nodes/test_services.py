@@ -20,6 +20,7 @@ from sliceworks.kube.resources import CORE_EVENT, ENDPOINT_SLICE, NODE, POD, SER
 from sliceworks.twin.cluster import Cluster
 from sliceworks.twin.nodes.runtime import pod_cgroup, service_proxy
 from sliceworks.twin.nodes.runtime.pod_dns import DnsName
+from sliceworks.twin.nodes.runtime.proxy_datagrams import ProxyDatagrams
 from sliceworks.twin.nodes.runtime.proxy_socket import ProxySocket
 from sliceworks.twin.store.journal import Journal
 from sliceworks.twin.store.store import Store
@@ -117,6 +118,36 @@ def test_connections_are_balanced_over_ready_pods(tmp_path: Path) -> None:
         await until_said(place, "ConnectionRefusedError")
 
     running(main, tmp_path)
+
+
+def test_clients_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections to Services do not use up the open files that the clients of the API need."""
+
+    async def main(client: Client) -> None:
+        place = await made(client, service("web"))
+        await client.create(server("one"))
+        await until_said(place, "one")
+        monkeypatch.setattr(service_proxy, "_MAX_CLIENTS", 0)
+        assert await ask(*place) == "ConnectionResetError"
+        monkeypatch.undo()
+        await until_said(place, "one")
+
+    running(main, tmp_path)
+
+
+def test_datagrams_of_clients_beyond_the_limit_are_ignored() -> None:
+    async def main() -> None:
+        proxy = ProxyDatagrams("127.0.0.1", _free())
+        proxy.targets = (("127.0.0.1", _free()),)
+        proxy.forward(b"first", ("127.0.0.1", 1))
+        proxy.has_room = lambda: False
+        proxy.forward(b"second", ("127.0.0.1", 2))
+        assert proxy.clients == 1
+        proxy.abort()
+        assert proxy.clients == 0
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
 
 
 def test_node_ports_accept_connections_at_nodes(tmp_path: Path) -> None:

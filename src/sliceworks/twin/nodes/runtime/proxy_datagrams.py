@@ -34,6 +34,11 @@ class ProxyDatagrams(EndpointChooser):
         """Whether it has clients; they end with the socket."""
         return False
 
+    @property
+    def clients(self) -> int:
+        """The number of clients; each has a socket."""
+        return len(self._backends)
+
     async def open(self) -> None:
         """Start to receive; raises OSError."""
         loop = asyncio.get_running_loop()
@@ -58,7 +63,7 @@ class ProxyDatagrams(EndpointChooser):
             target = self.choose(client[0])
             if backend is not None:
                 backend.close()
-            if target is None or len(self._backends) >= _MAX_CLIENTS:
+            if target is None or len(self._backends) >= _MAX_CLIENTS or not self.has_room():
                 return
             backend = self._backends[client] = _Backend(self, client, target)
             backend.connect()

@@ -29,6 +29,8 @@ class EndpointChooser:
         self.targets: tuple[Target, ...] = ()
         self.affinity = 0.0
         """Seconds after its last connection for which a client keeps its endpoint."""
+        self.has_room: Callable[[], bool] = lambda: True
+        """Whether a further client is accepted; others are reset or ignored."""
         self._next = 0
         self._client_targets: dict[str, tuple[Target, float]] = {}
 
@@ -65,6 +67,11 @@ class ProxySocket(EndpointChooser):
         """Whether it has connections."""
         return bool(self._connections or self._connecting)
 
+    @property
+    def clients(self) -> int:
+        """The number of connections, to clients and endpoints."""
+        return len(self._connections)
+
     async def open(self) -> None:
         """Start to listen; raises OSError."""
         loop = asyncio.get_running_loop()
@@ -89,6 +96,9 @@ class ProxySocket(EndpointChooser):
     def _accept(self, client: _ProxyConnection) -> None:
         client.peer = backend = _ProxyConnection(self._connections)
         backend.peer = client
+        if not self.has_room():
+            client.reset()
+            return
         task = asyncio.create_task(self._connect(client, backend))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)

@@ -199,7 +199,7 @@ def _is_in(address: str, network: IPv4Network) -> bool:
 log = logging.getLogger(__name__)
 _BATCH_SECONDS = 0.02
 _FIRST_INTERVAL, _MAX_INTERVAL = 0.1, 2.0
-_MAX_PORTS = 1000
+_MAX_PORTS, _MAX_CLIENTS = 1000, 4000
 _TOO_MANY_PORTS = f"the limit of {_MAX_PORTS} open Service ports is reached"
 _REASONS = {
     errno.EACCES: "ports below 1024 require root on this machine",
@@ -294,6 +294,7 @@ class ServiceProxy:
             proxy = self._sockets.get(listener)
             if proxy is None:
                 proxy = self._sockets[listener] = _PROXIES[listener.protocol](listener.address, listener.port)
+                proxy.has_room = self._has_room
             proxy.targets, proxy.affinity = port.targets, port.affinity
             if not port.targets:
                 proxy.close()
@@ -303,6 +304,10 @@ class ServiceProxy:
             if any(self._listens(port, target, listeners) for target in port.targets):
                 await self._open(port, listeners)
         return any(not self._sockets[port.listener].is_open for port in waiting)
+
+    def _has_room(self) -> bool:
+        """Whether the open files of the twin suffice for a further client, and for the clients of its API."""
+        return sum(proxy.clients for proxy in (*self._sockets.values(), *self._draining)) < _MAX_CLIENTS
 
     @staticmethod
     def _listens(port: ServicePort, target: Target, listeners: set[Listener]) -> bool:
