@@ -75,7 +75,10 @@ def _create_volume(folder: Path, volume: Obj, sources: Sources, group: int | Non
 
 def resolve_beneath(root: Path, relative: str) -> Path:
     """A path below a folder without symbolic links; containers may have created links to other folders. Raises InvalidVolume."""
-    path = Path(os.path.realpath(root / relative))
+    try:
+        path = Path(os.path.realpath(root / relative))
+    except ValueError as error:
+        raise InvalidVolume(f"path {json.dumps(relative)} is not valid: {error}") from error
     if not path.is_relative_to(os.path.realpath(root)):
         raise InvalidVolume(f"path {relative} leads out of its volume")
     return path
@@ -83,7 +86,7 @@ def resolve_beneath(root: Path, relative: str) -> Path:
 
 def _create_beneath(root: Path, folder: Path) -> bool:
     """Create a folder in which all users may write; returns whether it did not exist. Follows no links. Raises InvalidVolume."""
-    if folder.is_dir():
+    if os.path.isdir(folder):  # noqa: PTH112 (which is also False for a name that is too long)
         return False
     with _open_beneath(root, folder) as descriptor:
         os.fchmod(descriptor, _VOLUME_MODE)
@@ -177,7 +180,7 @@ def create_sub_paths(container: Obj, folders: Mapping[str, Path], mounts: Mappin
     """Create the folders of mounts that their volumes do not have. Raises InvalidVolume."""
     for mount in container.get("volumeMounts") or ():
         folder = Path(mounts.get(mount["mountPath"].rstrip("/"), "/"))
-        if (mount.get("subPath") or mount.get("subPathExpr")) and not folder.exists():
+        if (mount.get("subPath") or mount.get("subPathExpr")) and not os.path.exists(folder):  # noqa: PTH110
             try:
                 _create_beneath(folders[mount["name"]], folder)
             except InvalidVolume as error:
