@@ -177,7 +177,7 @@ def _validate_transitions(errors: ErrorList, now: Sequence[Json], before: Sequen
     for index, status in enumerate(before):
         ended = (status.get("state") or {}).get("terminated")
         name = status.get("name")
-        policy = policies.get(name)
+        policy = policies.get(str(name))
         if ended is None or name not in states or policy == "Always" or (ended.get("exitCode") and policy == "OnFailure"):
             continue
         if states[name].get("terminated") is None:

@@ -79,14 +79,13 @@ class ContainerRunner:
             started = clock.loop_time()
             code = await self._run_process(restarted=restarted, once=once)
             policy = {**self.container, "restartPolicy": _init_restart_policy(self._pod.pod["spec"])} if once else self.container
-            if self._is_finishing or not container_status.should_restart(policy, self._pod.pod["spec"], code):
+            if self._is_finishing() or not container_status.should_restart(policy, self._pod.pod["spec"], code):
                 return code
             restarted = True
             await self._back_off(clock.loop_time() - started)
-            if self._is_finishing:
+            if self._is_finishing():
                 return code
 
-    @property
     def _is_finishing(self) -> bool:
         return self._pod.is_stopping or self._finishing is not None
 
