@@ -15,6 +15,7 @@ from tests.support.process_pods import ended, mounts_wanted, pod, ready, running
 
 from sliceworks.base import clock
 from sliceworks.base.errors import Invalid
+from sliceworks.base.sockets import is_loopback
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import CORE_EVENT, ENDPOINT_SLICE, NODE, POD, SERVICE, Key
 from sliceworks.twin.cluster import Cluster
@@ -118,6 +119,38 @@ def test_connections_are_balanced_over_ready_pods(tmp_path: Path) -> None:
         await until_said(place, "ConnectionRefusedError")
 
     running(main, tmp_path)
+
+
+def test_ports_are_served_on_loopback_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever addresses Services, nodes and pods name: other machines cannot connect."""
+    opened, open_socket = set[str](), ProxySocket.open
+
+    async def record(proxy: ProxySocket) -> None:
+        opened.add(proxy.listen_address[0])
+        await open_socket(proxy)
+
+    monkeypatch.setattr(ProxySocket, "open", record)
+
+    async def main(client: Client) -> None:
+        for address in ("0.0.0.0", "127.0.0.1", "10.0.0.1", "::"):
+            with pytest.raises(Invalid, match="clusterIPs"):
+                await client.create(service("bad", clusterIP=address))
+        for address in ("0.0.0.0", "192.0.2.1", "127.1.0.9"):
+            addresses = [{"type": "InternalIP", "address": address}]
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n-{address}"}, "status": {"addresses": addresses}}
+            await client.create(node)
+        one = server("one")
+        one["spec"]["containers"][0]["ports"] = [
+            {"name": f"p{number}", "containerPort": PORT, "hostPort": _free(), "hostIP": host}
+            for number, host in enumerate(("0.0.0.0", "192.0.2.1", ""))
+        ] + [{"name": "http", "containerPort": PORT}]
+        await client.create(one)
+        more = {"type": "LoadBalancer", "externalIPs": ["192.0.2.1"], "loadBalancerIP": "192.0.2.1"}
+        await until_said(await made(client, service("web", **more)), "one")
+
+    running(main, tmp_path)
+    assert opened
+    assert all(is_loopback(address) for address in opened), opened
 
 
 def test_clients_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
