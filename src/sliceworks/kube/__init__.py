@@ -17,7 +17,7 @@ workqueue           keys to reconcile, with delays and rate-limited retries
 controller          the reconcile loop
 leader_election     leader election with a Lease
 events              the event recorder
-pod_requests        resource requests of a pod
+pod_requests        resource requests and host ports of a pod
 pod_diagnosis       why pods are not ready
 node_affinity       node selectors, node affinity, taints and tolerations
 persistent_volumes  claims, volumes and storage classes that match

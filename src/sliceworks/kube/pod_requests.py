@@ -1,4 +1,4 @@
-"""The resource requests of a pod: containers, init containers, sidecars, pod level and overhead. Pure.
+"""The resource requests and host ports of a pod: containers, init containers, sidecars, pod level and overhead. Pure.
 
 Amounts are integers, CPU in milli-units and everything else in whole units, unless a function returns exact fractions.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from sliceworks.base import quantity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from fractions import Fraction
 
 Amounts = dict[str, int]
@@ -52,6 +52,12 @@ def is_sidecar(container: Mapping[str, Any]) -> bool:
 def sidecars(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The sidecars of a pod."""
     return list(filter(is_sidecar, spec.get("initContainers") or ()))
+
+
+def host_ports(spec: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The ports of a pod's sidecars and containers that it occupies on its node; other init containers occupy none."""
+    for container in (*sidecars(spec), *(spec.get("containers") or ())):
+        yield from (port for port in container.get("ports") or () if port.get("hostPort"))
 
 
 def pod_requests(spec: Mapping[str, Any], *, non_zero: bool = False) -> Amounts:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sliceworks.kube.pod_requests import all_containers
+from sliceworks.kube.pod_requests import host_ports
 from sliceworks.twin.controllers.runtime.pod_index import is_finished
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator
+    from collections.abc import Hashable
 
 Obj = dict[str, Any]
 _ANY_ADDRESS = "0.0.0.0"
@@ -27,14 +27,6 @@ class HostPort(NamedTuple):
         return self[:2] == other[:2] and same_address
 
 
-def host_ports(pod: Obj) -> Iterator[HostPort]:
-    """The ports that a pod occupies on its node."""
-    for container in all_containers(pod["spec"]):
-        for port in container.get("ports") or ():
-            if number := port.get("hostPort"):
-                yield HostPort(port.get("protocol", "TCP"), number, port.get("hostIP") or _ANY_ADDRESS)
-
-
 class HostPorts:
     """The host ports in use, by node and pod."""
 
@@ -46,7 +38,10 @@ class HostPorts:
         if is_finished(pod):
             self.release(key, node)
             return True
-        ports = tuple(host_ports(pod))
+        ports = tuple(
+            HostPort(port.get("protocol", "TCP"), port["hostPort"], port.get("hostIP") or _ANY_ADDRESS)
+            for port in host_ports(pod["spec"])
+        )
         if not ports:
             return True
         pods = self._nodes.setdefault(node, {})

@@ -8,7 +8,7 @@ import orjson
 
 from sliceworks.kube.node_affinity import Tolerations, parse_node_affinity
 from sliceworks.kube.persistent_volumes import pod_claims
-from sliceworks.kube.pod_requests import all_containers, pod_requests, sidecars
+from sliceworks.kube.pod_requests import all_containers, host_ports, pod_requests
 from sliceworks.kube.resources import controller_of
 from sliceworks.twin.scheduler.topology_constraints import (
     NO_CONSTRAINTS,
@@ -40,7 +40,9 @@ class NodeRequirements:
         self.used = requests.get("cpu", 0), requests.get("memory", 0)
         self.non_zero = non_zero.get("cpu", 0), non_zero.get("memory", 0)
         """CPU and memory requests for scoring, with defaults for containers without requests."""
-        self.ports = _host_ports(spec)
+        self.ports = tuple(
+            (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"]) for port in host_ports(spec)
+        )
         self.images = tuple(map(_normalized_image, all_containers(spec)))
         self.affinity = parse_node_affinity(spec)
         self.required_label = self.affinity.exact_label()
@@ -167,13 +169,6 @@ def _scheduling_fields(container: Mapping[str, Any]) -> list[Any]:
         container.get("restartPolicy"),
         [port for port in ports if port.get("hostPort")] if ports else None,
     ]
-
-
-def _host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:
-    ports = [port for container in (*sidecars(spec), *(spec.get("containers") or ())) for port in container.get("ports") or ()]
-    return tuple(
-        (port.get("hostIP") or "0.0.0.0", port.get("protocol") or "TCP", port["hostPort"]) for port in ports if port.get("hostPort")
-    )
 
 
 def _normalized_image(container: Mapping[str, Any]) -> str:

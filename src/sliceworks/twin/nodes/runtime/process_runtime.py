@@ -27,7 +27,7 @@ from sliceworks.twin.nodes.runtime.pod_worker import PodWorker, finish_deletion
 from sliceworks.twin.nodes.runtime.process import NamespaceSupport, kill_orphans, pod_uids
 from sliceworks.twin.nodes.runtime.process_usage import ProcessUsage
 from sliceworks.twin.nodes.runtime.resource_metrics import ResourceMetrics
-from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy, host_ports
+from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy, served_host_ports
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -193,7 +193,7 @@ class ProcessRuntime:
     def _host_ports(self) -> Iterator[ServicePort]:
         for worker in self._workers.values():
             if not worker.task.done():
-                yield from host_ports(worker.pod, *worker.addresses)
+                yield from served_host_ports(worker.pod, *worker.addresses)
 
     def on_pod_deleted(self, pod: Key) -> None:
         """Kill the processes of a deleted pod and delete its files."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sliceworks.base import clock
 from sliceworks.base.sockets import is_loopback
 from sliceworks.kube.informers import Informers
+from sliceworks.kube.pod_requests import host_ports
 from sliceworks.kube.resources import ENDPOINT_SLICE, NODE, SERVICE, Key, key_of
 from sliceworks.twin.nodes.runtime import envvars
 from sliceworks.twin.nodes.runtime.dns_zone import Zone, build_zone
@@ -130,17 +131,13 @@ def service_ports(
                     yield from (ServicePort(service, Listener(protocol, node, int(number)), targets, affinity) for node in nodes)
 
 
-def host_ports(pod: Obj, node: str, address: str) -> Iterator[ServicePort]:
+def served_host_ports(pod: Obj, node: str, address: str) -> Iterator[ServicePort]:
     """The ports that a pod with an address occupies at its node; only loopback addresses can be served."""
-    if pod["spec"].get("hostNetwork"):
-        return
-    for container in pod["spec"]["containers"]:
-        for port in container.get("ports") or ():
-            host = port.get("hostIP") or ANY_ADDRESS
-            host = node if host == ANY_ADDRESS else host
-            protocol = port.get("protocol", "TCP")
-            if port.get("hostPort") and protocol in _PROXIES and is_loopback(host):
-                yield ServicePort(pod, Listener(protocol, host, port["hostPort"]), ((address, port["containerPort"]),), 0.0)
+    for port in host_ports(pod["spec"]) if not pod["spec"].get("hostNetwork") else ():
+        host, protocol = port.get("hostIP") or ANY_ADDRESS, port.get("protocol", "TCP")
+        host = node if host == ANY_ADDRESS else host
+        if protocol in _PROXIES and is_loopback(host):
+            yield ServicePort(pod, Listener(protocol, host, port["hostPort"]), ((address, port["containerPort"]),), 0.0)
 
 
 def service_names(services: Iterable[Obj], slices: dict[Key, list[Obj]], pods: IPv4Network) -> list[DnsName]:
