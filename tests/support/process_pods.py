@@ -54,7 +54,7 @@ def running(
     clock.run(run_main(), speed=speed)
 
 
-async def until(client: Client, name: str, true: Callable[[Object], bool], seconds: float = 20) -> Object:
+async def until(client: Client, name: str, true: Callable[[Object], bool], seconds: float = 90) -> Object:
     """Wait until the status of a pod satisfies a condition; returns it."""
     deadline = clock.loop_time() + seconds
     while True:

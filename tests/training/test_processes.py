@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import urllib.request
@@ -95,8 +96,7 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
             await until(lambda: list((tmp_path / "twin" / "volumes").glob("*/loss")), "the loss is written")
             claim = await client.get(PERSISTENT_VOLUME_CLAIM, "runs", TEAM)
             data = tmp_path / "twin" / "volumes" / claim["spec"]["volumeName"]
-            board = await address_of(client, "train-tensorboard-")
-            seen: str = await until(lambda: fetch(f"http://{board}:{port}/loss"), "the board shows it")
+            seen = await fetch_from_board(client, port)
             shown = describe_job(
                 JobDetails(await client.get(JOBSET, "train", TEAM), None, await list_pods(client, "train", TEAM), [])
             )
@@ -111,13 +111,14 @@ def test_logs_continue_after_restart_and_tensorboard_serves_files(
     assert (output.out, output.err) == ("first\nsecond\ndone\n", "train restarted: attempt 1\n")
 
 
-async def address_of(client: Client, prefix: str) -> str:
-    """The IP of a pod, which may be one of its own, once it runs."""
+async def fetch_from_board(client: Client, port: int) -> str:
+    """The loss from the pod of TensorBoard, once it answers; a restart of the job replaces the pod and its address."""
     async with asyncio.timeout(90):
         while True:
             for pod in await list_pods(client, "train", TEAM):
-                if pod["metadata"]["name"].startswith(prefix) and (address := pod["status"].get("podIP")):
-                    return str(address)
+                if pod["metadata"]["name"].startswith("train-tensorboard-") and (address := pod["status"].get("podIP")):
+                    with contextlib.suppress(OSError):
+                        return await asyncio.to_thread(fetch, f"http://{address}:{port}/loss")
             await clock.sleep(0.1)
 
 

@@ -47,7 +47,7 @@ server = socket.create_server(("", int(sys.argv[1])))
 threading.Thread(target=lambda: server.accept()[0].sendall(server.getsockname()[0].encode())).start()
 {CLIENT}
 """
-PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1, "timeoutSeconds": 30}
 FAMILIES = {"four": "{}", "six": "{'family': socket.AF_INET6, 'dualstack_ipv6': True}"}
 
 

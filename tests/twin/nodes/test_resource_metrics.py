@@ -131,7 +131,7 @@ def test_processes_are_measured_and_simulated_pods_are_not(tmp_path: Path, monke
             await client.create(simulated)
             await client.create(pod("busy", sys.executable, "-c", CLASS, grace=0))
             for name in ("simulated", "busy"):
-                await until(client, name, ready, seconds=90)
+                await until(client, name, ready)
 
             async def read(path: str) -> tuple[int, Obj]:
                 response = await transport.send(Request("GET", BASE + path, (), {"accept": "application/json"}))

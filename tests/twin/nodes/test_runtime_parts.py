@@ -195,7 +195,9 @@ def test_claim_is_shared_by_pods(tmp_path: Path) -> None:
     assert created[0]["files"] == created[1]["files"] == tmp_path / "volumes" / "pvc-1"
     assert created[2]["files"] == tmp_path / "nodes" / "host" / "disk"
     assert created[0]["own"] != created[1]["own"]
-    assert all(folder.is_dir() and folder.is_relative_to(tmp_path) for folders in created for folder in folders.values())
+    folders = [folder for one in created for folder in one.values()]
+    assert all(folder.is_dir() and folder.is_relative_to(tmp_path) for folder in folders)
+    assert {stat.S_IMODE(folder.stat().st_mode) for folder in folders} == {0o777}  # pods of any user write to them
 
 
 @pytest.fixture

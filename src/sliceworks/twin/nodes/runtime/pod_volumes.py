@@ -25,6 +25,7 @@ Obj = dict[str, Any]
 _POPULATED_KINDS = ("configMap", "secret", "downwardAPI", "projected")
 _TOKEN_PREFIX = "kube-api-access-"
 _SHARED_MEMORY = Path("/dev/shm")
+_PERSISTENT = "volumes"
 _DEFAULT_MODE, _VOLUME_MODE, _GROUP_WRITES = 0o644, 0o777, 0o2770
 _FILE_TYPES = ("File", "FileOrCreate")
 _NODE_FILES = {"etc/hosts": Path("/etc/hosts")}
@@ -127,7 +128,7 @@ def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> tuple[Path, s
     if (persistent := sources.volumes.get(claim_name(sources.pod, volume))) is not None:
         source = persistent["spec"]
         if not {"hostPath", "local"} & set(source):
-            return volume_folder(root, persistent["metadata"]["name"]), ""
+            return root / _PERSISTENT, persistent["metadata"]["name"]
     if path := (source.get("hostPath") or source.get("local") or {}).get("path"):
         return root / "nodes" / str(sources.pod["spec"].get("nodeName")), str(path).strip("/")
     if (volume.get("emptyDir") or {}).get("medium") == "Memory" and _SHARED_MEMORY.is_dir():
@@ -137,7 +138,7 @@ def _volume_folder(folder: Path, volume: Obj, sources: Sources) -> tuple[Path, s
 
 def volume_folder(root: Path, name: str) -> Path:
     """The folder of a PersistentVolume, below the folder of all pods."""
-    return root / "volumes" / name
+    return root / _PERSISTENT / name
 
 
 def token_sources(spec: Obj) -> Iterator[Obj]:
