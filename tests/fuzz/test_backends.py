@@ -121,7 +121,7 @@ def test_dns_packets_are_answered_or_ignored(packet: bytes, services: list[dict[
     server, sent = DnsServer((), [], lambda: zone), list[bytes]()  # type: ignore[arg-type]
 
     async def main() -> None:
-        server._transport = type("", (), {"is_closing": lambda _: False, "sendto": lambda _, data, to: sent.append(data)})()  # type: ignore[assignment]
+        server._transport = type("", (), {"is_closing": lambda _: False, "sendto": lambda _, data, to: sent.append(data)})()
         server.on_datagram(packet, ("127.0.0.1", 1))
         await asyncio.gather(*server._tasks)
 

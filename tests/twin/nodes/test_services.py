@@ -145,7 +145,7 @@ def test_ports_are_served_on_loopback_only(tmp_path: Path, monkeypatch: pytest.M
             for number, host in enumerate(("0.0.0.0", "192.0.2.1", ""))
         ] + [{"name": "http", "containerPort": PORT}]
         await client.create(one)
-        more = {"type": "LoadBalancer", "externalIPs": ["192.0.2.1"], "loadBalancerIP": "192.0.2.1"}
+        more: dict[str, Any] = {"type": "LoadBalancer", "externalIPs": ["192.0.2.1"], "loadBalancerIP": "192.0.2.1"}
         await until_said(await made(client, service("web", **more)), "one")
 
     running(main, tmp_path)
