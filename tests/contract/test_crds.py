@@ -177,6 +177,27 @@ def test_object_of_an_older_storage_version_is_served(api: Api, ns: str) -> None
     assert api.get(f"{custom.at(ns, 'v1')}/a").ok(200).json["apiVersion"] == f"{custom.group}/v1"
 
 
+def test_new_object_has_the_default_status(api: Api, ns: str) -> None:
+    crd = simple(subresources={"status": {}})
+    status = {
+        "type": "object",
+        "default": {"phase": "New"},
+        "properties": {"phase": {"type": "string"}, "n": {"type": "integer", "default": 1}},
+    }
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"] = status
+    custom = define(api, crd)
+    created = api.post(custom.at(ns), {**custom.object(), "status": {"phase": "Mine"}}).ok(201).json
+    applied = api.apply(f"{custom.at(ns)}/b", custom.object("b")).ok(201).json
+    read = api.get(f"{custom.at(ns)}/a").ok(200).json
+    assert [item["status"] for item in (created, applied, read)] == [{"phase": "New", "n": 1}] * 3
+    assert not any(
+        "f:status" in entry["fieldsV1"] for item in (created, applied) for entry in item["metadata"].get("managedFields", [])
+    )
+    changed = api.patch(f"{custom.at(ns)}/a/status", {"status": {"phase": "Done"}}).ok(200).json
+    replaced = api.put(f"{custom.at(ns)}/a", {**changed, "status": {"phase": "Lost"}}).ok(200).json
+    assert replaced["status"] == {"phase": "Done", "n": 1}
+
+
 def test_schema_change_takes_effect(api: Api, ns: str) -> None:
     custom = define(api, simple(spec={"type": "object", "properties": {"a": {"type": "integer"}}}))
     api.post(custom.at(ns), custom.object(spec={"a": 1, "b": "x"})).ok(201)

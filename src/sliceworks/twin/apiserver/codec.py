@@ -457,6 +457,14 @@ def apply_defaults(call: Call, obj: Obj, *, settled: Container[str] = ()) -> Obj
     return obj
 
 
+def set_default_status(call: Call, obj: Obj) -> None:
+    """Set the status of a new custom resource to the default in its schema, if any: a status in the request is ignored."""
+    schema = call.version.schema()
+    status = schema.properties.get("status")
+    if status is not None and status.default is not schemas.MISSING:
+        schemas.set_defaults(schema, obj)
+
+
 def report_field_problems(call: Call, problems: list[str]) -> None:
     """Reject, warn about or ignore unknown and duplicate fields, by the option `fieldValidation`."""
     if not problems:

@@ -332,6 +332,8 @@ class WriteHandler:
         codec.raise_if_invalid(call, name, await validate_object(self._server, call, obj, None))
         call.warnings += object_warnings(call, obj, None)
         await self._server.validate_admission(call, obj, None)
+        if resource.custom and strategy.has_status:
+            codec.set_default_status(call, obj)
         obj = await self._server.to_storage(call, obj)
         if self._server.store.get(resource.storage_key, call.namespace, name) is not None:
             raise already_exists(call, name)
