@@ -219,3 +219,27 @@ def test_expressions_are_rewritten_for_the_engine(text: str, expected: str) -> N
 def test_condition_keys_must_be_literals(argument: str) -> None:
     with pytest.raises(InvalidCall):
         rewrite(f"runtime.newCondition({argument})")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("{'x': optional.of('v')}", {"x": "v"}),
+        ("{'x': a.?open.?unset}", {"x": None}),
+        ("[optional.of(1), optional.none()]", [1, None]),
+        ("a.names.map(n, {'x': a.?open.?unset})", [{"x": None}]),
+        ("cel.bind(v, optional.of(1), {'x': v})", {"x": 1}),
+        ("true ? {'x': optional.of(1)} : {}", {"x": 1}),
+        ("{'x': 1, ?'y': optional.none()}", {"x": 1}),
+        ("[?optional.none(), 2]", [2]),
+        ("a.names.map(n, optional.of(n)).filter(o, o.hasValue())", ["q"]),
+    ],
+)
+def test_optionals_in_a_result_are_their_values(text: str, value: Any) -> None:
+    assert _run(text) == value
+
+
+@pytest.mark.parametrize("text", ["dyn(optional.of(1))", "{'x': dyn(optional.of(1))}", "[dyn(optional.none())]", "{'x': type(1)}"])
+def test_values_that_json_does_not_have_are_errors(text: str) -> None:
+    with pytest.raises(EvaluationError):
+        _run(text)

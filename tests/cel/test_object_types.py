@@ -31,6 +31,7 @@ def evaluate(expression: str, patch_type: str = "ApplyConfiguration") -> Any:
         # The name of a type in a string stays as it is.
         ("Object{metadata: Object.metadata{labels: {'a': 'Object.spec{'}}}", {"metadata": {"labels": {"a": "Object.spec{"}}}),
         ("Object{?spec: optional.none(), data: {'a': 'b'}}", {"data": {"a": "b"}}),
+        ("Object{data: {'a': optional.of('b'), 'c': object.?unset}}", {"data": {"a": "b", "c": None}}),
         ("object.spec.replicas > 1 ? Object{data: {'many': 'yes'}} : Object{}", {"data": {"many": "yes"}}),
     ],
 )

@@ -36,6 +36,35 @@ def load_engine() -> Any:
     return cel
 
 
+def plain_value(result: Any, *, has_optionals: bool) -> Any:
+    """A value of the engine in Python's types. `has_optionals`: it may contain optional values, which have no such type.
+
+    The engine's own conversion crashes on a map with an optional value. Raises EvaluationError.
+    """
+    try:
+        return _convert(result) if has_optionals else result.plain_value()
+    except (TypeError, SystemError) as error:
+        raise EvaluationError(_OPTIONAL) from error
+
+
+_OPTIONAL = "an optional value cannot be returned: use orValue()"
+
+
+def _convert(value: Any) -> Any:
+    name = value.type().name()
+    if name.startswith("MAP<"):
+        return {key: _convert_item(item) for key, item in value.value().items()}
+    if name.startswith("LIST<"):
+        return [_convert_item(item) for item in value.value()]
+    return value.plain_value()
+
+
+def _convert_item(item: Any) -> Any:
+    if item.type().name() == "ERROR":  # the engine has no name for the type of optional values
+        raise EvaluationError(_OPTIONAL)
+    return _convert(item)
+
+
 _STATUS = re.compile(r"\A[A-Z_]+: (.*?)(?: \[[A-Z_]+\])?\Z", re.DOTALL)
 _ISSUE = re.compile(r"ERROR: <input>:(-?\d+):(-?\d+): (.*?)(?:\n \| (.*?)\n \| \.*\^|\Z)", re.DOTALL)
 _MESSAGE_TYPE = re.compile(r"sliceworks\.types\.M\d+")

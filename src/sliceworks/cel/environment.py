@@ -11,7 +11,7 @@ from sliceworks.cel import descriptors, syntax
 from sliceworks.cel.ast_transform import AstTransformer
 from sliceworks.cel.cost import Cost, estimate
 from sliceworks.cel.dialect import KUBERNETES
-from sliceworks.cel.engine import CostExceeded, runtime_error, translate_compile_error
+from sliceworks.cel.engine import CostExceeded, plain_value, runtime_error, translate_compile_error
 from sliceworks.cel.sizes import MAX_REQUEST_SIZE, schema_sizes, value_sizes
 from sliceworks.cel.syntax import Positions
 from sliceworks.cel.types import DYN, CelType, Declarations
@@ -58,6 +58,7 @@ class Program:
     _renamed: Mapping[str, str]
     _growing: bytes | None = None
     """The checked expression, if it could build values that are too large."""
+    _has_optionals: bool = False
 
     def check_growth(self, values: Mapping[str, Any], schema: Schema) -> None:
         """Raise EvaluationError if the expression could fill the memory with these values: the engine does not limit it."""
@@ -71,7 +72,7 @@ class Program:
         """The value of the expression; EvaluationError if evaluation fails."""
         try:
             result = self._expression.eval(activation)
-            value = result.plain_value()
+            value = plain_value(result, has_optionals=self._has_optionals)
         except RuntimeError as error:
             raise runtime_error(str(error), self._renamed) from error
         if isinstance(value, str) and result.type().name() == "ERROR":
@@ -143,8 +144,10 @@ class Environment:
         names = tree.names()
         preparation = AstTransformer(tree, self._declarations, self._variables)
         preparation.run()
+        tree.unwrap_result()
         runnable = self._dialect.runtime.deserialize(syntax.serialize(tree))
-        return Program(expression, result, names, cost, runnable, preparation.renamed, serialized if built > _MAX_BUILT else None)
+        growing = serialized if built > _MAX_BUILT else None
+        return Program(expression, result, names, cost, runnable, preparation.renamed, growing, tree.has_optionals)
 
     def _sizes(self, path: tuple[str, ...]) -> Size | None:
         """The size in the schema of `self`: Kubernetes looks it up there for every variable, also for items of computed lists."""

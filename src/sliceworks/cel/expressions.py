@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sliceworks.cel.dialect import KRO
-from sliceworks.cel.engine import EvaluationError, NoSuchOverload, find_missing_key, runtime_error
+from sliceworks.cel.engine import EvaluationError, NoSuchOverload, find_missing_key, plain_value, runtime_error
 from sliceworks.cel.libraries.kro import OMIT
 from sliceworks.cel.types import STRING
 from sliceworks.cel.values import to_document, wrap_nul_strings
@@ -51,6 +51,7 @@ class CompiledExpression:
     omits: bool
     _feeds: Mapping[str, Projection] = field(repr=False)
     _expression: Any = field(repr=False)
+    _has_optionals: bool = field(repr=False)
 
     def run(self, scope: Mapping[str, Any]) -> Any:
         """The value, in JSON's types, or ABSENT. Raises MissingValue for unset data, EvaluationError for other failures."""
@@ -69,7 +70,7 @@ class CompiledExpression:
         data = {projection.called: projection.take(scope[name]) for name, projection in self._feeds.items() if name in scope}
         try:
             result = self._expression.eval(KRO.runtime.Activation(wrap_nul_strings(data)))
-            value = result.plain_value()
+            value = plain_value(result, has_optionals=self._has_optionals)
         except (RuntimeError, TypeError) as error:
             raise self._failure(str(error), scope) from error
         if isinstance(value, str):

@@ -178,8 +178,7 @@ class Scope:
         variables = {engine_name(name): SchemaVariable(schema) for name, schema in self._schemas.items() if schema is not None}
         AstTransformer(tree, self._types.declarations, variables).run()
         order_map_iteration(tree)
-        if result.kind == "optional":
-            tree.wrap_member(root, "orValue", "optional_orValue_value")
+        tree.unwrap_result()
         names = {engine_name(name) for name in self._variables}
         references = [replace(reference, root=graph_name(reference.root)) for reference in find_references(root, names)]
         single = find_single_reference(root, names)
@@ -198,6 +197,7 @@ class Scope:
             "omit" in functions,
             build_projections(references, self._schemas),
             KRO.runtime.deserialize(syntax.serialize(tree)),
+            tree.has_optionals,
         )
 
     def _schema_at(self, path: Reference) -> Schema | None:

@@ -26,9 +26,9 @@ _MESSAGES = MessagePackage(
         "Ident": "name:string",
         "Select": "operand:Expr field:string test:bool",
         "Call": "target:Expr function:string args:*Expr",
-        "List": "elements:*Expr",
+        "List": "elements:*Expr optional:*enum",
         "Struct": "message:string entries:*Entry",
-        "Entry": "id:int field:string key:Expr value:Expr",
+        "Entry": "id:int field:string key:Expr value:Expr optional:bool",
         "Comprehension": "variable:string range:Expr accumulator:string init:Expr condition:Expr step:Expr result:Expr "
         "second:string",
         "Source": "- location:string lines:*enum positions:*PositionEntry",
@@ -96,6 +96,21 @@ class Tree:
         node.call.target.CopyFrom(node.call.args.pop())
         node.call.args.add(id=self._new_id()).const.null = 0
 
+    @property
+    def has_optionals(self) -> bool:
+        """Whether any part of the expression is an optional value."""
+        return any(_is_optional(kind) for kind in self.types.values())
+
+    def unwrap_result(self) -> None:
+        """Replace optional values in the result, also those in lists and maps that it constructs, by what they contain, or null."""
+        waiting = [self.checked.expr]
+        while waiting:
+            node = waiting.pop()
+            if _is_optional(self.types.get(node.id)):
+                self.wrap_member(node, "orValue", "optional_orValue_value")
+            else:
+                waiting += _constructed(node)
+
     def add_string(self, node: Any, text: str) -> None:
         """Append a string argument to a call."""
         argument = node.call.args.add(id=self._new_id())
@@ -136,6 +151,24 @@ class Tree:
         reference = self._references[key]
         reference.name = name
         reference.overloads[:] = overloads
+
+
+def _is_optional(type_: Any) -> bool:
+    return type_ is not None and type_.abstract.name == "optional_type"
+
+
+def _constructed(node: Any) -> list[Any]:
+    """The nodes whose values the value of a node contains, without optional elements and entries, which are unwrapped anyway."""
+    match kind(node):
+        case "list":
+            return [element for index, element in enumerate(node.list.elements) if index not in node.list.optional]
+        case "struct":
+            return [entry.value for entry in node.struct.entries if not entry.optional]
+        case "comprehension":  # the step of `map` adds to a list; the result of `cel.bind` is its last argument
+            return [node.comprehension.step, node.comprehension.result]
+        case "call" if node.call.function in ("_?_:_", "_+_"):
+            return list(node.call.args)
+    return []
 
 
 def kind(node: Any) -> str:

@@ -212,4 +212,4 @@ def to_document(value: Any) -> Any:
         return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     if isinstance(value, timedelta):
         return duration.render_nanoseconds(_nanoseconds(value))
-    return value
+    raise ValueError(f"{value} is not a JSON value")
