@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,31 @@ def test_files_of_python_and_of_the_kernel_are_read_only(tmp_path: Path) -> None
     for place in written:
         place.unlink()
     assert not written
+
+
+@pytest.mark.skipif(shutil.which("unshare") is None, reason="this machine has no unshare")
+@pytest.mark.parametrize("options", ["-Um", "-Urm"])
+def test_mounts_stay_in_a_user_namespace_of_the_container(tmp_path: Path, options: str) -> None:
+    """There a process has all capabilities; the kernel locks the mounts of the namespace above."""
+    twins = _hide_token(tmp_path)
+    tries = (
+        f"umount {twins}",
+        "umount /proc/sys",
+        "mount -o remount,bind,rw /",
+        f"mount --bind / /tmp && cat /tmp/{twins}/default/token",
+        f"cat {twins}/default/token; touch /etc/of-a-test && echo written",
+        "cat /proc/sys/vm/swappiness > /proc/sys/vm/swappiness && echo set",
+    )
+
+    async def main(client: Client) -> None:
+        await client.create(pod("p", "sh", "-c", f"unshare {options} sh -c '{'; '.join(tries)}'; echo end"))
+        await until(client, "p", ended)
+        log = await client.logs("p", "default")
+        assert log.splitlines()[-1] == "end"
+        assert not any(word in log.splitlines() for word in ("written", "set"))
+        assert "secret-token" not in log
+
+    running(main, twins / "default" / "pods", hidden=(twins,))
 
 
 def test_temporary_files_and_memory_of_others_are_hidden(tmp_path: Path) -> None:
