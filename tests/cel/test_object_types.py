@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sliceworks.cel.admission import Bindings, Scope, bind
+from sliceworks.cel.engine import EvaluationError
 from sliceworks.cel.environment import CompileError
 from sliceworks.cel.object_types import ObjectTypes, plain, type_problems
 
@@ -31,7 +32,7 @@ def evaluate(expression: str, patch_type: str = "ApplyConfiguration") -> Any:
         # The name of a type in a string stays as it is.
         ("Object{metadata: Object.metadata{labels: {'a': 'Object.spec{'}}}", {"metadata": {"labels": {"a": "Object.spec{"}}}),
         ("Object{?spec: optional.none(), data: {'a': 'b'}}", {"data": {"a": "b"}}),
-        ("Object{data: {'a': optional.of('b'), 'c': object.?unset}}", {"data": {"a": "b", "c": None}}),
+        ("Object{data: {'a': optional.of('b'), 'c': object.?metadata.?name}}", {"data": {"a": "b", "c": "a"}}),
         ("object.spec.replicas > 1 ? Object{data: {'many': 'yes'}} : Object{}", {"data": {"many": "yes"}}),
     ],
 )
@@ -72,3 +73,8 @@ def test_problem_of_an_expression_is_reported(expression: str, patch_type: str, 
 def test_string_that_is_not_closed_takes_linear_time(end: str) -> None:
     expression = '"' + '\\"' * 500_000 + end
     assert ObjectTypes(expression).source == expression
+
+
+def test_optional_without_a_value_is_an_error() -> None:
+    with pytest.raises(EvaluationError, match=r"optional.none\(\) dereference"):
+        evaluate("Object{data: {'a': object.?unset}}")

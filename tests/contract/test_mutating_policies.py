@@ -188,6 +188,28 @@ MUTATIONS: dict[str, Object] = {
 }
 
 
+def added(path: str, value: str) -> Object:
+    """A policy that adds a value."""
+    return policy(patch(f"[JSONPatch{{op: 'add', path: '{path}', value: {value}}}]"))
+
+
+MUTATIONS |= {
+    "patch that adds a time": added("/data/a", "timestamp('2024-01-01T00:00:00Z')"),
+    "patch that adds bytes": added("/data/a", "b'abc'"),
+    "patch that adds a duration": added("/data/a", "duration('90s')"),
+    "patch that adds a type": added("/data/a", "type(1)"),
+    "patch that adds a map with numbers as keys": added("/metadata/labels", "{1: 'a'}"),
+    "patch that adds an optional value": added("/data/a", "optional.of('b')"),
+    "patch that adds no value": added("/data/a", "optional.none()"),
+    "patch with an optional value inside": added("/metadata/labels", "{'a': optional.of('b')}"),
+    "patch of another type": added("/data/a", "5"),
+    "patch that replaces the metadata": added("/metadata", "5"),
+    "patch that adds an unknown field": added("/color", "'red'"),
+    "configuration with numbers as keys": policy(configuration("Object{metadata: Object.metadata{labels: {1: 'a'}}}")),
+    "configuration with an optional value": policy(configuration("Object{data: {'a': optional.of('b')}}")),
+}
+
+
 @pytest.mark.parametrize("case", MUTATIONS)
 def test_mutation(api: Api, cluster: Cluster, ns: str, case: str) -> None:
     with bound(api, ns, MUTATIONS[case]):

@@ -144,7 +144,7 @@ class Environment:
         names = tree.names()
         preparation = AstTransformer(tree, self._declarations, self._variables)
         preparation.run()
-        tree.unwrap_result()
+        tree.unwrap_result(or_null=False)
         runnable = self._dialect.runtime.deserialize(syntax.serialize(tree))
         growing = serialized if built > _MAX_BUILT else None
         return Program(expression, result, names, cost, runnable, preparation.renamed, growing, tree.has_optionals)

@@ -178,7 +178,7 @@ class Scope:
         variables = {engine_name(name): SchemaVariable(schema) for name, schema in self._schemas.items() if schema is not None}
         AstTransformer(tree, self._types.declarations, variables).run()
         order_map_iteration(tree)
-        tree.unwrap_result()
+        tree.unwrap_result(or_null=True)
         names = {engine_name(name) for name in self._variables}
         references = [replace(reference, root=graph_name(reference.root)) for reference in find_references(root, names)]
         single = find_single_reference(root, names)

@@ -91,23 +91,29 @@ class Tree:
         return node.call.args[0]
 
     def wrap_member(self, node: Any, function: str, overload: str) -> None:
-        """Wrap a node in a member call with a null argument."""
+        """Wrap a node in a member call without arguments."""
         self.wrap(node, function, overload)
         node.call.target.CopyFrom(node.call.args.pop())
-        node.call.args.add(id=self._new_id()).const.null = 0
 
     @property
     def has_optionals(self) -> bool:
         """Whether any part of the expression is an optional value."""
         return any(_is_optional(kind) for kind in self.types.values())
 
-    def unwrap_result(self) -> None:
-        """Replace optional values in the result, also those in lists and maps that it constructs, by what they contain, or null."""
+    def unwrap_result(self, *, or_null: bool) -> None:
+        """Replace optional values in the result, also those in lists and maps that it constructs, by what they contain.
+
+        An empty one is null, or an error.
+        """
         waiting = [self.checked.expr]
         while waiting:
             node = waiting.pop()
             if _is_optional(self.types.get(node.id)):
-                self.wrap_member(node, "orValue", "optional_orValue_value")
+                if or_null:
+                    self.wrap_member(node, "orValue", "optional_orValue_value")
+                    node.call.args.add(id=self._new_id()).const.null = 0
+                else:
+                    self.wrap_member(node, "value", "optional_value")
             else:
                 waiting += _constructed(node)
 

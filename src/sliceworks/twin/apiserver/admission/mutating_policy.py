@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +12,7 @@ from sliceworks.base.errors import ApiError
 from sliceworks.cel.admission import Scope
 from sliceworks.cel.engine import CostExceeded, EvaluationError
 from sliceworks.cel.object_types import OBJECT, TYPE, plain, type_problems
+from sliceworks.cel.values import to_document
 from sliceworks.twin.apiserver.admission.match_criteria import MatchConditions, MatchCriteria
 from sliceworks.twin.apiserver.admission.policy_variables import PolicyVariables, describe
 from sliceworks.twin.apiserver.admission.validating_policy import ConfigurationError, PolicyBinding
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
 Obj = dict[str, Any]
 POLICIES = "admissionregistration.k8s.io/mutatingadmissionpolicies"
 BINDINGS = "admissionregistration.k8s.io/mutatingadmissionpolicybindings"
+
+
+_NO_VALUE = "optional.none() dereference"
+_NOT_JSON = "JSONPath valueExpression evaluated to a type that could not marshal to JSON"
+_NOT_TYPED = "error applying patch: failed to convert patch object to typed object"
 
 
 class _Invocation(NamedTuple):
@@ -106,6 +113,8 @@ class MutatingPolicy:
             raise
         except EvaluationError as error:
             problem = describe(error, failures)
+            if problem == _NO_VALUE and mutation.kind == "JSONPatch":
+                raise EvaluationError(f"{_NOT_JSON}: {problem}") from error
             raise EvaluationError(f"expression '{mutation.expression}' resulted in error: {problem}") from error
 
 
@@ -197,23 +206,42 @@ def _apply(kind: str, result: Any, attributes: WriteAttributes, target: Target) 
     assert obj is not None
     patched = _applied(result, obj, target) if kind == "ApplyConfiguration" else _patched(result, obj)
     if patched is not None:
-        attributes.set_object(attributes.from_version(decode_patched(attributes, target, patched), target))
+        decoded = decode_patched(attributes, target, patched, strict=kind == "JSONPatch")
+        attributes.set_object(attributes.from_version(decoded, target))
 
 
 def _applied(result: Any, obj: Obj, target: Target) -> Obj:
     """The object merged with an apply configuration."""
     if problems := list(type_problems(result, OBJECT)):
         raise _InvalidPatch("type mismatch: " + "\n".join(problems))
+    if problem := next(_key_problems(result, ""), ""):
+        raise _InvalidPatch(f"{_NOT_TYPED}: {problem}")
     configuration = {**plain(result), "apiVersion": obj["apiVersion"], "kind": obj["kind"]}
     shape = shape_of(target.schema())
     if errors := list(type_errors(shape, configuration)):
         problem = errors[0] if len(errors) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in errors)
-        raise _InvalidPatch(f"error applying patch: failed to convert patch object to typed object: {problem}")
+        raise _InvalidPatch(f"{_NOT_TYPED}: {problem}")
     if atomics := list(_atomics(shape, configuration, "")):
         problem = f"may not mutate atomic arrays, maps or structs: {', '.join(atomics)}"
         raise _InvalidPatch(f"error applying patch: invalid ApplyConfiguration: {problem}")
     merged: Obj = merge(shape, deep_copy(obj), configuration)
     return merged
+
+
+def _key_problems(value: Any, path: str) -> Iterator[str]:
+    """Maps whose keys are not strings, in the words of cel-go."""
+    for field, item in value.items() if isinstance(value, dict) else ():
+        key = next((key for key in item if not isinstance(key, str)), None) if isinstance(item, dict) else None
+        if key is not None:
+            shown = f"map key {_quote_key(key)} is of type types.{type(key).__name__.capitalize()}, not string"
+            yield f'{path}: expected map, got &{{fail to convert field "{field}": {shown}}}'
+        else:
+            yield from _key_problems(item, f"{path}.{field}")
+
+
+def _quote_key(key: Any) -> str:
+    """A key as Go's %q shows it: a number is a character."""
+    return repr(chr(key)) if type(key) is int and 0 <= key < 0x110000 else str(key)
 
 
 def _atomics(shape: Shape, value: Any, path: str) -> Iterator[str]:
@@ -237,7 +265,7 @@ def _patched(result: Any, obj: Obj) -> Any:
         if name is not None and (problems := list(type_problems(value, name))):
             raise _InvalidPatch("type mismatch: " + "\n".join(problems))
         operation = {"op": item.get("op", ""), "path": item.get("path", "")}
-        operation |= {key: plain(item[key]) for key in ("from", "value") if key in item}
+        operation |= {key: _json(item[key]) for key in ("from", "value") if key in item}
         try:
             patched = json_patch(patched, [operation])
         except ApiError as error:
@@ -245,6 +273,33 @@ def _patched(result: Any, obj: Obj) -> Any:
                 return None
             raise _InvalidPatch(f"JSON Patch: {patch_problem(patched, operation)}") from error
     return patched
+
+
+def _json(value: Any) -> Any:
+    """A value of an expression in JSON's types. Raises _InvalidPatch."""
+    try:
+        return to_document(_with_seconds(plain(value)))
+    except ValueError as error:
+        raise _InvalidPatch(f"{_NOT_JSON}: {_unsupported(value)}") from error
+
+
+def _with_seconds(value: Any) -> Any:
+    """A value with durations as Go's protobuf library writes them, such as `90s`."""
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.9f}".rstrip("0").rstrip(".") + "s"
+    if isinstance(value, dict):
+        return {key: _with_seconds(item) for key, item in value.items()}
+    return [_with_seconds(item) for item in value] if isinstance(value, list) else value
+
+
+def _unsupported(value: Any) -> str:
+    """Why a value has no form in JSON, in the words of cel-go."""
+    if isinstance(value, dict):
+        key = next((key for key in value if not isinstance(key, str)), None)
+        if key is not None:
+            return f"unsupported type conversion from '{type(key).__name__}' to string"
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next(map(_unsupported, inner), "type conversion not supported for 'type'")
 
 
 def _denied(attributes: WriteAttributes, denials: list[_Denial]) -> ApiError:

@@ -285,10 +285,7 @@ def _patched(attributes: WriteAttributes, target: Target, obj: Obj, operations: 
             patched = json_patch(patched, [operation])
         except ApiError as error:
             raise _internal_error(patch_problem(patched, operation)) from error
-    try:
-        return decode_patched(attributes, target, patched)
-    except schemas.TypeMismatch as error:
-        raise _internal_error(str(error)) from error
+    return decode_patched(attributes, target, patched)
 
 
 def patch_problem(obj: Any, operation: Any) -> str:
@@ -309,8 +306,8 @@ def patch_problem(obj: Any, operation: Any) -> str:
     return f'{name} operation does not apply: doc is missing path: "{path}": missing value'
 
 
-def decode_patched(attributes: WriteAttributes, target: Target, patched: Any) -> Obj:
-    """A patched object, decoded and with defaults. Raises ApiError or TypeMismatch."""
+def decode_patched(attributes: WriteAttributes, target: Target, patched: Any, *, strict: bool = False) -> Obj:
+    """A patched object, decoded and with defaults; `strict`: a built-in kind without unknown fields. Raises ApiError."""
     group, version, kind = target.kind
     api_version = f"{group}/{version}" if group else version
     if not isinstance(patched, dict):
@@ -321,10 +318,19 @@ def decode_patched(attributes: WriteAttributes, target: Target, patched: Any) ->
         raise ApiError(f"converting ({actual}) to ({package}.{kind}): unknown conversion", code=500, reason="")
     if target.resource.custom and kind == target.resource.kind:
         schema = target.resource.versions[target.version].schema()
-        schemas.prune(schema, patched, [], nulls=False)  # as kube-apiserver, which removes nulls only from requests
+        try:
+            schemas.prune(schema, patched, [], nulls=False)  # as kube-apiserver, which removes nulls only from requests
+        except schemas.TypeMismatch as error:
+            raise _internal_error(str(error)) from error
     else:
         schema = builtins.builtin_scheme().schema(group, version, kind)
-        patched = schemas.decode(schema, patched, [])
+        unknown: list[str] = []
+        try:
+            patched = schemas.decode(schema, patched, unknown)
+        except schemas.TypeMismatch as error:
+            raise _internal_error(str(error)) from error
+        if unknown and strict:
+            raise _internal_error("strict decoding error: " + ", ".join(f"unknown field {quoted(path)}" for path in unknown))
     schemas.set_defaults(schema, patched)
     attributes.call.resource.strategy.add_defaults(patched)
     return dict(patched)
