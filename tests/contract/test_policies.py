@@ -185,6 +185,17 @@ def test_params(api: Api, cluster: Cluster, *, ns: str, core: str) -> None:
     check(cluster, "params", seen, ns)
 
 
+VALUES = ["duration('90s')", "timestamp('2024-01-01T00:00:00Z')", "b'abc'", "{1: 'a'}", "{'a': [duration('-1.5s')]}"]
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_variables_have_values_that_json_does_not_have(api: Api, ns: str, core: str, value: str) -> None:
+    variables = [{"name": "a", "expression": value}]
+    with bound(api, ns, policy({"expression": f"variables.a == {value} && object.metadata.name != 'no'"}, variables=variables)):
+        assert api.post(f"{core}/configmaps", config_map("yes")).status == 201
+        assert api.post(f"{core}/configmaps", config_map("no")).status == 422
+
+
 def test_unknown_param_kind_fails_closed(api: Api, cluster: Cluster, *, ns: str, core: str) -> None:
     spec = policy({"expression": "true"}, paramKind={"apiVersion": "nope.example.com/v1", "kind": "Nope"})
     with bound(api, ns, spec, paramRef={"name": "a", "parameterNotFoundAction": "Deny"}):

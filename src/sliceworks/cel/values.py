@@ -54,7 +54,8 @@ def to_engine(value: Any) -> Any:
 
 def replace_nul(value: Any) -> Any:
     """Replace NUL characters, at which the engine truncates strings."""
-    return _replace_in(value) if b"\\u0000" in orjson.dumps(value) else value
+    encoded = orjson.dumps(value, default=lambda _: None, option=orjson.OPT_NON_STR_KEYS)
+    return _replace_in(value) if b"\\u0000" in encoded else value
 
 
 def wrap_nul_strings(data: dict[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sliceworks.cel.admission import Scope
 from sliceworks.cel.engine import EvaluationError
+from sliceworks.cel.values import to_engine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ class PolicyVariables:
         failures: dict[str, str] = {}
         for name, program in self._programs:
             try:
-                values[name] = bindings.extended(variables=values).run(program)
+                values[name] = to_engine(bindings.extended(variables=values).run(program))
             except EvaluationError as error:
                 failures[name] = f'composited variable "{name}" fails to evaluate: {describe(error, failures)}'
         return (bindings.extended(variables=values) if self._programs else bindings), failures
