@@ -31,8 +31,11 @@ class SlicesByService:
         self._services: dict[NamespacedName, NamespacedName] = {}
         """The Service of each slice."""
 
-    def observe(self, change: Change) -> tuple[NamespacedName | None, NamespacedName | None]:
-        """Update the index; returns the Service of the slice before and after the change, if this controller manages it."""
+    def observe(self, change: Change) -> NamespacedName | None:
+        """Update the index; returns the Service of the changed or deleted slice, or None if this controller does not manage it.
+
+        As on Kubernetes, the Service of a slice gets no other one when a user changes the labels of the slice.
+        """
         endpoint_slice, labels = (change.namespace, change.name), change.obj["metadata"].get("labels") or {}
         is_managed = change.type != "DELETED" and labels.get(endpointslice_reconciler.MANAGED_BY) == self._manager
         after = (change.namespace, labels.get(endpointslice_reconciler.SERVICE_NAME, "")) if is_managed else None
@@ -44,7 +47,7 @@ class SlicesByService:
         if after is not None:
             self._services[endpoint_slice] = after
             self._names.setdefault(after, {})[change.name] = None
-        return before, after
+        return before if change.type == "DELETED" else after
 
     def get(self, context: ControllerContext, key: NamespacedName) -> list[Object]:
         """The live slices of a Service."""
@@ -82,10 +85,9 @@ class EndpointSliceController(ServiceController):
                     self._enqueue_services(pod)
 
     def _observe_slice(self, change: Change) -> None:
-        before, after = self._slices.observe(change)
-        if before is not None and before != after:  # it was deleted, or a user has changed its labels
-            for key in filter(None, (before, after)):
-                self.queue.add_after(key, BATCH_SECONDS)
+        key = self._slices.observe(change)
+        if key is not None and change.type == "DELETED":
+            self.queue.add_after(key, BATCH_SECONDS)
 
     async def sync(self, key: NamespacedName) -> None:
         service, selector = self.context.get(SERVICES, *key), self._selectors.get(*key)

@@ -24,8 +24,6 @@ from sliceworks.twin.controllers.runtime.recorder import Recorder
 from sliceworks.twin.controllers.runtime.resource_keys import ENDPOINTS, SERVICES, SLICES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sliceworks.kube.resources import Object
     from sliceworks.twin.controllers.runtime.controller import Change
     from sliceworks.twin.controllers.runtime.controller_context import ControllerContext
@@ -52,10 +50,10 @@ class EndpointSliceMirroringController(Controller[NamespacedName]):
         self._slices = SlicesByService(MANAGER)
 
     def observe(self, change: Change) -> None:
-        keys: Iterable[NamespacedName | None] = [(change.namespace, change.name)]
+        key: NamespacedName | None = (change.namespace, change.name)
         if change.resource == SLICES:
-            keys = self._slices.observe(change)
-        for key in filter(None, keys):
+            key = self._slices.observe(change)
+        if key is not None:
             self.queue.add(key)
 
     async def sync(self, key: NamespacedName) -> None:
