@@ -394,3 +394,39 @@ def test_ephemeral_volume_with_a_foreign_claim(scheduler: SchedulerHarness, volu
     scheduler.refused_with("one", f"0/1 nodes are available: {problem}. not found")
     event = scheduler.event("one", "FailedBinding")
     assert (event["type"], event["message"]) == ("Warning", f"ephemeral volume cache: {problem}")
+
+
+def test_claim_of_an_ephemeral_volume_waits_for_its_pod(scheduler: SchedulerHarness, volumes: VolumeHarness) -> None:
+    scheduler.node("a", labels={ZONE: "east"})
+    name = volumes.create_class("disks", delayed=True)
+    resources = {"requests": {"storage": "1Gi"}}
+    template = {"spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": name, "resources": resources}}
+    ephemeral = [{"name": "cache", "ephemeral": {"volumeClaimTemplate": template}}]
+    scheduler.pod("one", volumes=ephemeral, nodeSelector={ZONE: "west"})
+    message = "waiting for pod one to be scheduled"
+    assert volumes.event("WaitForPodScheduled", "one-cache") == ("Normal", message, CONTROLLER)
+
+
+def test_volume_with_an_incomplete_claim_stays_pending(volumes: VolumeHarness) -> None:
+    volumes.create_volume("lost", claimRef={"uid": "unknown"})
+    volumes.create_volume("nowhere", claimRef={"name": "data", "uid": "unknown"})
+    volumes.create_volume("free")
+    volumes.until_phase("free", "Available")
+    assert [volumes.volume(name)["status"]["phase"] for name in ("lost", "nowhere")] == ["Pending", "Pending"]
+
+
+def test_pods_do_not_get_the_same_volume(scheduler: SchedulerHarness, volumes: VolumeHarness) -> None:
+    static = volumes.create_class("local", provisioner="kubernetes.io/no-provisioner", delayed=True)
+    volumes.create_volume("disk", zone="east", storageClassName=static, local={"path": "/disk"})
+    for name in ("one", "two"):
+        volumes.create_claim(name, storageClassName=static)
+        scheduler.pod(name, volumes=data(name))
+    scheduler.node("a", labels={ZONE: "east"})
+    placed = eventually(lambda: [name for name in ("one", "two") if "nodeName" in scheduler.get(name)["spec"]], what="a pod")
+    (waiting,) = {"one", "two"} - set(placed)
+    reason = "1 node(s) didn't find available persistent volumes to bind"
+    scheduler.refused_with(waiting, f"0/1 nodes are available: {reason}. {UNHELPFUL.format(1)}")
+    volumes.create_volume("another", zone="east", storageClassName=static, local={"path": "/another"})
+    assert (scheduler.where("one"), scheduler.where("two")) == ("a", "a")
+    bound = {volumes.until_bound(name)["spec"]["volumeName"] for name in ("one", "two")}
+    assert bound == {volumes.name("disk"), volumes.name("another")}
