@@ -74,6 +74,7 @@ PROGRAMS: dict[str, Program] = {
         Program("kueue", "kueue", "sigs.k8s.io/kueue/cmd/kueue"),
         Program("kro", "kro", "github.com/kubernetes-sigs/kro/cmd/controller"),
         Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
+        Program("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok"),
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
         Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
         Program("agnhost", "agnhost", "k8s.io/kubernetes/test/images/agnhost"),
