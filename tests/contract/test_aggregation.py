@@ -339,16 +339,6 @@ def test_backend_with_hanging_discovery(api: Api, backend: Backend, cluster: Clu
     assert condition["message"].startswith(f"failing or missing response from https://127.0.0.1:{backend.port}{backend.root}: ")
 
 
-def test_backend_with_hanging_openapi_is_discovered(api: Api, backend: Backend) -> None:
-    for path in ("/openapi/v3", "/openapi/v2"):
-        backend.replies[path] = Reply(hang=True)
-    register(api, backend)
-    eventually(lambda: (listed(api, backend.group).get("versions") or [{}])[0].get("resources"), 30, what="resources are listed")
-    backend.replies[backend.root] = Reply(b"no", 503, "text/plain")
-    api.patch(f"{SERVICES}/{backend.name}", {"metadata": {"labels": {"checked": "again"}}}).ok()
-    _condition(api, backend.name, "FailedDiscoveryCheck")
-
-
 def test_bad_discovery_status_is_reported(api: Api, backend: Backend, cluster: Cluster) -> None:
     backend.replies[backend.root] = Reply(b"no", 404, "text/plain")
     api.post(SERVICES, backend.service()).ok(201)

@@ -6,10 +6,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.support.aggregated_api import SERVICES, available, register, serve
+from tests.support.aggregated_api import SERVICES, available, listed, register, serve
 from tests.support.clusters import TwinCluster
 from tests.support.http import Api
 from tests.support.polling import eventually
+from tests.support.webhooks import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,20 @@ def test_server_that_is_its_own_backend_is_unavailable(twin: TwinCluster, api: A
     assert (answer.status, answer.text.partition(":")[0]) == (503, "error trying to reach service")
     api.delete(f"{SERVICES}/{name}").ok()
     api.request("DELETE", "/debug/twin/exposed", body).ok()
+
+
+def test_backend_with_hanging_openapi_is_discovered(api: Api, tmp_path: Path) -> None:
+    api.post("/api/v1/namespaces", {"metadata": {"name": "hanging"}}).ok(201)
+    with serve(api, tmp_path, "hanging") as backend:
+        for path in ("/openapi/v3", "/openapi/v2"):
+            backend.replies[path] = Reply(hang=True)
+        register(api, backend)
+        eventually(
+            lambda: (listed(api, backend.group).get("versions") or [{}])[0].get("resources"), 30, what="resources are listed"
+        )
+        backend.replies[backend.root] = Reply(b"no", 503, "text/plain")
+        api.patch(f"{SERVICES}/{backend.name}", {"metadata": {"labels": {"checked": "again"}}}).ok()
+        eventually(lambda: available(api, backend.name).get("reason") == "FailedDiscoveryCheck", 30, what="the API was checked")
 
 
 def test_api_is_served_after_a_restart(twin: TwinCluster, tmp_path: Path) -> None:
