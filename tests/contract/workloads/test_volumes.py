@@ -407,12 +407,11 @@ def test_claim_of_an_ephemeral_volume_waits_for_its_pod(scheduler: SchedulerHarn
     assert volumes.event("WaitForPodScheduled", "one-cache") == ("Normal", message, CONTROLLER)
 
 
-def test_volume_with_an_incomplete_claim_stays_pending(volumes: VolumeHarness) -> None:
+def test_volume_of_a_claim_without_name_stays_pending(volumes: VolumeHarness) -> None:
     volumes.create_volume("lost", claimRef={"uid": "unknown"})
     volumes.create_volume("nowhere", claimRef={"name": "data", "uid": "unknown"})
-    volumes.create_volume("free")
-    volumes.until_phase("free", "Available")
-    assert [volumes.volume(name)["status"]["phase"] for name in ("lost", "nowhere")] == ["Pending", "Pending"]
+    volumes.until_phase("nowhere", "Released")
+    assert volumes.volume("lost")["status"]["phase"] == "Pending"
 
 
 def test_pods_do_not_get_the_same_volume(scheduler: SchedulerHarness, volumes: VolumeHarness) -> None:

@@ -80,7 +80,7 @@ def test_claim_of_an_ephemeral_volume_waits_for_its_pod() -> None:
     run_on_twin(main, workloads=True)
 
 
-def test_volume_with_an_incomplete_claim_stays_pending(caplog: pytest.LogCaptureFixture) -> None:
+def test_volume_of_a_claim_without_name_stays_pending(caplog: pytest.LogCaptureFixture) -> None:
     """Kubernetes does not validate the claim of a volume."""
 
     async def main(twin: EmbeddedTwin) -> None:

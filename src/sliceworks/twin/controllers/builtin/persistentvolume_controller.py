@@ -199,9 +199,9 @@ class PersistentVolumeController(Controller[ObjectKey]):
         if reference is None or not reference.get("uid"):
             await self._update_phase(volume, "Available")
             return
-        if not (reference.get("namespace") and reference.get("name")):
+        if not reference.get("name"):
             return  # such a claim cannot be read: as on Kubernetes, the volume stays as it is
-        claim = self.context.get(CLAIMS, reference["namespace"], reference["name"])
+        claim = self.context.get(CLAIMS, reference.get("namespace", ""), reference["name"])
         if claim is None or claim["metadata"]["uid"] != reference["uid"]:
             await self._release(volume)
         elif not claim["spec"].get("volumeName"):
