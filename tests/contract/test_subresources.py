@@ -57,6 +57,28 @@ def test_status_conditions_merge_by_type(api: Api, core: str) -> None:
     assert {c["type"] for c in live["status"]["conditions"]} == {"Ready", "Initialized"}
 
 
+@pytest.mark.parametrize("field", ["containerStatuses", "initContainerStatuses"])
+@pytest.mark.parametrize("exit_code", [0, 1])
+@pytest.mark.parametrize("own", [None, "Always", "OnFailure", "Never"])
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never"])
+def test_terminated_container_restarts_by_its_own_policy(
+    api: Api, core: str, *, policy: str, own: str | None, exit_code: int, field: str
+) -> None:
+    """Of init containers only a sidecar restarts after success, and a container's own policy wins."""
+    body, container = pod(), {"name": "other", "image": "x", **({"restartPolicy": own} if own else {})}
+    body["spec"]["restartPolicy"] = policy
+    body["spec"].setdefault({"containerStatuses": "containers"}.get(field, "initContainers"), []).append(container)
+    api.post(f"{core}/pods", body).ok(201)
+
+    def set_state(state: dict[str, Any]) -> int:
+        status = {"name": "other", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+        return api.patch(f"{core}/pods/p/status", {"status": {field: [status]}}, MERGE_PATCH).status
+
+    assert set_state({"terminated": {"exitCode": exit_code}}) == 200
+    restarts = (own or policy) == "Always" or ((own or policy) == "OnFailure" and exit_code == 1)
+    assert set_state({"running": {}}) == (200 if restarts else 422)
+
+
 def test_kind_without_status_has_no_status_path(api: Api, core: str) -> None:
     api.post(f"{core}/secrets", {"metadata": {"name": "s"}}).ok(201)
     api.get(f"{core}/secrets/s/status").refused(404, "NotFound", "the server could not find the requested resource")
