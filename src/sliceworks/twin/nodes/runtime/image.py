@@ -112,8 +112,8 @@ def _matches(pattern: str, text: str) -> bool:
     if at > end or not (text.startswith(first) and text.endswith(last)):
         return False
     for part in middle:
-        found = text.find(part, at, end)
-        if found < 0:
+        start = text.find(part, at, end)
+        if start < 0:
             return False
-        at = found + len(part)
+        at = start + len(part)
     return True
