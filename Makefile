@@ -88,7 +88,7 @@ CONFORMANCE_ARGS ?=
 conformance: $(READY) ## Run Kubernetes' conformance suite on a twin and store the results: make conformance FOCUS=REGEX (needs Go; builds once)
 	@$(BIN)/python -m tests.conformance.suite --focus "$(FOCUS)" $(CONFORMANCE_ARGS)
 
-test-heavy: $(READY) ## Run slow tests: images, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
+test-heavy: $(READY) ## Run slow tests: images, cert-manager, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)
 	@SLICEWORKS_FUZZ=60 $(BIN)/pytest -q tests/fuzz tests/twin/store/test_recovery.py tests/contract/test_crash.py $(PYTEST_ARGS)
 

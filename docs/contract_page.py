@@ -19,7 +19,8 @@ _AREAS = {
     ".": ("The API", "Compared with kube-apiserver."),
     "kubectl": ("kubectl", "Recorded requests and responses of the real kubectl."),
     "workloads": ("Workloads", "Compared with kube-controller-manager, kube-scheduler, JobSet and Kueue."),
-    "graphs": ("Graphs", "The graphs controller, compared with kro, on a real control plane."),
+    "graphs": ("Graphs", "The graphs controller, compared with kro, on a real control plane; kro on the twin."),
+    "controllers": ("Users' controllers", "Other projects' programs on the twin and on a real control plane."),
     "slices": ("Slices", "The slices controller on a real control plane with JobSet and the twin's cloud."),
     "cloud": ("Google's APIs", "Google's own Python clients and discovery documents, with the twin's cloud."),
 }
