@@ -14,6 +14,7 @@ from sliceworks import __version__
 from sliceworks.base import clock
 from sliceworks.cli.main import run
 from sliceworks.controllers.graphs.controller import install
+from sliceworks.controllers.graphs.manifests import build_crds
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
 from sliceworks.infra.cluster.composition import component_manifests
 from sliceworks.kube.client import Client
@@ -223,6 +224,22 @@ def test_leftovers_of_an_uninstalled_controller_are_reported() -> None:
     assert not [name for name in examined(nothing) if name.startswith("leftovers/")]
 
 
+def test_other_crds_are_taken_over() -> None:
+    result: list[Check] = []
+
+    async def main(twin: EmbeddedTwin) -> None:
+        client = Client(twin.cluster.transport())
+        crd = next(obj for obj in build_crds() if obj["metadata"]["name"] == "graphrevisions.internal.kro.run")
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = "another version"
+        await client.create(crd)
+        await clock.sleep(5)
+        result.extend(await installation.examine(client))
+
+    run_on_twin(main)
+    [repair] = [check.repair for check in result if "its schema is not" in check.message]
+    assert repair.endswith("--take-ownership --force-conflicts (Helm 3: without --force-conflicts)")
+
+
 def webhook(failure_policy: str) -> dict[str, Any]:
     """A webhook configuration whose Service has no endpoints."""
     client = {"service": {"namespace": "default", "name": failure_policy.lower()}}
@@ -260,6 +277,7 @@ def test_problems_around_the_controllers_are_reported(monkeypatch: pytest.Monkey
         await clock.sleep(60)
 
     checks = examined(change)
+    assert checks["controllers/kro"].repair.startswith("kubectl apply --server-side --force-conflicts -k FOLDER, ")
     problems = {name: (check.state, check.message) for name, check in checks.items() if check.state in ("warning", "error")}
     assert {name for name in problems if not checks[name].repair} == set()
     assert problems.pop("controllers/slices leader")[1].startswith("a renewed the Lease ")

@@ -48,7 +48,7 @@ KUBERNETES = ((1, 31), (1, 35))
 """The oldest and the newest minor version of Kubernetes that is supported."""
 
 _RELEASE = ("sliceworks-system", "sliceworks")
-_TAKE_OVER = "--take-ownership --force-conflicts"
+_TAKE_OVER = "--take-ownership --force-conflicts (Helm 3: without --force-conflicts)"
 _LABELS = "app.kubernetes.io/name=sliceworks"
 _COMPONENT, _VERSION = "app.kubernetes.io/component", "app.kubernetes.io/version"
 _LEASES = {"graphs": "controller.kro.run", "slices": "ecaf1259.google.com"}
@@ -332,7 +332,8 @@ async def _installation(client: Client, *flags: str) -> str:
         return f"sliceworks env apply -f FILE, the document of Environment {name}"
     releases = {_release_of(deployment) for deployment in deployments} - {("", "")}
     if deployments and not releases:
-        return f"kubectl apply --server-side -k FOLDER, with the install.yaml and the images of version {__version__}"
+        force = " --force-conflicts" if _TAKE_OVER in flags else ""
+        return f"kubectl apply --server-side{force} -k FOLDER, with the install.yaml and the images of version {__version__}"
     namespace, name = min(releases, default=_RELEASE)
     upgrade = f"helm upgrade --install {name} CHART --namespace {namespace} --create-namespace --values values.yaml"
     return " ".join((upgrade, *flags))
