@@ -1,4 +1,5 @@
-"""Watches a twin's store: quota is never reserved twice, no pod starts without what it needs, and time never goes back.
+"""Watches a twin's store: quota is never reserved twice, pods are placed only where they fit, no pod starts without what it needs,
+no Job has more pods than it may have, and time never goes back.
 
 Written without the twin's own arithmetic.
 """
@@ -45,6 +46,20 @@ class QuotaOracle:
         """The Workloads with reserved quota, and their ClusterQueues."""
         return {key: queue for key, (queue, _) in self._reserved.items()}
 
+    def fits_nominal_quota(self, queue: str, requests: Counter[str]) -> bool:
+        """Whether one flavor of a ClusterQueue has room for these requests within the queue's own quota, and its cohort too."""
+        spec = self._queues.get(queue) or {}
+        for group in spec.get("resourceGroups") or ():
+            for flavor in group["flavors"]:
+                if all(self._has_room(queue, spec, (flavor["name"], name), amount) for name, amount in requests.items()):
+                    return True
+        return False
+
+    def _has_room(self, queue: str, spec: Obj, flavor_resource: FlavorResource, amount: Fraction | int) -> bool:
+        used = self._used(flavor_resource)
+        used[queue] += amount
+        return used[queue] <= _quota(spec, flavor_resource)[0] and self._excess(queue, spec, flavor_resource, used) is None
+
     def _observe_workload(self, key: tuple[str, str], change: Change) -> None:
         before = self._reserved.pop(key, None)
         admission = (change.obj.get("status") or {}).get("admission")
@@ -61,13 +76,21 @@ class QuotaOracle:
         spec, used = self._queues.get(queue), self._used(flavor_resource)
         if spec is None:
             return
+        excess = self._excess(queue, spec, flavor_resource, used)
+        if excess is not None:
+            self._tell(key, flavor_resource, *excess)
+
+    def _excess(
+        self, queue: str, spec: Obj, flavor_resource: FlavorResource, used: defaultdict[str, Fraction]
+    ) -> tuple[str, Fraction, Fraction] | None:
+        """What has more reserved than it may have, with both amounts: the queue, or its cohort; None if neither has."""
         cohort = spec.get("cohortName") or ""
         nominal, borrowing, _ = _quota(spec, flavor_resource)
         limit = nominal if not cohort else None if borrowing is None else nominal + borrowing
         if limit is not None and used[queue] > limit:
-            self._tell(key, f"ClusterQueue {queue}", flavor_resource, used[queue], limit)
+            return f"ClusterQueue {queue}", used[queue], limit
         if not cohort:
-            return
+            return None
         lent, total = Fraction(0), _quota(self._cohorts.get(cohort) or {}, flavor_resource)[0]
         for name, member in self._queues.items():
             if (member.get("cohortName") or "") == cohort:
@@ -76,9 +99,8 @@ class QuotaOracle:
                 total += nominal - kept
                 lent += max(Fraction(0), used[name] - kept)
                 if name == queue and used[queue] <= kept:
-                    return  # It uses nothing that the cohort shares.
-        if lent > total:
-            self._tell(key, f"cohort {cohort}", flavor_resource, lent, total)
+                    return None  # It uses nothing that the cohort shares.
+        return (f"cohort {cohort}", lent, total) if lent > total else None
 
     def _used(self, flavor_resource: FlavorResource) -> defaultdict[str, Fraction]:
         used: defaultdict[str, Fraction] = defaultdict(Fraction)
@@ -86,7 +108,7 @@ class QuotaOracle:
             used[queue] += usage[flavor_resource]
         return used
 
-    def _tell(self, key: tuple[str, str], where: str, flavor_resource: FlavorResource, used: Fraction, limit: Fraction) -> None:
+    def _tell(self, key: tuple[str, str], flavor_resource: FlavorResource, where: str, used: Fraction, limit: Fraction) -> None:
         flavor, resource = flavor_resource
         amount = f"{float(used):g} of {float(limit):g} {resource} of {flavor}"
         self.wrong.append(f"{clock.loop_time():.1f} {'/'.join(key)} is admitted, and {where} has {amount} reserved")
@@ -187,6 +209,153 @@ class SourceOracle:
             missing.append("image")
         if missing:
             self.wrong.append(f"{clock.loop_time():.1f} pod {name} runs without {', '.join(missing)}")
+
+
+class PlacementOracle:
+    """Checks each placement of a pod: its node matches the selector and the flavors that Kueue assigned, has no taint that the pod
+    does not tolerate, and has room."""
+
+    DELAY = 5.0
+    """How long a scheduler may not have heard of a taint."""
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        self._nodes: dict[str, Obj] = {}
+        self._tainted: dict[tuple[str, str, str], float] = {}
+        self._placed: dict[str, tuple[str, Counter[str]]] = {}
+        self._flavors: dict[str, Obj] = {}
+        self._admissions: dict[tuple[str, str], Obj] = {}
+
+    def observe(self, change: Change) -> None:
+        if change.resource == "/nodes":
+            self._observe_node(change)
+        elif change.resource == f"{_GROUP}/resourceflavors":
+            self._flavors[change.name] = (change.obj.get("spec") or {}).get("nodeLabels") or {}
+        elif change.resource == f"{_GROUP}/workloads":
+            self._admissions[change.namespace, change.name] = (change.obj.get("status") or {}).get("admission") or {}
+        elif change.resource == "/pods":
+            uid = change.obj["metadata"]["uid"]
+            before, node = self._placed.pop(uid, None), change.obj["spec"].get("nodeName", "")
+            if change.type != "DELETED" and node and not _is_finished_pod(change.obj):
+                self._placed[uid] = (node, _pod_requests(change.obj["spec"]))
+                if before is None:
+                    self._check(change.obj, node)
+
+    def _observe_node(self, change: Change) -> None:
+        self._tainted = {key: since for key, since in self._tainted.items() if key[0] != change.name} | {
+            (key := (change.name, taint["key"], taint["effect"])): self._tainted.get(key, clock.loop_time())
+            for taint in (change.obj.get("spec") or {}).get("taints") or ()
+            if change.type != "DELETED" and taint["effect"] != "PreferNoSchedule"
+        }
+        if change.type == "DELETED":
+            self._nodes.pop(change.name, None)
+        else:
+            self._nodes[change.name] = change.obj
+
+    def _check(self, pod: Obj, name: str) -> None:
+        node, wrong = self._nodes.get(name), []
+        if node is None:
+            return  # The node was deleted while the pod was being bound.
+        labels = node["metadata"].get("labels") or {}
+        for key, value in {**(pod["spec"].get("nodeSelector") or {}), **self._flavor_labels(pod)}.items():
+            if labels.get(key) != value:
+                wrong.append(f"the label {key} of the node is {labels.get(key)}, not {value}")
+        for (tainted, key, effect), since in self._tainted.items():
+            if tainted == name and not _tolerates(pod["spec"], key, effect) and clock.loop_time() - since > self.DELAY:
+                wrong.append(f"the node has the taint {key}:{effect} since {since:.1f}")
+        used: Counter[str] = Counter()
+        for placed, requests in self._placed.values():
+            if placed == name:
+                used.update(requests)
+        for resource, amount in _pod_requests(pod["spec"]).items():
+            allocatable = quantity.parse(str((node["status"].get("allocatable") or {}).get(resource, "0")))
+            if amount and used[resource] > allocatable:
+                wrong.append(f"the node has {float(allocatable):g} {resource}, and its pods request {float(used[resource]):g}")
+        self.wrong += [f"{clock.loop_time():.1f} {pod['metadata']['name']} is placed on {name}: {reported}" for reported in wrong]
+
+    def _flavor_labels(self, pod: Obj) -> dict[str, str]:
+        """The node labels of the flavors that Kueue assigned to a pod's pod set."""
+        metadata = pod["metadata"]
+        workload = (metadata.get("annotations") or {}).get("kueue.x-k8s.io/workload", "")
+        pod_set = (metadata.get("labels") or {}).get("kueue.x-k8s.io/podset", "")
+        assignments = self._admissions.get((metadata.get("namespace", ""), workload), {}).get("podSetAssignments") or ()
+        flavors = {flavor for item in assignments if item["name"] == pod_set for flavor in (item.get("flavors") or {}).values()}
+        return {key: value for flavor in flavors for key, value in self._flavors.get(flavor, {}).items()}
+
+
+class JobOracle:
+    """Checks that a Job has no more pods than it may have, none while it is suspended, and none when its quota is released."""
+
+    PATIENCE = 90.0
+
+    def __init__(self) -> None:
+        self.wrong: list[str] = []
+        self._jobs: dict[str, Obj] = {}
+        self._jobsets: dict[str, Obj] = {}
+        self._pods: dict[str, dict[str, str]] = defaultdict(dict)
+        self._reserved: set[str] = set()
+        self._surplus: dict[str, float] = {}
+
+    def observe(self, change: Change) -> None:
+        metadata = change.obj.get("metadata") or {}
+        uid, owner = metadata.get("uid", ""), next((item["uid"] for item in metadata.get("ownerReferences") or ()), "")
+        if change.resource == "/pods":
+            is_active = change.type != "DELETED" and not _is_finished_pod(change.obj) and "deletionTimestamp" not in metadata
+            (self._pods[owner].__setitem__(uid, change.name) if is_active else self._pods[owner].pop(uid, None))
+        elif change.resource in ("batch/jobs", "jobset.x-k8s.io/jobsets"):
+            objects = self._jobs if change.resource == "batch/jobs" else self._jobsets
+            objects.pop(uid, None) if change.type == "DELETED" else objects.update({uid: change.obj})
+        elif change.resource == f"{_GROUP}/workloads":
+            self._observe_workload(change, uid, owner)
+
+    def _observe_workload(self, change: Change, uid: str, owner: str) -> None:
+        is_reserved = change.type != "DELETED" and _is_true(change.obj, "QuotaReserved")
+        if uid in self._reserved and not is_reserved and change.type != "DELETED" and not _is_true(change.obj, "Finished"):
+            jobs = [owner, *(job for job, obj in self._jobs.items() if _owner_of(obj) == owner)]
+            if active := sorted(name for job in jobs for name in self._pods.get(job, {}).values()):
+                self.wrong.append(f"{clock.loop_time():.1f} the quota of {change.name} is released while it has the pods {active}")
+        (self._reserved.add if is_reserved else self._reserved.discard)(uid)
+
+    def check(self) -> None:
+        """Report what has had too many pods, or active Jobs, for too long."""
+        now, before, self._surplus = clock.loop_time(), self._surplus, {}
+        for uid, job in self._jobs.items():
+            jobset = self._jobsets.get(_owner_of(job), {})
+            is_over = any(_is_true(obj, kind) for obj in (job, jobset) for kind in ("Complete", "Completed", "Failed"))
+            allowed = 0 if is_over or job["spec"].get("suspend") else int(job["spec"].get("parallelism", 1))
+            if len(self._pods.get(uid, ())) <= allowed:
+                continue
+            since = self._surplus[uid] = before.get(uid, now)
+            if now - since > self.PATIENCE:
+                pods = sorted(self._pods[uid].values())
+                self.wrong.append(f"{now:.1f} {job['metadata']['name']} may have {allowed} pods and has {pods} since {since:.1f}")
+
+
+def _tolerates(spec: Obj, key: str, effect: str) -> bool:
+    tolerations = spec.get("tolerations") or ()
+    return any(item.get("key", key) == key and (item.get("effect") or effect) == effect for item in tolerations)
+
+
+def _owner_of(obj: Obj) -> str:
+    return next((str(item["uid"]) for item in obj["metadata"].get("ownerReferences") or ()), "")
+
+
+def _is_finished_pod(pod: Obj) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _pod_requests(spec: Obj) -> Counter[str]:
+    """What a pod takes of a node."""
+    return container_requests(spec) + Counter({"pods": 1})
+
+
+def container_requests(spec: Obj) -> Counter[str]:
+    """What the containers of a pod request together."""
+    total: Counter[str] = Counter()
+    for container in spec["containers"]:
+        for resource, amount in ((container.get("resources") or {}).get("requests") or {}).items():
+            total[resource] += quantity.parse(str(amount))  # type: ignore[assignment]
+    return total
 
 
 class OwnerOracle:

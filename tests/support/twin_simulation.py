@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 from tests.support.slices_controller import CLUSTER, LOCATION, PROJECT, make_queue
 from tests.support.slices_controller import QUEUE as SLICES_QUEUE
 from tests.support.slices_controller import jobset as slices_jobset
-from tests.support.twin_oracles import OwnerOracle, QuotaOracle, SourceOracle, TimeOracle
+from tests.support.twin_oracles import (
+    JobOracle,
+    OwnerOracle,
+    PlacementOracle,
+    QuotaOracle,
+    SourceOracle,
+    TimeOracle,
+    container_requests,
+)
 
 from sliceworks.base import clock
 from sliceworks.base.conditions import find_condition, is_condition_true
@@ -53,6 +62,7 @@ Obj = dict[str, Any]
 JOBSET = Resource("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 _KUEUE = "kueue.x-k8s.io"
 WORKLOAD = Resource(_KUEUE, "v1beta2", "Workload", "workloads")
+LOCAL_QUEUE = Resource(_KUEUE, "v1beta2", "LocalQueue", "localqueues")
 CLUSTER_QUEUE = Resource(_KUEUE, "v1beta2", "ClusterQueue", "clusterqueues", namespaced=False)
 GRAPH = Resource("kro.run", "v1alpha1", "ResourceGraphDefinition", "resourcegraphdefinitions", namespaced=False)
 RUN = Resource("kro.run", "v1alpha1", "Run", "runs")
@@ -115,6 +125,9 @@ class Life:
     container: Container
     random: Random
     owners: OwnerOracle
+    quota: QuotaOracle
+    jobs: JobOracle
+    failures: Random | None = None  # of pods, if they fail
     submitted: dict[str, Resource] = field(default_factory=dict)
     never_fit: set[str] = field(default_factory=set)
     bad_images: set[str] = field(default_factory=set)
@@ -130,8 +143,8 @@ class Life:
         self.seen.append(f"{clock.loop_time():9.1f} {text}")
 
 
-async def simulate(seed: int, *, drill: bool = True) -> Life:
-    """Run one life to its end."""
+async def simulate(seed: int, *, drill: bool = True, failures: bool = True) -> Life:
+    """Run one life to its end. With `failures` the containers of pods fail too, which restarts Jobs and JobSets."""
     random = Random(f"twin {seed}")
     killer = Drill(random.choice([15.0, 40.0, 120.0]), seed)
     place = CloudCluster(project=PROJECT, location=LOCATION, name=CLUSTER)
@@ -141,8 +154,10 @@ async def simulate(seed: int, *, drill: bool = True) -> Life:
         container = Container(session, PROJECT, LOCATION, CLUSTER, prefix="/container")
         async with Client(cluster.transport(), namespace="default") as client:
             quota, time, sources, owners = QuotaOracle(), TimeOracle(), SourceOracle(), OwnerOracle()
-            life = Life(cluster, client, container, random, owners)
-            for oracle in (quota, time, sources, owners):
+            placement, jobs = PlacementOracle(), JobOracle()
+            oracles = (quota, time, sources, owners, placement, jobs)
+            life = Life(cluster, client, container, random, owners, quota, jobs, Random(f"failures {seed}") if failures else None)
+            for oracle in oracles:
                 cluster.store.subscribe(oracle.observe)
             await _furnish(life)
             inspection = asyncio.create_task(_inspect_periodically(life), name="inspection")
@@ -157,7 +172,7 @@ async def simulate(seed: int, *, drill: bool = True) -> Life:
             inspection.cancel()
             await asyncio.gather(inspection, return_exceptions=True)
             await _clear(life, quota)
-            life.wrong += [*quota.wrong, *time.wrong, *sources.wrong, *owners.wrong]
+            life.wrong += [reported for oracle in oracles for reported in oracle.wrong]
             assert sources.checked, "no pod has started"
             return life
 
@@ -165,8 +180,9 @@ async def simulate(seed: int, *, drill: bool = True) -> Life:
 async def _furnish(life: Life) -> None:
     """Nodes, flavors, a cohort of queues with random limits and policies, a queue for slices, priorities and a graph."""
     random, client = life.random, life.client
-    await create_nodes(client, NodeShape(pool="cpu-pool", cpu="8", memory="32Gi"), 6)
-    await create_nodes(client, NodeShape(pool="spot-pool", cpu="8", memory="32Gi"), 3)
+    cpu = "8" if life.failures is None else "3"  # fewer than the quota
+    await create_nodes(client, NodeShape(pool="cpu-pool", cpu=cpu, memory="32Gi"), 6)
+    await create_nodes(client, NodeShape(pool="spot-pool", cpu=cpu, memory="32Gi"), 3)
     for flavor in _FLAVORS:
         await client.create(_kueue("ResourceFlavor", flavor, {"nodeLabels": {"cloud.google.com/gke-nodepool": f"{flavor}-pool"}}))
     for name, value in (("low", 0), ("high", 100)):
@@ -239,6 +255,10 @@ async def _happen(life: Life) -> None:
         (_inspect, 3, 6),
     ):
         events += [(random.uniform(0, _EVENTFUL * 0.8), happen, index) for index in range(random.randint(least, most))]
+    if life.failures is not None:
+        for happen, most in ((_fail_pod, 8), (_submit_more, 8)):
+            times = [life.failures.uniform(0, _EVENTFUL * 0.8) for _ in range(life.failures.randint(0, most))]
+            events += [(at, happen, index) for index, at in enumerate(times)]
     now = 0.0
     for at, action, index in sorted(events, key=lambda event: event[0]):
         await clock.sleep(at - now)
@@ -290,8 +310,27 @@ async def _submit(life: Life, index: int) -> None:
             follows = [{"name": "first", "status": random.choice(["Complete", "Ready"])}]
             parts.append({**_part("second", 1, 1, seconds), "dependsOn": follows})
         spec = {"replicatedJobs": parts, "failurePolicy": {"maxRestarts": 100}}
+        if life.failures is not None and name not in life.never_fit:
+            _vary(life.failures, spec, room=4 - pods * cpu)
         metadata = {"name": name, "labels": labels}
         await life.client.create({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec})
+
+
+async def _submit_more(life: Life, index: int) -> None:
+    """Jobs that compete for quota with those before."""
+    await _submit(life, 100 + index)
+
+
+def _vary(random: Random, spec: Obj, room: int) -> None:
+    """Let some JobSets restart when a pod fails, and some, if every queue has room, complete while a part of them still runs."""
+    parts = spec["replicatedJobs"]
+    if random.random() < 0.5:
+        for part in parts:
+            part["template"]["spec"]["backoffLimit"] = 0
+        spec["failurePolicy"]["restartStrategy"] = random.choice(["Recreate", "BlockingRecreate"])
+    if len(parts) == 1 and random.random() < 0.3 and room > 0:
+        parts.append(_part("helper", 1, 1, 4000))
+        spec["successPolicy"] = {"operator": "All", "targetReplicatedJobs": ["first"]}
 
 
 def _part(name: str, pods: int, cpu: int, seconds: int) -> Obj:
@@ -394,7 +433,7 @@ async def _resize(life: Life, index: int) -> None:
 async def _stop(life: Life, index: int) -> None:
     """Stop a queue for a while."""
     name, policy = life.random.choice(sorted(life.quotas)), life.random.choice(["Hold", "HoldAndDrain"])
-    kind = life.random.choice([CLUSTER_QUEUE, Resource(_KUEUE, "v1beta2", "LocalQueue", "localqueues")])
+    kind = life.random.choice([CLUSTER_QUEUE, LOCAL_QUEUE])
     life.note(f"stop {kind.kind} {name} ({policy})")
     await life.client.patch(kind, name, {"spec": {"stopPolicy": policy}})
     life.repairs.append(lambda: life.client.patch(kind, name, {"spec": {"stopPolicy": "None"}}))
@@ -426,6 +465,16 @@ async def _fail_node(life: Life, index: int) -> None:
     await life.client.patch(NODE, name, {"metadata": {"annotations": {_STATE: state}}})
     if state == "silent" and pool in ("cpu-pool", "spot-pool"):  # the controller replaces slices
         life.repairs.append(lambda: life.client.patch(NODE, name, {"metadata": {"annotations": {_STATE: None}}}))
+
+
+async def _fail_pod(life: Life, index: int) -> None:
+    """A container exits with an error."""
+    assert life.failures is not None
+    running = sorted(pod["metadata"]["name"] for pod in (await life.client.list(POD, "default")).items if _phase(pod) == "Running")
+    if running:
+        name = life.failures.choice(running)
+        life.note(f"fail {name}")
+        await life.client.patch(POD, name, {"metadata": {"annotations": {"sliceworks.dev/fail": "crash"}}})
 
 
 async def _fault(life: Life, index: int) -> None:
@@ -472,6 +521,7 @@ async def _inspect_periodically(life: Life) -> None:
 async def _inspect(life: Life, index: int) -> None:
     """Each job that does not run says why, and no object outlives its owner. What is unexplained does not last for minutes."""
     life.owners.check()
+    life.jobs.check()
     for name, resource in sorted(life.submitted.items()):
         _report_stuck(life, name, await (_unexplained(life, name) if resource is JOBSET else _unstarted(life, name)))
     for workload in (await life.client.list(WORKLOAD, "default")).items:
@@ -481,6 +531,40 @@ async def _inspect(life: Life, index: int) -> None:
         is_held = is_condition_true(workload, "QuotaReserved") and not is_condition_true(workload, "Finished")
         held = f"its quota is not released since {since}" if since and is_held else ""
         _report_stuck(life, workload["metadata"]["name"], held, patience=_RELEASE)
+    await _inspect_pending(life)
+
+
+async def _inspect_pending(life: Life) -> None:
+    """A Workload that fits the quota of its own queue is admitted.
+
+    In a StrictFIFO queue it may wait for another one; in any queue for one of which only the first pod set fits, since Kueue tries
+    that one again and again.
+    """
+    held = {"Hold", "HoldAndDrain"}
+    stopped = set()
+    for resource in (CLUSTER_QUEUE, LOCAL_QUEUE):
+        stopped |= {item["metadata"]["name"] for item in (await life.client.list_all(resource)).items if _stop_policy(item) in held}
+    blocked = {item["metadata"]["name"] for item in (await life.client.list_all(CLUSTER_QUEUE)).items if _is_strict(item)}
+    workloads = (await life.client.list(WORKLOAD, "default")).items
+    blocked |= {item["spec"]["queueName"] for item in workloads if is_pending_workload(item) and len(item["spec"]["podSets"]) > 1}
+    for workload in workloads:
+        queue, requeue = workload["spec"]["queueName"], (workload.get("status") or {}).get("requeueState") or {}
+        is_waiting = not requeue.get("requeueAt") and is_pending_workload(workload) and workload["spec"].get("active", True)
+        requests: Counter[str] = Counter()
+        for pods in workload["spec"]["podSets"]:
+            for name, amount in container_requests(pods["template"]["spec"]).items():
+                requests[name] += amount * pods["count"]  # type: ignore[assignment]
+        is_free = queue in life.quotas and queue not in stopped | blocked and not life.blocks
+        fits = is_waiting and is_free and life.quota.fits_nominal_quota(queue, requests)
+        _report_stuck(life, f"{workload['metadata']['name']} in {queue}", f"it fits: {dict(requests)}" if fits else "")
+
+
+def _stop_policy(queue: Obj) -> str:
+    return str(queue["spec"].get("stopPolicy") or "None")
+
+
+def _is_strict(queue: Obj) -> bool:
+    return bool(queue["spec"].get("queueingStrategy") == "StrictFIFO")
 
 
 def _report_stuck(life: Life, name: str, reported: str, patience: float = _STUCK) -> None:
@@ -603,6 +687,20 @@ async def _settle(life: Life) -> None:
                 life.wrong.append(f"{name} can never complete, and why names no cause")
         elif not await _is_complete(life, name, resource):
             life.wrong.append(f"{name} is not complete: {await _describe(life, name)}")
+    if not any([await _has_lost_leader(life, name) for name in life.submitted]):
+        with contextlib.suppress(AssertionError):
+            await _until(lambda: _has_no_pools(life), 1800, "no node pools")
+        life.wrong += [f"pool {name} outlives its completed JobSet" for name in await _managed_pools(life)]
+
+
+async def _managed_pools(life: Life) -> list[str]:
+    """The node pools that the slices controller created."""
+    label = "google.com/nodepool-manager"
+    return [pool["name"] for pool in await life.container.list_node_pools() if label in (pool["config"].get("labels") or {})]
+
+
+async def _has_no_pools(life: Life) -> bool:
+    return not await _managed_pools(life)
 
 
 async def _has_lost_leader(life: Life, name: str) -> bool:
@@ -665,10 +763,8 @@ async def _clear(life: Life, quota: QuotaOracle) -> None:
         for resource in (JOBSET, JOB, POD, WORKLOAD, RUN, SERVICE, CONFIG_MAP, PERSISTENT_VOLUME_CLAIM):
             items = (await life.client.list(resource, "default")).items
             result += [f"{resource.kind} {item['metadata']['name']}" for item in items]
-        labels = "google.com/nodepool-manager"
-        pools = [pool for pool in await life.container.list_node_pools() if labels in (pool["config"].get("labels") or {})]
         queues = (await life.client.list_all(CLUSTER_QUEUE)).items
-        result += [f"pool {pool['name']}" for pool in pools] + [f"quota of {name}" for name in quota.reserved]
+        result += [f"pool {name}" for name in await _managed_pools(life)] + [f"quota of {name}" for name in quota.reserved]
         result += [f"queue {queue['metadata']['name']} {queue['status']}" for queue in queues if _has_workloads(queue)]
         return [item for item in result if item not in ("Service kubernetes", "ConfigMap kube-root-ca.crt")]
 
