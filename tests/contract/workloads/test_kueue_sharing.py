@@ -67,6 +67,22 @@ def test_strict_queue_continues_when_its_blocked_head_is_deleted(harness: KueueH
     harness.wait_admitted("b")
 
 
+def test_a_head_that_fits_in_part_blocks_a_best_effort_queue(harness: KueueHarness) -> None:
+    """Its first pods fit a flavor that is not the last one, its second pods none: Kueue tries it again at once, before others."""
+    harness.queue("q", {"name": "one", "cpu": 2}, {"name": "two", "cpu": 3})
+    for name, cpu in (("a", 1), ("b", 3)):
+        harness.job(name, "q", cpu=cpu).ok(201)
+        harness.wait_admitted(name)
+    create(harness.api, harness.ns, "js", replicated_job({"cpu": 1}, "x"), replicated_job({"cpu": 1}, "y"), queue="q")
+    harness.wait_pending("js", "more needed")
+    harness.tick()
+    harness.job("c", "q").ok(201)
+    harness.until(lambda: "c" in harness.workloads(), "the Workload of c")
+    assert harness.get_job("c")["spec"]["suspend"]
+    harness.api.delete(f"{JOBSET_GROUP}/namespaces/{harness.ns}/jobsets/js").ok()
+    harness.wait_admitted("c")
+
+
 def test_preemption_of_newer_equal_priority(harness: KueueHarness) -> None:
     harness.queue("q", {"name": "f", "cpu": 2}, preemption={"withinClusterQueue": "LowerOrNewerEqualPriority"})
     harness.job("a", "q", cpu=1).ok(201)
