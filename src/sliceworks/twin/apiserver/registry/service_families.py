@@ -18,7 +18,7 @@ _SINGLE, _REQUIRED = "SingleStack", "RequireDualStack"
 
 def is_configured(spec: Obj) -> bool:
     """Whether the cluster has addresses of the first family that a Service requests."""
-    return (spec.get("ipFamilies") or [_CLUSTER])[0] == _CLUSTER
+    return bool((spec.get("ipFamilies") or [_CLUSTER])[0] == _CLUSTER)
 
 
 def set_default_families(spec: Obj, old_spec: Obj) -> None:
