@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.harness import instant_webhook
 from bench.harness.api_load import ApiLoad
 from bench.harness.command import Profiles, Script
 from bench.harness.metric import Metric, limit
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 MEMORY_LIMIT = 1_000.0  # MB
+START_LIMIT = 0.5  # s
+IDLE_LIMIT = 120.0  # MB
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,14 @@ def new_metrics(sizes: Sizes) -> dict[str, Metric]:
     """The metrics with their goals."""
     metrics = (
         Metric("start", "s until ready", 8, lower_is_better=True),
+        limit("start_workloads", "s until ready, with all controllers", START_LIMIT),
+        limit("memory_workloads", "MB, with all controllers, idle", IDLE_LIMIT),
         Metric("memory", "MB after the load", 5, lower_is_better=True),
         Metric("creates", "creates/s, 16 clients", 2, amount=1),
+        Metric("webhooks", "creates/s with a mutating and a validating webhook", 1.5, amount=1),
         Metric("gets", "gets/s, 16 clients", 2, amount=1),
+        Metric("protobuf", "gets/s in protobuf, 16 clients", 1, amount=1),
+        Metric("protobuf_json", "gets/s in protobuf; baseline: JSON, not decoded", 1),
         Metric("patches", "merge patches/s, 16 clients", 2, amount=1),
         Metric("list", f"s, list of {sizes.listed:,} pods", 1, lower_is_better=True, amount=sizes.listed),
         Metric("watch", f"events/s to {sizes.watchers:,} watchers", 1, amount=1),
@@ -80,6 +89,11 @@ class Bench:
         """Start the servers, load them and stop them."""
         # Compile the bytecode before the first start that is measured, as an installation does.
         TwinServer(self.folder / "first").stop()
+        for number in range(self.sizes.starts):
+            server = TwinServer(self.folder / f"workloads-{number}", workloads=True)
+            self._add("start_workloads", server, server.seconds_to_ready)
+            self._add("memory_workloads", server, server.resident_bytes() / 1e6)
+            server.stop()
         servers: list[Server] = []
         try:
             # The twin first: kube-apiserver is busy for some seconds after its start.
@@ -104,7 +118,7 @@ class Bench:
 
     def _add(self, name: str, server: Server, value: float) -> None:
         metric = self.metrics[name]
-        progress.say(f"{name:11} {server.name}  {value:,.3f} {metric.unit}")
+        progress.say(f"{name:16} {server.name}  {value:,.3f} {metric.unit}")
         (metric.values if server.name == "twin" else metric.baseline).append(value)
 
     async def _load(self, servers: list[Server]) -> None:
@@ -113,7 +127,15 @@ class Bench:
             await load.prepare(sizes.warm_up)
         await self._repeat("creates", loads, lambda load: load.creates(sizes.creates))
         await self._repeat("gets", loads, lambda load: load.gets(sizes.gets))
+        await self._repeat("protobuf", loads, lambda load: load.raw_gets(sizes.gets, PROTOBUF))
+        for _ in range(sizes.repeats):
+            self.metrics["protobuf_json"].baseline.append(await loads[0].raw_gets(sizes.gets, "application/json"))
+        self.metrics["protobuf_json"].values = self.metrics["protobuf"].values
         await self._repeat("patches", loads, lambda load: load.patches(sizes.patches))
+        with instant_webhook.running(self.folder) as (port, certificate):
+            for load in loads:
+                await load.install_webhooks(port, certificate)
+            await self._repeat("webhooks", loads, lambda load: load.reviewed_creates(sizes.creates))
         for load in loads:
             await load.fill(sizes.listed)
         await self._repeat("list", loads, lambda load: load.list_seconds())

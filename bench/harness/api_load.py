@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from bench.harness import instant_webhook
 
 from sliceworks.base.errors import AlreadyExists
 from sliceworks.kube import requests
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 CONCURRENCY = 16
 NAMESPACE_NAME = "bench"
+REVIEWED = "reviewed"
 Object = dict[str, Any]
 T = TypeVar("T")
 
@@ -37,24 +41,47 @@ class ApiLoad:
 
     async def prepare(self, warm_up: int) -> None:
         """Create the namespace and warm up: connections, caches, compiled schemas."""
-        await self.client.create(
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_NAME}}, resource=NAMESPACE
-        )
-        with suppress(AlreadyExists):  # a controller manager, if there is one, creates it too
-            await self.client.create(
-                {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}, resource=SERVICE_ACCOUNT
-            )
+        await self._create_namespace(NAMESPACE_NAME)
         await self.creates(warm_up)
         await self.gets(warm_up)
         await self.patches(warm_up)
 
+    async def _create_namespace(self, name: str) -> None:
+        await self.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, resource=NAMESPACE)
+        with suppress(AlreadyExists):  # a controller manager, if there is one, creates it too
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+            await self.client.create(account, name, resource=SERVICE_ACCOUNT)
+
+    def _next_names(self, count: int) -> list[str]:
+        self._serial += count
+        return [f"pod-{number}" for number in range(self._serial - count, self._serial)]
+
     async def creates(self, count: int) -> float:
         """Pods created per second."""
-        names = [f"pod-{self._serial + index}" for index in range(count)]
-        self._serial += count
+        names = self._next_names(count)
         rate = await _throughput(names, lambda name: self.client.create(training_pod(name), resource=POD))
         self.names += names
         return rate
+
+    async def install_webhooks(self, port: int, certificate: bytes) -> None:
+        """Have one mutating and one validating webhook review the pods of a namespace of their own, and wait until they do."""
+        await self._create_namespace(REVIEWED)
+        for configuration in instant_webhook.configurations(port, certificate, REVIEWED):
+            await self.client.create(configuration)
+        while True:
+            probe = await self.client.create(training_pod("probe"), REVIEWED, resource=POD, dry_run=True)
+            if instant_webhook.ANNOTATION in probe["metadata"]["annotations"]:
+                return
+
+    async def reviewed_creates(self, count: int) -> float:
+        """Pods created per second that two webhooks review."""
+        names = self._next_names(count)
+        return await _throughput(names, lambda name: self.client.create(training_pod(name), REVIEWED, resource=POD))
+
+    async def raw_gets(self, count: int, media_type: str) -> float:
+        """Gets of single pods per second in an encoding; the client does not decode them."""
+        read = [replace(requests.get(POD, name, NAMESPACE_NAME), headers={"accept": media_type}) for name in self._sample(count)]
+        return await _throughput(read, self.client.exchange)
 
     async def gets(self, count: int) -> float:
         """Gets of single pods per second."""

@@ -13,7 +13,8 @@ from tests.support.clusters import real_enabled
 if TYPE_CHECKING:
     import subprocess
 
-NAMES = ["start", "memory", "creates", "gets", "patches", "list", "watch", "memory_100k"]
+NAMES = ["start", "start_workloads", "memory_workloads", "memory", "creates", "webhooks", "gets", "protobuf", "protobuf_json"]
+NAMES += ["patches", "list", "watch", "memory_100k"]
 
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
