@@ -41,7 +41,7 @@ def write_image_map(folder: Path) -> Path:
         {"image": f"{_REGISTRY}/agnhost", "files": files | tools, "env": certificate, "entrypoint": ["/agnhost"], "cmd": ["pause"]},
         {"image": "registry.k8s.io/pause", "files": {"/pause": agnhost}, "entrypoint": ["/pause", "pause"]},
         {"image": f"{_REGISTRY}/nautilus", "files": files | content, "entrypoint": ["/agnhost"], "cmd": ["test-webserver"]},
-        {"image": f"{_REGISTRY}/busybox", "files": {"/bin/sh": _busybox()}, "cmd": ["sh"]},
+        {"image": f"{_REGISTRY}/busybox", "files": _shells(), "cmd": ["sh"]},
         {"image": f"{_REGISTRY}/nonewprivs", "files": {"/usr/local/bin/nnp": _setuid_program(folder)}, "cmd": ["nnp"]},
         {"image": f"{_REGISTRY}/jessie-dnsutils", "files": tools, "cmd": ["sh"]},
         _program("sample-apiserver", f"{_REGISTRY}/sample-apiserver", "/sample-apiserver"),
@@ -73,9 +73,12 @@ def _setuid_program(folder: Path) -> str:
     return str(copy)
 
 
-def _busybox() -> str:
-    """The specs expect the error messages of its shell."""
-    return shutil.which("busybox") or str(next(debian.unpacked("busybox").rglob("bin/busybox")))
+def _shells() -> dict[str, str]:
+    """/bin/sh has the error messages that the specs expect; as `sh` it is bash, since some versions of busybox drop variables
+    whose names are no identifiers, which the busybox of the image keeps.
+    """
+    busybox = shutil.which("busybox") or str(next(debian.unpacked("busybox").rglob("bin/busybox")))
+    return {"/bin/sh": busybox} | ({"/usr/local/bin/sh": bash} if (bash := shutil.which("bash")) else {})
 
 
 def _netcat() -> str:
