@@ -553,7 +553,7 @@ async def _inspect_pending(life: Life) -> None:
         requests: Counter[str] = Counter()
         for pods in workload["spec"]["podSets"]:
             for name, amount in container_requests(pods["template"]["spec"]).items():
-                requests[name] += amount * pods["count"]  # type: ignore[assignment]
+                requests[name] += amount * pods["count"]
         is_free = queue in life.quotas and queue not in stopped | blocked and not life.blocks
         fits = is_waiting and is_free and life.quota.fits_nominal_quota(queue, requests)
         _report_stuck(life, f"{workload['metadata']['name']} in {queue}", f"it fits: {dict(requests)}" if fits else "")
