@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from sliceworks.base import clock
+from sliceworks.twin.nodes.runtime import proxy_datagrams
+from sliceworks.twin.nodes.runtime.proxy_datagrams import ProxyDatagrams
 from sliceworks.twin.nodes.runtime.proxy_socket import ProxySocket
 
 if TYPE_CHECKING:
@@ -173,3 +175,42 @@ def test_round_robin_and_session_affinity() -> None:
         assert [line.choose("a"), line.choose("b")] == [(FAR, 2), (FAR, 1)]
 
     clock.run(main(), virtual=True)
+
+
+def test_new_client_of_a_udp_port_replaces_the_one_that_was_idle_for_longest(
+    run: Callable[[Coroutine[None, None, None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proxy_datagrams, "_MAX_CLIENTS", 2)
+
+    class Echo(asyncio.DatagramProtocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = cast("asyncio.DatagramTransport", transport)
+
+        def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+            self.transport.sendto(data + str(addr[1]).encode(), addr)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server, _ = await loop.create_datagram_endpoint(Echo, local_addr=("127.0.0.1", 0))
+        proxy = ProxyDatagrams("127.0.0.1", 0)
+        await proxy.open()
+        assert proxy.transport is not None
+        proxy.targets = (server.get_extra_info("sockname"),)
+        clients = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(3)]
+        backends = []
+        for number in (0, 1, 0, 2, 0):
+            client = clients[number]
+            client.setblocking(False)
+            await loop.sock_connect(client, proxy.transport.get_extra_info("sockname"))
+            await loop.sock_sendall(client, b"from ")
+            async with asyncio.timeout(60):
+                backends.append(await loop.sock_recv(client, 100))
+        assert backends[0] == backends[2] == backends[4]
+        assert len(set(backends)) == 3
+        for client in clients:
+            client.close()
+        proxy.close()
+        server.close()
+        await asyncio.sleep(0)
+
+    run(main())

@@ -58,16 +58,26 @@ class ProxyDatagrams(EndpointChooser):
 
     def forward(self, data: bytes, client: Target) -> None:
         """Send a datagram of a client to its endpoint."""
-        backend = self._backends.get(client)
+        backend = self._backends.pop(client, None)
         if backend is None or backend.target not in self.targets:
             target = self.choose(client[0])
             if backend is not None:
                 backend.close()
-            if target is None or len(self._backends) >= _MAX_CLIENTS or not self.has_room():
+            if target is None or not self._make_room():
                 return
-            backend = self._backends[client] = _Backend(self, client, target)
+            backend = _Backend(self, client, target)
             backend.connect()
+        self._backends[client] = backend  # the last one: they are in the order in which they were active
         backend.send(data)
+
+    def _make_room(self) -> bool:
+        """Forget the client that has been idle for longest if there are too many; returns whether there is room for another one."""
+        if len(self._backends) < _MAX_CLIENTS and self.has_room():
+            return True
+        if not self._backends:
+            return False
+        next(iter(self._backends.values())).close()
+        return True
 
     def forget(self, backend: _Backend) -> None:
         """Drop the socket of a client."""
