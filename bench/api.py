@@ -90,10 +90,10 @@ class Bench:
         # Compile the bytecode before the first start that is measured, as an installation does.
         TwinServer(self.folder / "first").stop()
         for number in range(self.sizes.starts):
-            server = TwinServer(self.folder / f"workloads-{number}", workloads=True)
-            self._add("start_workloads", server, server.seconds_to_ready)
-            self._add("memory_workloads", server, server.resident_bytes() / 1e6)
-            server.stop()
+            twin = TwinServer(self.folder / f"workloads-{number}", workloads=True)
+            self._add("start_workloads", twin, twin.seconds_to_ready)
+            self._add("memory_workloads", twin, twin.resident_bytes() / 1e6)
+            twin.stop()
         servers: list[Server] = []
         try:
             # The twin first: kube-apiserver is busy for some seconds after its start.
