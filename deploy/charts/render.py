@@ -77,7 +77,8 @@ def _render(values: dict[str, Any]) -> str:
     done = subprocess.run(command, input=yaml.safe_dump(values), capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
-    return re.sub(r"^# Source: .*\n", "", done.stdout, flags=re.MULTILINE)
+    # Helm 4 prints an empty line before each object, Helm 3 does not.
+    return re.sub(r"^(# Source: .*)?\n", "", done.stdout, flags=re.MULTILINE)
 
 
 def main() -> int:

@@ -60,6 +60,13 @@ def _kubernetes(name: str) -> Program:
     return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", flags)
 
 
+def _helm() -> Program:
+    """Helm. Without a cluster, Helm 3 renders for the Kubernetes version from the linker: in its releases that of client-go."""
+    versions = "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=32 -X helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor=32"
+    flags = f"-s -w -X {versions}" if OTHER_VERSIONS.get("helm", "").startswith("3.") else "-s -w"
+    return Program("helm", "helm", "helm.sh/helm/v4/cmd/helm", flags)
+
+
 def _suite() -> Program:
     """Kubernetes' own e2e suite, the tests of a package."""
     return replace(_kubernetes("e2e.test"), module=SUITE, pinned_package="k8s.io/kubernetes/test/e2e", is_test=True)
@@ -76,7 +83,7 @@ PROGRAMS: dict[str, Program] = {
         Program("lws", "lws", "sigs.k8s.io/lws/cmd"),
         Program("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok"),
         Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
-        Program("helm", "helm", "helm.sh/helm/v4/cmd/helm"),
+        _helm(),
         Program("agnhost", "agnhost", "k8s.io/kubernetes/test/images/agnhost"),
         _suite(),
         Program("ginkgo", SUITE, "github.com/onsi/ginkgo/v2/ginkgo"),
