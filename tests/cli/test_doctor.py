@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from sliceworks.platform.installation import Check
 
+_UPGRADE = f"helm upgrade --install {{}} sliceworks-{__version__}.tgz --namespace {{}} --create-namespace --values values.yaml"
+_VERSION = f"  # with install.yaml and the images of version {__version__}"
 NODE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -74,8 +76,7 @@ def test_empty_cluster_names_the_command_that_installs() -> None:
     assert missing >= {"controllers/graphs", "controllers/slices", "crds/resourcegraphdefinitions.kro.run"}
     assert all(checks[name].repair for name in missing)
     assert checks["controllers/slices"].repair == (
-        "helm upgrade --install sliceworks CHART --namespace sliceworks-system --create-namespace --values values.yaml"
-        " --set slices.enabled=true"
+        f"{_UPGRADE.format('sliceworks', 'sliceworks-system')} --set slices.enabled=true"
     )
 
 
@@ -84,10 +85,10 @@ def test_empty_cluster_names_the_command_that_installs() -> None:
     [
         (
             {"annotations": {"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "tools"}},
-            "helm upgrade --install mine CHART --namespace tools --create-namespace --values values.yaml",
+            f"{_UPGRADE.format('mine', 'tools')} --force-conflicts  # Helm 3: without --force-conflicts",
         ),
-        ({"labels": {"sliceworks.dev/environment": "demo"}}, "sliceworks env apply -f FILE, the document of Environment demo"),
-        ({}, f"kubectl apply --server-side -k FOLDER, with the install.yaml and the images of version {__version__}"),
+        ({"labels": {"sliceworks.dev/environment": "demo"}}, "sliceworks env apply -f FILE  # the document of Environment demo"),
+        ({}, f"kubectl apply --server-side --force-conflicts -k FOLDER{_VERSION}"),
     ],
 )
 def test_repair_is_for_the_way_of_installation(metadata: dict[str, Any], repair: str) -> None:
@@ -151,6 +152,7 @@ def test_upgrade_whose_pods_do_not_run_is_reported(spec: dict[str, Any], reason:
     check = examined(lambda client: change_pods(client, spec))["controllers/slices"]
     assert check.state == "warning"
     assert check.message.startswith(f"the rollout of version {__version__} is not complete: ")
+    assert check.repair.endswith(" || kubectl -n tpu-provisioner-system rollout undo deployment tpu-provisioner-controller-manager")
     assert reason in check.message
 
 
@@ -187,25 +189,29 @@ def of_release(status: str, revision: int) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1", "metadata": metadata}
 
 
+_MINE = _UPGRADE.format("mine", "default")
+
+
 @pytest.mark.parametrize(
-    ("status", "state", "repair"),
+    ("statuses", "state", "repair"),
     [
-        ("deployed", "ok", ""),
-        ("failed", "warning", "helm history mine --namespace default"),
-        ("pending-upgrade", "error", "helm rollback mine --namespace default"),
-        ("pending-install", "error", "helm uninstall mine --namespace default"),
+        (("superseded", "deployed"), "ok", ""),
+        (("superseded", "deployed", "failed"), "warning", "helm rollback mine 10 --namespace default  #"),
+        (("deployed", "failed", "pending-upgrade"), "error", "helm rollback mine 9 --namespace default  #"),
+        (("failed",), "warning", _MINE),
+        (("pending-install",), "error", f"helm uninstall mine --namespace default --wait && {_MINE}"),
     ],
 )
-def test_interrupted_release_is_an_error(status: str, state: str, repair: str) -> None:
+def test_interrupted_release_is_an_error(statuses: tuple[str, ...], state: str, repair: str) -> None:
     async def change(client: Client) -> None:
         names = {"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "default"}
         await client.patch(DEPLOYMENT, "kro", {"metadata": {"annotations": names}}, "kro-system")
-        for revision, found in ((9, "superseded"), (10, status)):
-            await client.create(of_release(found, revision))
+        for revision, status in enumerate(statuses, 9):
+            await client.create(of_release(status, revision))
 
     check = examined(change)["releases/mine"]
     assert (check.state, check.repair[: len(repair)]) == (state, repair)
-    assert check.message.startswith(f"revision 10 is {status}")
+    assert check.message.startswith(f"revision {8 + len(statuses)} is {statuses[-1]}")
 
 
 def test_leftovers_of_an_uninstalled_controller_are_reported() -> None:
@@ -224,6 +230,84 @@ def test_leftovers_of_an_uninstalled_controller_are_reported() -> None:
     assert not [name for name in examined(nothing) if name.startswith("leftovers/")]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "repair"),
+    [
+        ([], "kubectl -n kro-system rollout restart deployment kro"),
+        (["--no-install-crds"], f"kubectl apply --server-side -k FOLDER{_VERSION}"),
+    ],
+)
+def test_deleted_crd_is_installed_again(arguments: list[str], repair: str) -> None:
+    """By the controller, unless it does not install CRDs."""
+
+    async def change(client: Client) -> None:
+        container = {"name": "manager", "image": f"registry.example/controllers:{__version__}", "args": arguments}
+        template = {"spec": {"template": {"spec": {"containers": [container]}}}}
+        await client.patch(DEPLOYMENT, "kro", template, "kro-system")
+        await client.delete(CUSTOM_RESOURCE_DEFINITION, "graphrevisions.internal.kro.run")
+        await clock.sleep(60)
+
+    check = examined(change)["crds/graphrevisions.internal.kro.run"]
+    assert (check.message, check.repair) == ("not installed", repair)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "repair"),
+    [
+        ({}, "kubectl -n kro-system scale deployment kro --replicas 2"),
+        (
+            {"meta.helm.sh/release-name": "mine", "meta.helm.sh/release-namespace": "default"},
+            f"{_MINE} --set graphs.replicas=2 --force-conflicts  # Helm 3: without --force-conflicts",
+        ),
+    ],
+)
+def test_controller_without_replicas_is_an_error(annotations: dict[str, str], repair: str) -> None:
+    async def change(client: Client) -> None:
+        change = {"metadata": {"annotations": annotations}, "spec": {"replicas": 0}}
+        await client.patch(DEPLOYMENT, "kro", change, "kro-system")
+        await clock.sleep(60)
+
+    checks = examined(change)
+    assert checks["controllers/graphs"].repair == repair
+    assert checks["controllers/graphs"].state == "error"
+    assert checks["controllers/graphs"].message.startswith("0 of 0 replicas available")
+
+
+@pytest.mark.parametrize(
+    ("accepted", "message", "repair"),
+    [
+        (
+            "True",
+            "kro-system/kro cannot get configmaps, list configmaps, watch configmaps and 3 more",
+            "kubectl get rgd thing -o yaml |",
+        ),
+        ("False", "unknown kind Nope", "kubectl edit rgd thing"),
+    ],
+)
+def test_reason_of_an_inactive_definition_is_reported(accepted: str, message: str, repair: str) -> None:
+    template = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
+    schema = {"apiVersion": "v1alpha1", "kind": "Thing", "spec": {}}
+    definition = {
+        "apiVersion": "kro.run/v1alpha1",
+        "kind": "ResourceGraphDefinition",
+        "metadata": {"name": "thing"},
+        "spec": {"schema": schema, "resources": [{"id": "map", "template": template}]},
+    }
+    conditions = [
+        {"type": "GraphAccepted", "status": accepted},
+        {"type": "Ready", "status": "False", "message": "unknown kind Nope"},
+    ]
+
+    async def change(client: Client) -> None:
+        await client.create(definition)
+        status = {"status": {"state": "Inactive", "conditions": conditions}}
+        await client.patch(GRAPH_DEFINITION, "thing", status, subresource="status")
+
+    check = examined(change)["graphs/thing"]
+    assert check.message == f"the definition is not active: {message}"
+    assert check.repair.startswith(repair)
+
+
 def test_other_crds_are_taken_over() -> None:
     result: list[Check] = []
 
@@ -237,7 +321,7 @@ def test_other_crds_are_taken_over() -> None:
 
     run_on_twin(main)
     [repair] = [check.repair for check in result if "its schema is not" in check.message]
-    assert repair.endswith("--take-ownership --force-conflicts (Helm 3: without --force-conflicts)")
+    assert repair.endswith("--take-ownership --force-conflicts  # Helm 3: without --force-conflicts")
 
 
 def webhook(failure_policy: str) -> dict[str, Any]:
@@ -277,7 +361,8 @@ def test_problems_around_the_controllers_are_reported(monkeypatch: pytest.Monkey
         await clock.sleep(60)
 
     checks = examined(change)
-    assert checks["controllers/kro"].repair.startswith("kubectl apply --server-side --force-conflicts -k FOLDER, ")
+    assert checks["controllers/kro"].repair.startswith("kubectl apply --server-side --force-conflicts -k FOLDER  # ")
+    assert checks["webhooks/default/fail"].repair == "kubectl delete validatingwebhookconfigurations fail"
     problems = {name: (check.state, check.message) for name, check in checks.items() if check.state in ("warning", "error")}
     assert {name for name in problems if not checks[name].repair} == set()
     assert problems.pop("controllers/slices leader")[1].startswith("a renewed the Lease ")
@@ -293,9 +378,9 @@ def test_problems_around_the_controllers_are_reported(monkeypatch: pytest.Monkey
         ),
         "webhooks/default/fail": (
             "error",
-            "Service default/fail has no ready endpoints; requests that call checks.example.com fail",
+            "Service default/fail does not exist; requests that call checks.example.com fail",
         ),
-        "graphs/bad": ("warning", "the definition is not active"),
+        "graphs/bad": ("warning", "the definition is not active: its status has no reason"),
         "leftovers/kro:controller": ("warning", "a ClusterRole without a controller"),
     }
 
@@ -326,6 +411,7 @@ def test_commands_on_a_twin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         printed = capsys.readouterr()
         assert "not installed" in printed.out
         assert "repair controllers/graphs: helm upgrade" in printed.err
+        assert f"first run: export KUBECONFIG={cluster.kubeconfig}\n" in printed.err
         assert run(["version", "--cluster", *where, "-o", "json"]) == 0
         [versions] = json.loads(capsys.readouterr().out)
         assert versions["sliceworks"] == __version__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,6 +33,14 @@ def open_cluster(kubeconfig: str | None, context: str | None, twin: bool, namesp
     if not twin:
         return open_client(kubeconfig, context, namespace=namespace)
     return open_client(twin_home.running_twin().kubeconfig, namespace=namespace)
+
+
+def describe_selection(*, kubeconfig: str | None, context: str | None, twin: bool) -> str:
+    """The shell command that makes kubectl and Helm use the cluster that these options select; empty if they use it already."""
+    file = str(twin_home.running_twin().kubeconfig) if twin else kubeconfig
+    commands = [f"export KUBECONFIG={shlex.quote(str(Path(file).absolute()))}"] if file else []
+    commands += [f"kubectl config use-context {shlex.quote(context)}"] if context else []
+    return "; ".join(commands)
 
 
 def find_twin(kubeconfig: str | None, twin: bool) -> State | None:

@@ -34,7 +34,8 @@ def version(*, of_cluster: bool, output: str, **where: Any) -> None:
 def doctor(*, output: str, **where: Any) -> int:
     """Check the installation in a cluster: versions, CRDs, controllers, rights, webhooks, graphs and Helm releases.
 
-    Changes nothing. For each problem it prints a command that repairs it. Exit code 1 if a check has state error.
+    Changes nothing. For each problem it prints a command that repairs it, or one that shows the cause. Exit code 1 if a check has
+    state error.
     """
     from sliceworks.cli import connections
     from sliceworks.platform import installation
@@ -45,6 +46,8 @@ def doctor(*, output: str, **where: Any) -> int:
     names = [f"{check.area}/{check.name}" for check in problems]
     print_report(Report(("area", "check", "state", "message"), rows, [check.as_data() for check in checks], names), output)
     if output == "table":
+        if problems and (selection := connections.describe_selection(**where)):
+            click.echo(f"these commands use your current context; first run: {selection}", err=True)
         for check in problems:
             click.echo(f"repair {check.area}/{check.name}: {check.repair}", err=True)
     return 1 if any(check.state == "error" for check in checks) else 0

@@ -8,6 +8,7 @@ capacity          whether GPU pools have machines for all model servers
 document_set      documents by kind, for a rehearsal
 cluster_contents  what an environment's cluster contains, applied and removed
 installation      versions in a cluster, and checks of what is installed
+repairs           commands that repair an installation
 controller_host   the Sliceworks controllers inside a twin's process
 twin_home         folder, lock and settings of each twin
 twin_process      start, stop and reset of twins

@@ -19,9 +19,9 @@ from sliceworks.base.names import join_first, pluralize
 from sliceworks.catalog import data
 from sliceworks.controllers.graphs import manifests as graph_manifests
 from sliceworks.controllers.graphs.well_known import GRAPH_DEFINITION
+from sliceworks.graph import rbac
 from sliceworks.infra.cluster.addon import release_url
 from sliceworks.infra.cluster.composition import component_manifests
-from sliceworks.infra.cluster.inventory import OWNER
 from sliceworks.kube.discovery import VERSION_REQUEST, is_twin
 from sliceworks.kube.resources import (
     CLUSTER_ROLE,
@@ -32,9 +32,12 @@ from sliceworks.kube.resources import (
     LEASE,
     POD,
     SECRET,
+    SERVICE,
     SUBJECT_ACCESS_REVIEW,
     Resource,
 )
+from sliceworks.platform import repairs
+from sliceworks.platform.repairs import Installation
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -47,8 +50,6 @@ State = Literal["ok", "warning", "error", "skipped"]
 KUBERNETES = ((1, 31), (1, 35))
 """The oldest and the newest minor version of Kubernetes that is supported."""
 
-_RELEASE = ("sliceworks-system", "sliceworks")
-_TAKE_OVER = "--take-ownership --force-conflicts (Helm 3: without --force-conflicts)"
 _LABELS = "app.kubernetes.io/name=sliceworks"
 _COMPONENT, _VERSION = "app.kubernetes.io/component", "app.kubernetes.io/version"
 _LEASES = {"graphs": "controller.kro.run", "slices": "ecaf1259.google.com"}
@@ -143,16 +144,17 @@ async def _has_message_patterns(client: Client) -> bool:
 
 
 async def _check_crds(client: Client) -> AsyncIterator[Check]:
+    installation = Installation(await _deployments(client))
     for desired in graph_manifests.build_crds():
         name = desired["metadata"]["name"]
         live = await client.find(CUSTOM_RESOURCE_DEFINITION, name)
         if live is None:
-            yield Check("crds", name, "warning", "not installed", await _installation(client))
+            yield Check("crds", name, "warning", "not installed", installation.install_crds(take_over=False))
         elif not is_condition_true(live, "Established"):
             yield Check("crds", name, "error", "not established", f"kubectl describe crd {name}")
         elif _schemas(live) != _schemas(desired):
             message = f"its schema is not that of version {__version__}"
-            yield Check("crds", name, "warning", message, await _installation(client, _TAKE_OVER))
+            yield Check("crds", name, "warning", message, installation.install_crds(take_over=True))
         else:
             yield Check("crds", name, "ok", f"established, schema of version {__version__}")
 
@@ -163,44 +165,45 @@ def _schemas(crd: Object) -> dict[str, Any]:
 
 async def _check_controllers(client: Client) -> AsyncIterator[Check]:
     deployments, on_twin = await _deployments(client), await is_twin(client)
+    installation = Installation(deployments)
     present = {_label(deployment, _COMPONENT) for deployment in deployments}
     for component in ("graphs", "slices"):
         if component not in present:
-            repair = await _installation(client, f"--set {component}.enabled=true")
-            yield Check("controllers", component, "warning", "not installed", repair)
+            yield Check(
+                "controllers", component, "warning", "not installed", installation.upgrade(f"--set {component}.enabled=true")
+            )
     for deployment in deployments:
-        yield await _check_deployment(client, deployment)
-        component = _label(deployment, _COMPONENT)
-        if component in _LEASES:
-            yield await _check_lease(client, component, deployment["metadata"]["namespace"], is_twin=on_twin)
+        yield await _check_deployment(client, installation, deployment)
+        if _label(deployment, _COMPONENT) in _LEASES and deployment["spec"].get("replicas"):
+            yield await _check_lease(client, deployment, is_twin=on_twin)
     other = await client.find(DEPLOYMENT, "kro", "kro-system")
     if other is not None and _label(other, "app.kubernetes.io/name") != "sliceworks":
         message = "the Deployment kro-system/kro is not the graphs controller of Sliceworks"
-        yield Check("controllers", "kro", "warning", message, await _installation(client, _TAKE_OVER))
+        yield Check("controllers", "kro", "warning", message, installation.upgrade("--take-ownership", force=True))
 
 
-async def _check_deployment(client: Client, deployment: Object) -> Check:
-    metadata, status = deployment["metadata"], deployment.get("status") or {}
-    component, place = _label(deployment, _COMPONENT), f"-n {metadata['namespace']}"
+async def _check_deployment(client: Client, installation: Installation, deployment: Object) -> Check:
+    component, status = _label(deployment, _COMPONENT), deployment.get("status") or {}
     desired, available = int(deployment["spec"].get("replicas", 1)), int(status.get("availableReplicas") or 0)
     version = _version_of(deployment)
     message = f"{available} of {desired} replicas available, version {version}"
+    if desired == 0:
+        return Check("controllers", component, "error", message, installation.scale(deployment, 2))
     updated = int(status.get("updatedReplicas") or 0)
     if min(available, updated) < desired or int(status.get("replicas") or 0) > updated:
-        if available >= desired:  # pods of the version before still work
+        is_upgrade = available >= desired  # pods of the version before still work
+        if is_upgrade:
             message = f"the rollout of version {version} is not complete"
         reason = await _pod_problem(client, deployment)
         state: State = "error" if available == 0 else "warning"
-        repair = f"kubectl {place} describe deployment {metadata['name']}; kubectl {place} logs deployment/{metadata['name']}"
+        repair = repairs.undo(deployment) if is_upgrade else repairs.describe(deployment)
         return Check("controllers", component, state, message + (f": {reason}" if reason else ""), repair)
     if version != __version__:
         message += f"; this command has version {__version__}"
-        return Check("controllers", component, "warning", message, await _installation(client))
+        return Check("controllers", component, "warning", message, installation.upgrade())
     if desired < 2:
         message += "; an upgrade or a failed node interrupts it"
-        return Check(
-            "controllers", component, "warning", message, f"kubectl {place} scale deployment {metadata['name']} --replicas 2"
-        )
+        return Check("controllers", component, "warning", message, installation.scale(deployment, 2))
     return Check("controllers", component, "ok", message)
 
 
@@ -218,36 +221,46 @@ async def _pod_problem(client: Client, deployment: Object) -> str:
     return ""
 
 
-async def _check_lease(client: Client, component: str, namespace: str, *, is_twin: bool) -> Check:
+async def _check_lease(client: Client, deployment: Object, *, is_twin: bool) -> Check:
+    component, namespace = _label(deployment, _COMPONENT), deployment["metadata"]["namespace"]
     name = f"{component} leader"
     lease = await client.find(LEASE, _LEASES[component], namespace)
     if lease is None or not (spec := lease["spec"]).get("holderIdentity"):
         # A twin runs the controller in its own process, without an election.
         message, state = f"Lease {namespace}/{_LEASES[component]} has no holder", "skipped" if is_twin else "error"
-        return Check("controllers", name, cast("State", state), message, f"kubectl -n {namespace} rollout restart deployment")
+        return Check("controllers", name, cast("State", state), message, repairs.restart(deployment))
     renewed = spec.get("renewTime")
     age = clock.since(datetime.fromisoformat(renewed)).total_seconds() if renewed else float("inf")
     if age > 3 * float(spec.get("leaseDurationSeconds", 15)):
         message = f"{spec['holderIdentity']} renewed the Lease {age:.0f} s ago"
-        return Check("controllers", name, "error", message, f"kubectl -n {namespace} rollout restart deployment")
+        return Check("controllers", name, "error", message, repairs.restart(deployment))
     return Check("controllers", name, "ok", str(spec["holderIdentity"]))
 
 
 async def _check_rights(client: Client) -> AsyncIterator[Check]:
-    for deployment in await _deployments(client):
+    deployments = await _deployments(client)
+    for deployment in deployments:
         component = _label(deployment, _COMPONENT)
         if component not in _LEASES:
             continue
-        namespace = deployment["metadata"]["namespace"]
-        account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
         rules = [rule for obj in component_manifests(component) if obj["kind"] == "ClusterRole" for rule in obj.get("rules") or ()]
-        user = f"system:serviceaccount:{namespace}:{account}"
-        missing = [text for text, attributes in _attributes(rules) if not await _is_allowed(client, user, namespace, attributes)]
-        if missing:
-            message = f"{namespace}/{account} cannot {join_first(missing, 3)}"
-            yield Check("rights", component, "error", message, await _installation(client))
+        if missing := await _missing_permissions(client, deployment, rules):
+            message = f"{_account_of(deployment)} cannot {join_first(missing, 3)}"
+            yield Check("rights", component, "error", message, Installation(deployments).upgrade(force=True))
         else:
-            yield Check("rights", component, "ok", f"{namespace}/{account} has all permissions")
+            yield Check("rights", component, "ok", f"{_account_of(deployment)} has all permissions")
+
+
+async def _missing_permissions(client: Client, deployment: Object, rules: Iterable[Object]) -> list[str]:
+    """What the service account of a controller may not do, such as "get pods"."""
+    namespace, _, account = _account_of(deployment).partition("/")
+    user = f"system:serviceaccount:{namespace}:{account}"
+    return [text for text, attributes in _attributes(rules) if not await _is_allowed(client, user, namespace, attributes)]
+
+
+def _account_of(deployment: Object) -> str:
+    account = deployment["spec"]["template"]["spec"].get("serviceAccountName") or "default"
+    return f"{deployment['metadata']['namespace']}/{account}"
 
 
 def _attributes(rules: Iterable[Object]) -> Iterator[tuple[str, Object]]:
@@ -271,7 +284,7 @@ async def _is_allowed(client: Client, user: str, namespace: str, attributes: Obj
 
 
 async def _check_webhooks(client: Client) -> AsyncIterator[Check]:
-    unreachable: dict[str, list[str]] = {}
+    unreachable: dict[tuple[str, str], list[tuple[Resource, str, str]]] = {}
     total = 0
     for resource in _WEBHOOKS:
         for configuration in await _list(client, resource):
@@ -279,11 +292,17 @@ async def _check_webhooks(client: Client) -> AsyncIterator[Check]:
                 service = (webhook.get("clientConfig") or {}).get("service")
                 total += 1
                 if service and webhook.get("failurePolicy", "Fail") == "Fail" and not await _has_endpoints(client, service):
-                    unreachable.setdefault(f"{service['namespace']}/{service['name']}", []).append(webhook["name"])
-    for service, names in unreachable.items():
-        namespace = service.partition("/")[0]
-        message = f"Service {service} has no ready endpoints; requests that call {', '.join(names[:3])} fail"
-        yield Check("webhooks", service, "error", message, f"kubectl -n {namespace} get pods; kubectl -n {namespace} get events")
+                    called = (resource, configuration["metadata"]["name"], webhook["name"])
+                    unreachable.setdefault((service["namespace"], service["name"]), []).append(called)
+    for (namespace, name), calls in unreachable.items():
+        failing = f"requests that call {', '.join(webhook for _, _, webhook in calls[:3])} fail"
+        if await client.find(SERVICE, name, namespace) is None:
+            repair = "; ".join(dict.fromkeys(f"kubectl delete {kind.plural} {configuration}" for kind, configuration, _ in calls))
+            yield Check("webhooks", f"{namespace}/{name}", "error", f"Service {namespace}/{name} does not exist; {failing}", repair)
+        else:
+            message = f"Service {namespace}/{name} has no ready endpoints; {failing}"
+            repair = f"kubectl -n {namespace} get pods; kubectl -n {namespace} get events"
+            yield Check("webhooks", f"{namespace}/{name}", "error", message, repair)
     if not unreachable:
         yield Check("webhooks", "services", "ok", f"{pluralize(total, 'webhook')}, all reachable" if total else "no webhooks")
 
@@ -296,58 +315,43 @@ async def _has_endpoints(client: Client, service: Object) -> bool:
 
 async def _check_graphs(client: Client) -> AsyncIterator[Check]:
     definitions = await _list(client, GRAPH_DEFINITION)
-    inactive = [item["metadata"]["name"] for item in definitions if (item.get("status") or {}).get("state") == "Inactive"]
-    for name in inactive:
-        yield Check("graphs", name, "warning", "the definition is not active", f"kubectl describe rgd {name}")
+    inactive = [item for item in definitions if (item.get("status") or {}).get("state") == "Inactive"]
+    controller = next((item for item in await _deployments(client) if _label(item, _COMPONENT) == "graphs"), None)
+    plurals = {(item.group, item.kind): item.plural for item in await client.discovery.resources()} if inactive else {}
+    for definition in inactive:
+        name, ready = definition["metadata"]["name"], find_condition(definition, "Ready")
+        message, repair = str(ready.get("message") or "its status has no reason"), f"kubectl edit rgd {name}"
+        if controller is not None and is_condition_true(definition, "GraphAccepted"):
+            missing = await _missing_permissions(client, controller, rbac.graph_rules([definition], plurals))
+            if missing:
+                message, repair = f"{_account_of(controller)} cannot {join_first(missing, 3)}", repairs.graph_permissions(name)
+        yield Check("graphs", name, "warning", f"the definition is not active: {message}", repair)
     if not inactive:
         yield Check("graphs", "definitions", "ok", f"{pluralize(len(definitions), 'definition')}, none inactive")
 
 
 async def _check_releases(client: Client) -> AsyncIterator[Check]:
     """Helm refuses every further operation on a release while an interrupted one is pending."""
-    releases = {_release_of(deployment) for deployment in await _deployments(client)} - {("", "")}
-    for namespace, name in sorted(releases):
+    installation = Installation(await _deployments(client))
+    for namespace, name in installation.releases:
         revisions = (await client.list(SECRET, namespace, labels=f"owner=helm,name={name}")).items
         if not revisions:
             continue
         newest = max(revisions, key=lambda revision: int(_label(revision, "version") or 0))
         status, message = _label(newest, "status"), f"revision {_label(newest, 'version')} is {_label(newest, 'status')}"
-        if status == "pending-install":
-            repair = f"helm uninstall {name} --namespace {namespace}, then install it again"
-            yield Check("releases", name, "error", f"{message}: an interrupted installation blocks Helm", repair)
-        elif status.startswith("pending"):
-            repair = f"helm rollback {name} --namespace {namespace}, or wait if it is still running"
+        repair = repairs.finish_release(namespace, name, revisions, installation.upgrade())
+        if status.startswith("pending"):
             yield Check("releases", name, "error", f"{message}: an interrupted operation blocks Helm", repair)
         elif status == "failed":
-            repair = f"helm history {name} --namespace {namespace}; helm rollback {name} --namespace {namespace}"
             yield Check("releases", name, "warning", message, repair)
         else:
             yield Check("releases", name, "ok", message)
 
 
-async def _installation(client: Client, *flags: str) -> str:
-    """The command that installs this version the way in which the cluster has it; `flags` are those of Helm."""
-    deployments = await _deployments(client)
-    if name := next(filter(None, (_label(deployment, OWNER) for deployment in deployments)), ""):
-        return f"sliceworks env apply -f FILE, the document of Environment {name}"
-    releases = {_release_of(deployment) for deployment in deployments} - {("", "")}
-    if deployments and not releases:
-        force = " --force-conflicts" if _TAKE_OVER in flags else ""
-        return f"kubectl apply --server-side{force} -k FOLDER, with the install.yaml and the images of version {__version__}"
-    namespace, name = min(releases, default=_RELEASE)
-    upgrade = f"helm upgrade --install {name} CHART --namespace {namespace} --create-namespace --values values.yaml"
-    return " ".join((upgrade, *flags))
-
-
-def _release_of(deployment: Object) -> tuple[str, str]:
-    """Namespace and name of the Helm release of an object; empty if Helm did not install it."""
-    annotations = deployment["metadata"].get("annotations") or {}
-    return annotations.get("meta.helm.sh/release-namespace", ""), annotations.get("meta.helm.sh/release-name", "")
-
-
 async def _check_leftovers(client: Client) -> AsyncIterator[Check]:
     """What an uninstalled graphs controller can leave: a recreated ClusterRole, and definitions with its finalizer."""
-    if any(_label(deployment, _COMPONENT) == "graphs" for deployment in await _deployments(client)):
+    installation = Installation(await _deployments(client))
+    if any(_label(deployment, _COMPONENT) == "graphs" for deployment in installation.deployments):
         return
     role = await client.find(CLUSTER_ROLE, "kro:controller")
     if role is not None and _label(role, "app.kubernetes.io/name") == "sliceworks":
@@ -361,7 +365,7 @@ async def _check_leftovers(client: Client) -> AsyncIterator[Check]:
     for definition in await _list(client, GRAPH_DEFINITION):
         if definition["metadata"].get("deletionTimestamp"):
             message = "is being deleted, but no graphs controller is installed that removes its finalizer"
-            repair = await _installation(client, "--set graphs.enabled=true")
+            repair = installation.upgrade("--set graphs.enabled=true")
             yield Check("leftovers", definition["metadata"]["name"], "error", message, repair)
 
 
