@@ -438,6 +438,16 @@ def test_pods_ready_timeout_below_steps_is_a_warning(train: Shell, tmp_path: Pat
     assert train("submit", "-q", "second", *FLAGS, "--dry-run", "server").err == ""
 
 
+def test_pods_ready_timeout_of_an_environment_below_steps_is_a_warning(train: Shell, tmp_path: Path) -> None:
+    file = changed(tmp_path, "spec:\n", "spec:\n  before: [{name: copy, image: x, estimate: 10m}]\n")
+    environment = tmp_path / "environment.yaml"
+    environment.write_text(ENVIRONMENT.read_text().replace("sharing: one-queue", "sharing: one-queue\n    readyWithin: 5m"))
+    for within, warns in ((environment, True), (ENVIRONMENT, False)):
+        output = train("submit", "-q", "-f", file, "--environment", str(within), "--dry-run", "client")
+        warning = "warning: spec.before: Kueue evicts the job if its slices are not ready within 5m"
+        assert (output.code, output.err.startswith(warning)) == (0, warns), output.err
+
+
 _FITTING = ("hello-multi-slice", "hello-one-slice", "maxtext-v4", "maxtext-v4-multi", "prepare-train-evaluate")
 _NEEDS = {"gpu": "l4-1", "maxtext-v5e": "v5litepod-16", "maxtext-v5p": "v5p-32"}
 

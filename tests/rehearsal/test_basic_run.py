@@ -36,6 +36,19 @@ def test_instance_waits_for_its_graph() -> None:
     assert states["WebApplication/shop"].endswith("Ready")
 
 
+def test_job_that_is_not_ready_in_time_is_evicted(tmp_path: Path) -> None:
+    """An Environment's `queues.readyWithin` applies, and counts the jobs before the training."""
+    environment = (EXAMPLES / "environments" / "training" / "environment.yaml").read_text()
+    assert "sharing: one-queue" in environment
+    (tmp_path / "e.yaml").write_text(environment.replace("sharing: one-queue", "sharing: one-queue\n    readyWithin: 5m"))
+    job = (EXAMPLES / "training-jobs" / "prepare-train-evaluate.yaml").read_text()
+    (tmp_path / "job.yaml").write_text(job.replace("estimate: 2m", "estimate: 10m"))
+    done = rehearse(loader.load(tmp_path), seconds=900)
+    assert [outcome.reason for outcome in done.refused] == []
+    evicted = [moment.at for moment in done.timeline if "Evicted=True" in moment.note]
+    assert evicted[0] == pytest.approx(300, abs=5)
+
+
 def test_rejected_graph_does_not_block(tmp_path: Path) -> None:
     wrong = (EXAMPLES / "graphs" / "web-application" / "definition.yaml").read_text().replace("apps/v1", "apps/v9")
     (tmp_path / "graph.yaml").write_text(wrong)

@@ -92,8 +92,8 @@ async def check_cluster(client: Client, submission: Submission, namespace: str) 
     return QueuePlacement(namespace, target, priority, queue_objects, warning)
 
 
-def check_environment(submission: Submission, file: Path, namespace: str) -> None:
-    """Raise if an Environment is invalid, or if its pools and queues cannot hold the job."""
+def check_environment(submission: Submission, file: Path, namespace: str) -> str:
+    """Raise if an Environment is invalid, or if its pools and queues cannot hold the job; otherwise return a warning, if any."""
     from sliceworks.cli.env_site import require_valid
 
     environment = require_valid(file)
@@ -121,6 +121,8 @@ def check_environment(submission: Submission, file: Path, namespace: str) -> Non
     jobset = submission.jobset(target["metadata"]["namespace"])
     for finding in explain_inadmissible(jobset, target["spec"]["clusterQueue"], type_name, known):
         raise finding.to_error(submission.document)
+    within = environment.spec.queues.ready_within
+    return warn_of_ready_timeout(submission.job.spec, duration.parse(within)) if within else ""
 
 
 def _ready_timeout(config: Object | None) -> float | None:

@@ -77,10 +77,12 @@ def submit(
     """
     where = {key: rest.pop(key) for key in ("kubeconfig", "context", "twin")}
     submission = _build_submission(name, command, file, namespace, rest)
+    warning = ""
     if environment is not None:
         from sliceworks.cli.train_preflight import check_environment
 
-        check_environment(submission, environment, namespace)
+        if warning := check_environment(submission, environment, namespace):
+            click.echo(f"warning: {warning}", err=True)
     if output == "document":
         print_object(submission.document.data, "yaml")
         return 0
@@ -95,7 +97,7 @@ def submit(
             place = await check_cluster(client, submission, namespace or submission.job.metadata.namespace or client.namespace)
             jobset = submission.jobset(place.namespace)
             expected = await _expectation(client, jobset, place)
-        if place.warning:
+        if place.warning and place.warning != warning:
             click.echo(f"warning: {place.warning}", err=True)
         if output == "table":
             _show_plan(submission, jobset, output, expected)

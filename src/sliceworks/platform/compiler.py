@@ -1,5 +1,5 @@
-"""Cluster objects of Sliceworks documents: queues and nodes of an Environment, the JobSet of a TrainingJob, the servers of
-ModelServices.
+"""Cluster objects of Sliceworks documents: queues, nodes and Kueue's settings of an Environment, the JobSet of a TrainingJob, the
+servers of ModelServices.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from sliceworks import catalog
 from sliceworks.base.errors import InvalidDocument
 from sliceworks.base.yaml_documents import Document
 from sliceworks.catalog.labels import RESERVATION_NAME
+from sliceworks.infra.cluster.addon import kueue_configuration
 from sliceworks.serving.compiler import manifests
 from sliceworks.serving.ownership import OPTIONAL_KINDS
 from sliceworks.serving.record import Reference, reference
@@ -73,13 +74,18 @@ def compile_document(document: Document, folder: Path) -> list[Document]:
     if isinstance(spec, TrainingJob):
         objects = [submission.from_document(document, folder).jobset()]
     elif isinstance(spec, Environment):
-        objects = [*build_manifests(spec), *build_nodes(spec)]
+        objects = [*_kueue_settings(spec), *build_manifests(spec), *build_nodes(spec)]
     elif isinstance(spec, ModelService):
         return compile_services([document])
     else:
         kind = document.data["kind"]
         raise InvalidDocument(f"kind {kind} cannot be rehearsed", place=document.place("kind"))
     return [Document(item, document.file, document.line, {}) for item in objects]
+
+
+def _kueue_settings(environment: Environment) -> list[Object]:
+    """The settings that `env apply` gives the Kueue that it installs."""
+    return kueue_configuration(environment.spec) if environment.spec.addons.kueue else []
 
 
 def build_nodes(environment: Environment) -> list[Object]:

@@ -211,7 +211,7 @@ def jobset_step(release: Sequence[Object]) -> Step:
 def kueue_step(spec: EnvironmentSpec, release: Sequence[Object], *, configures: bool = True) -> Step:
     """Kueue with `waitForPodsReady`. A Kueue that others installed keeps its configuration."""
     waiting = _pods_ready_config(spec)
-    objects = [_configured(item, waiting) for item in release] if release else _configuration(waiting) if configures else []
+    objects = [_configured(item, waiting) for item in release] if release else kueue_configuration(spec) if configures else []
     mark = next((_text(obj) for obj in objects if _is_configuration(obj)), "")
     marked = tuple(_marked(obj, mark) for obj in objects)
     flavor = {
@@ -244,8 +244,9 @@ def _pods_ready_config(spec: EnvironmentSpec) -> Object:
     return {"waitForPodsReady": {"timeout": within, "blockAdmission": False, "requeuingStrategy": {"timestamp": "Eviction"}}}
 
 
-def _configuration(waiting: Object) -> list[Object]:
-    """A configuration for an installed Kueue that has none."""
+def kueue_configuration(spec: EnvironmentSpec) -> list[Object]:
+    """A configuration for an installed Kueue that has none; empty if Kueue's defaults apply."""
+    waiting = _pods_ready_config(spec)
     if not waiting:
         return []
     place, name = KUEUE_CONFIG
