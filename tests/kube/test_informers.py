@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.support.real_time import RealTime
 from tests.support.scripted_transport import Answer, Feed, Scripted, line, listed, pod, stream
 
 from sliceworks.base import clock
@@ -173,6 +174,20 @@ def test_temporary_errors_resume_the_watch(error: Exception) -> None:
             assert request_log(transport) == ["list@0", "watch@5", "watch@5", "watch@5", "watch@5"]
 
     run(main())
+
+
+def test_watch_may_end_seconds_late_on_a_fast_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a busy twin with --speed 240 would have an eighth of a second to end a watch."""
+    RealTime(monkeypatch)
+
+    async def main() -> None:
+        transport, factory = informers(listed(version="5"), stream(Feed()), stream(Feed()))
+        async with factory:
+            factory.open(POD)
+            await clock.sleep(600 + 10 * 240)
+            assert request_log(transport) == ["list@0", "watch@5"]
+
+    clock.run(main(), speed=240)
 
 
 def test_backoff_grows_and_is_reset_by_a_stable_watch() -> None:

@@ -108,7 +108,7 @@ class Reflector:
         )
         watch = self._client.watch_batches(selection.resource, selection.namespace or None, **options)
         # A server that disappeared without closing the connection never ends the watch.
-        async with _watch_timeout(seconds + _GRACE_SECONDS), aclosing(watch) as batches:
+        async with _watch_timeout(seconds + clock.scale_real_seconds(_GRACE_SECONDS)), aclosing(watch) as batches:
             async for batch in batches:
                 self.error = None
                 for kind, obj in batch:
