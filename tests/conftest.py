@@ -14,6 +14,9 @@ from tests.support.xdist_scheduler import Spread, by_length
 if TYPE_CHECKING:
     from pathlib import Path
 
+_GC_THRESHOLD = (20_000, 10, 10)
+"""Python's own is 700: a third of the time of tests with a twin in their process would be garbage collection."""
+
 pytest.register_assert_rewrite("tests.support.goldens", "tests.support.http", "tests.support.watch_stream")
 hypothesis.settings.register_profile("sliceworks", deadline=None)
 hypothesis.settings.load_profile("sliceworks")
@@ -37,6 +40,7 @@ def pytest_collection() -> Any:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLD)
         gc.enable()
 
 

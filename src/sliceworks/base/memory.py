@@ -20,8 +20,14 @@ _REDUCED_THRESHOLD = (20_000, 50, 100)
 
 @contextmanager
 def reduced_gc() -> Iterator[None]:
-    """Collect garbage rarely inside the block, and exempt the objects that exist now."""
+    """Collect garbage rarely inside the block, and exempt the objects that exist now.
+
+    No effect where collections are rare already: the end of the block would no longer exempt what an outer block exempts.
+    """
     threshold = gc.get_threshold()
+    if threshold[0] >= _REDUCED_THRESHOLD[0]:
+        yield
+        return
     gc.freeze()
     gc.set_threshold(*_REDUCED_THRESHOLD)
     try:
