@@ -93,11 +93,13 @@ class Api:
                 await socket.send_bytes(b"\xff\x00")
             return await collect(socket)
 
-    async def upgrade(self, url: str, *headers: str) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
+    async def upgrade(
+        self, url: str, *headers: str, method: str = "POST"
+    ) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
         """Send a request to upgrade the connection; returns the status line."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         target = url.partition(str(self.port))[2]
-        lines = [f"POST {target} HTTP/1.1", "host: twin", f"authorization: Bearer {self.token}", *headers, "", ""]
+        lines = [f"{method} {target} HTTP/1.1", "host: twin", f"authorization: Bearer {self.token}", *headers, "", ""]
         writer.write("\r\n".join(lines).encode())
         head = await reader.readuntil(b"\r\n\r\n")
         return head.partition(b"\r\n")[0], reader, writer
@@ -560,3 +562,67 @@ def test_garbage_ends_only_its_session(run: Run) -> None:
             assert (await collect(socket)).stdout == b"input"
 
     run(main)
+
+
+SPDY_HEADERS = ("connection: Upgrade", "upgrade: SPDY/3.1", "x-stream-protocol-version: v4.channel.k8s.io", "content-length: 0")
+
+
+async def find_process(api: Api, marker: str) -> bool:
+    """Whether a process of the pod `sleep` has the marker in its command line."""
+    script = f"grep -lsa '{marker[:-1]}[{marker[-1]}]' /proc/[0-9]*/cmdline"
+    return bool((await api.exec("sh", "-c", script)).stdout)
+
+
+@pytest.mark.parametrize("transport", ["WebSocket", "SPDY"])
+def test_frame_that_is_cut_ends_only_its_session(run: Run, transport: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The connection is reset in the middle of a frame of input, while the command writes."""
+
+    async def main(api: Api) -> None:
+        marker = f"cut-{transport}"
+        command = ["sh", "-c", f": {marker}; while echo output; do sleep 0.01; done"]
+        url = api.url("exec", command=command, stdin="true", stdout="true")
+        if transport == "SPDY":
+            _, reader, writer = await api.upgrade(url, *SPDY_HEADERS)
+            client = SpdyClient(reader, writer)
+            streams = [client.open({"streamtype": kind}) for kind in ("error", "stdin", "stdout")]
+            while not client.received.get(streams[2]):
+                assert await client.receive()
+            frame = struct.pack(">II", streams[1], 1 << 20) + b"input"
+        else:
+            key = "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="
+            own = ("connection: Upgrade", "upgrade: websocket", "sec-websocket-version: 13", key)
+            _, reader, writer = await api.upgrade(url, *own, "sec-websocket-protocol: v5.channel.k8s.io", method="GET")
+            while b"output" not in await reader.read(1024):
+                pass
+            frame = struct.pack(">BBQI", 0x82, 0x80 | 127, 1 << 20, 0) + b"\x00input"
+        assert await find_process(api, marker)
+        writer.write(frame)
+        await writer.drain()
+        writer.transport.abort()
+        await eventually_gone(api, marker)
+        assert (await api.exec("echo", "other")).stdout == b"other\n"
+
+    run(main)
+    assert not caplog.records
+
+
+async def eventually_gone(api: Api, marker: str) -> None:
+    deadline = clock.loop_time() + 60
+    while await find_process(api, marker):
+        assert clock.loop_time() < deadline
+
+
+def test_pod_that_is_deleted_ends_its_sessions(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def main(api: Api) -> None:
+        await api.client.create(pod("brief", "sleep", "600", grace=0))
+        await until(api.client, "brief", ready, seconds=90)
+        url = api.url("exec", "brief", command=["sh", "-c", "echo output; exec sleep 600"], stdout="true")
+        async with await api.websocket(url, "v5.channel.k8s.io") as socket:
+            while b"output" not in (await socket.receive()).data:
+                pass
+            await api.client.delete(POD, "brief", grace_period_seconds=0)
+            output = await asyncio.wait_for(collect(socket), 60)
+        assert output.status["details"]["causes"] == [{"reason": "ExitCode", "message": "137"}]
+
+    run(main)
+    assert not caplog.records
