@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import os
 from random import Random
@@ -9,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 from tests.support.objects import KINDS, Kind
 from tests.support.schema_fuzzer import SchemaFuzzer
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 
 _FACTOR = int(os.environ.get("SLICEWORKS_FUZZ", "1"))
 pytestmark = pytest.mark.timeout(3600 if _FACTOR > 1 else 300)
-NEW_GROUPS = ("resource.k8s.io", "discovery.k8s.io", "certificates.k8s.io", "flowcontrol.apiserver.k8s.io", "node.k8s.io")
+NEW_GROUPS = ("resource.k8s.io", "discovery.k8s.io", "flowcontrol.apiserver.k8s.io", "node.k8s.io", "storage.k8s.io")
 FORMS = (
     JSON,
     YAML,
@@ -64,7 +69,60 @@ ADDED = (
     ),
 )
 """Kinds that register APIs or change the writes of others, with names that all of them may have."""
+_HOOK = {
+    "name": "a.example.com",
+    "clientConfig": {"url": "https://127.0.0.1:9/a"},
+    "rules": [_RULE],
+    "sideEffects": "None",
+    "admissionReviewVersions": ["v1"],
+}
+_CHECK = {"matchConstraints": {"resourceRules": [_RULE]}, "validations": [{"expression": "object.metadata.name != 'x'"}]}
+_FLOW = {
+    "priorityLevelConfiguration": {"name": "global-default"},
+    "rules": [
+        {
+            "subjects": [{"kind": "Group", "group": {"name": "a"}}],
+            "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": ["/healthz"]}],
+        }
+    ],
+}
+REQUEST = base64.b64encode(
+    x509.CertificateSigningRequestBuilder()
+    .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a")]))
+    .sign(ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
+    .public_bytes(serialization.Encoding.PEM)
+).decode()
+_SIGNED = {"request": REQUEST, "signerName": "example.com/a", "usages": ["client auth"]}
+ADMINISTRATIVE = (
+    Kind(f"{HOOKS}/v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False, {"webhooks": [_HOOK]}),
+    Kind(f"{HOOKS}/v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False, {"webhooks": [_HOOK]}),
+    Kind(f"{HOOKS}/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", False, {"spec": _CHECK}),
+    Kind(
+        f"{HOOKS}/v1",
+        "ValidatingAdmissionPolicyBinding",
+        "validatingadmissionpolicybindings",
+        False,
+        {"spec": {"policyName": "a", "validationActions": ["Deny"]}},
+    ),
+    Kind("certificates.k8s.io/v1", "CertificateSigningRequest", "certificatesigningrequests", False, {"spec": _SIGNED}),
+    Kind("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", "flowschemas", False, {"spec": _FLOW}),
+    Kind("storage.k8s.io/v1", "VolumeAttributesClass", "volumeattributesclasses", False, {"driverName": "example.com/disk"}),
+    Kind("networking.k8s.io/v1", "ServiceCIDR", "servicecidrs", False, {"spec": {"cidrs": ["10.97.0.0/16"]}}),
+    Kind(
+        "networking.k8s.io/v1",
+        "IPAddress",
+        "ipaddresses",
+        False,
+        {"spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "a"}}},
+    ),
+)
+"""Further kinds of administrators."""
+ADMINISTRATIVE_NAMES = ("a", "b", "10.97.0.7")
 ADDED_NAMES = ("v1.a.example.com",)
+
+
+def _subresources(kind: Kind) -> tuple[str, ...]:
+    return ("/status", "/approval") if kind.kind == "CertificateSigningRequest" else ("/status",)
 
 
 class Sender:
@@ -90,11 +148,11 @@ class Sender:
             response = await self._ask("POST", collection, query, body=body, media=media)
         elif action < 0.6:
             body, media = self._encode(obj, kind)
-            response = await self._ask("PUT", path + pick.choice(("", "", "/status")), query, body=body, media=media)
+            response = await self._ask("PUT", path + pick.choice(("", "", *_subresources(kind))), query, body=body, media=media)
         elif action < 0.9:
             media = pick.choice((MERGE, STRATEGIC, APPLY))
             options = [("fieldManager", pick.choice("mn")), ("force", "true")] if media == APPLY else []
-            subresource = pick.choice(("", "", "", "/status"))
+            subresource = pick.choice(("", "", "", *_subresources(kind)))
             response = await self._ask("PATCH", path + subresource, query + options, body=orjson.dumps(obj), media=media)
         else:
             response = await self._ask("DELETE", path, query)
@@ -187,12 +245,22 @@ def test_builtin_kinds_never_fail_inside(workloads: bool, caplog: pytest.LogCapt
 
 
 def test_kinds_of_new_groups_never_fail_inside(caplog: pytest.LogCaptureFixture) -> None:
-    """Dynamic resource allocation, slices of endpoints, certificates, and flow control."""
+    """Dynamic resource allocation, slices of endpoints, flow control, and storage."""
     kinds = [kind for kind in KINDS if kind.group_version.startswith(NEW_GROUPS)]
     rounds, seeds = (200, 1) if _FACTOR == 1 else (1000, _FACTOR // 10)
     for seed in range(seeds):
         with caplog.at_level(logging.ERROR):
             counts = _run(kinds, seed, rounds, workloads=True)
+        assert counts.get(201, 0) > rounds / 40
+        assert not caplog.records, caplog.text
+
+
+def test_kinds_of_administrators_never_fail_inside(caplog: pytest.LogCaptureFixture) -> None:
+    """Webhooks, policies, certificates, flow control, classes of volumes, and addresses of Services."""
+    rounds, seeds = (200, 1) if _FACTOR == 1 else (1000, _FACTOR // 10)
+    for seed in range(seeds):
+        with caplog.at_level(logging.ERROR):
+            counts = _run(ADMINISTRATIVE, seed, rounds, workloads=True, names=ADMINISTRATIVE_NAMES)
         assert counts.get(201, 0) > rounds / 40
         assert not caplog.records, caplog.text
 
