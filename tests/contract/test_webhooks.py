@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support import goldens
+from tests.support.http import Api
 from tests.support.objects import config_map, pod
 from tests.support.webhooks import CONFIG_MAPS, GROUP, Reply, WebhookServer, allow, deny, installed, patch, serve, webhook
 
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.support.clusters import Cluster
-    from tests.support.http import Api
 
 Object = dict[str, Any]
 LABEL = {"op": "add", "path": "/metadata/labels", "value": {"seen": "yes"}}
@@ -217,6 +218,12 @@ def _lies(uid: str) -> dict[str, Reply]:
         "other kind": _raw({"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": _encoded("replace", "/kind", "Pod")}),
         "bad patch": _raw({"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": "???"}),
         "allowed is a string": _raw({"uid": uid, "allowed": "yes"}),
+        "redirect to itself": Reply(status=307, location="/lie"),
+        "permanent redirect to itself": Reply(status=308, location="/lie"),
+        "redirect of a read": Reply(status=302, location="/lie"),
+        "redirect to nowhere": Reply(status=307),
+        "redirect to a closed port": Reply(status=307, location="https://127.0.0.1:9/a"),
+        "redirect to another scheme": Reply(status=307, location="ftp://127.0.0.1/a"),
         "wrong type": _raw({"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": _encoded("replace", "/data", 5)}),
     }
 
@@ -308,6 +315,54 @@ def test_second_webhook_sees_the_patch_of_the_first_and_first_is_reinvoked(
     assert answer.json["metadata"]["labels"] == {"seen": "yes"}
     assert answer.warnings == ['299 - "labels []"', "299 - \"labels ['seen']\""]
     assert (len(server.seen["first"]), len(server.seen["second"])) == (2, 1)
+
+
+def test_redirect_is_followed_with_the_review(api: Api, *, server: WebhookServer, ns: str, core: str) -> None:
+    server.paths["moved"] = lambda _: Reply(status=307, location="/here?x=1")
+    server.paths["here"] = patch(LABEL)
+    with installed(api, server, "Mutating", ns, webhook("moved", server.client("moved"), ns)):
+        answer = api.post(f"{core}/configmaps", {"metadata": {"name": "a"}}).ok(201)
+    assert answer.json["metadata"]["labels"] == {"seen": "yes"}
+    assert server.seen["here"] == server.seen["moved"]
+
+
+def test_webhooks_that_undo_each_other_are_called_twice_at_most(api: Api, *, server: WebhookServer, ns: str, core: str) -> None:
+    def set_to(value: str) -> Any:
+        return patch({"op": "add", "path": "/metadata/labels", "value": {"is": value}})
+
+    names = ("on", "off")
+    for name in names:
+        server.paths[name] = set_to(name)
+    hooks = (webhook(name, server.client(name), ns, reinvocationPolicy="IfNeeded") for name in names)
+    with installed(api, server, "Mutating", ns, *hooks):
+        answer = api.post(f"{core}/configmaps", {"metadata": {"name": "a"}}).ok(201)
+    assert answer.json["metadata"]["labels"] == {"is": "off"}
+    assert [len(server.seen[name]) for name in names] == [2, 2]
+
+
+def test_webhook_that_calls_itself_times_out(api: Api, cluster: Cluster, *, server: WebhookServer, ns: str, core: str) -> None:
+    """It creates an object of the kind that it reviews, and waits for it, without an end: other requests are served meanwhile."""
+    over = threading.Event()
+
+    def recurse(_: Object) -> Object:
+        if not over.is_set():
+            own = Api(cluster.url, cluster.authority, cluster.token)
+            own.post(f"{core}/configmaps", {"metadata": {"generateName": "a-"}})
+            own.close()
+        return {"allowed": True}
+
+    server.paths["recurse"] = recurse
+    try:
+        with installed(api, server, "Validating", ns, webhook("a", server.client("recurse"), ns, timeoutSeconds=1)):
+            answer = api.post(f"{core}/configmaps", config_map("first"))
+            api.get("/readyz").ok(200)
+            api.post(f"{core}/secrets", {"metadata": {"name": "other"}}).ok(201)
+            over.set()
+    finally:
+        over.set()
+    check(cluster, "calls itself", answer.json, server, NS=ns)
+    assert len(server.seen["recurse"]) > 1
+    api.get(f"{core}/configmaps/first").refused(404, "NotFound")
 
 
 def test_match_conditions_and_object_selector_filter(api: Api, *, server: WebhookServer, ns: str, core: str) -> None:

@@ -28,13 +28,14 @@ _READY = "webhooks-ready"
 
 @dataclass
 class Reply:
-    """A raw HTTP response; `hang` sends nothing until the server stops, `cut` closes the connection."""
+    """A raw HTTP response; `hang` sends nothing until the server stops, `cut` closes the connection, `location` redirects."""
 
     body: bytes = b""
     status: int = 200
     media: str = "application/json"
     hang: bool = False
     cut: bool = False
+    location: str = ""
 
 
 @dataclass
@@ -84,6 +85,8 @@ def serve(folder: Path, *, name: str = "localhost") -> Iterator[WebhookServer]:
                 return
             self.send_response(reply.status)
             self.send_header("Content-Type", reply.media)
+            if reply.location:
+                self.send_header("Location", reply.location)
             self.send_header("Content-Length", str(len(reply.body)))
             self.end_headers()
             self.wfile.write(reply.body)

@@ -6,9 +6,10 @@ import asyncio
 import base64
 import ssl
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 import orjson
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 _MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 _MAX_MESSAGE_BYTES = 2048
+_MAX_REDIRECTS = 10
+_READS, _REPEATS = (301, 302, 303), (307, 308)
+"""Redirects that are followed by a GET, and by the same request."""
 _TLS_CLOSE_SECONDS = 0.05
 _STATUS_MESSAGES = {
     400: "the server rejected our request for an unknown reason",
@@ -47,6 +51,38 @@ class CallError(Exception):
     """A webhook that could not be called, or whose response is not valid."""
 
 
+@dataclass(slots=True)
+class _Hop:
+    """The request of a call, which redirects change as Go's client does."""
+
+    url: str
+    method: str
+    body: bytes | None
+
+    def follow(self, status: int, headers: Mapping[str, str]) -> bool:
+        """Change the request if the response is a redirect; returns whether it is one. Raises CallError."""
+        location = headers.get("location", "")
+        if status not in (*_READS, *_REPEATS) or not location:
+            return False
+        try:
+            self.url = urljoin(self.url, location)
+            scheme = urlsplit(self.url).scheme
+        except ValueError as error:
+            raise CallError(f"failed to parse Location header {quoted(location)}: {error}") from error
+        if scheme not in ("http", "https"):
+            raise CallError(f"unsupported protocol scheme {quoted(scheme)}")
+        if status in _READS:
+            self.method, self.body = "GET", None
+        return True
+
+    def stop(self, status: int, headers: Mapping[str, str]) -> None:
+        """Raise CallError if the response is a redirect, after the last one that is followed."""
+        location = headers.get("location", "")
+        if self.follow(status, headers):
+            self.url = location
+            raise CallError(f"stopped after {_MAX_REDIRECTS} redirects")
+
+
 class WebhookClient:
     """Posts reviews to webhooks over a pool of connections, which the first call opens."""
 
@@ -56,30 +92,39 @@ class WebhookClient:
 
     async def post(self, config: Mapping[str, Any], review: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The webhook's response to a review, within real `seconds`. Raises CallError."""
-        url, verify = _address(config), _tls(config.get("caBundle") or "")
-        query = f"?timeout={max(1, -int(-seconds // 1))}s"
+        verify = _tls(config.get("caBundle") or "")
+        hop = _Hop(f"{_address(config)}?timeout={max(1, -int(-seconds // 1))}s", "POST", orjson.dumps(review))
         try:
             async with asyncio.timeout(clock.scale_real_seconds(seconds)):
-                status, headers, body = await self._exchange(URL(url + query, encoded=True), verify, orjson.dumps(review))
+                status, headers, body = await self._exchange(hop, verify)
+                for _ in range(_MAX_REDIRECTS):
+                    if not hop.follow(status, headers):
+                        break
+                    status, headers, body = await self._exchange(hop, verify)
+                else:
+                    hop.stop(status, headers)
         except CallError as error:
-            raise CallError(f'Post "{url}{query}": {error}') from error
+            raise CallError(f'Post "{hop.url}": {error}') from error
         except TimeoutError as error:
-            raise CallError(f'Post "{url}{query}": context deadline exceeded') from error
+            raise CallError(f'Post "{hop.url}": context deadline exceeded') from error
         except aiohttp.ClientConnectorCertificateError as error:
-            parts = urlsplit(url)
+            parts = urlsplit(hop.url)
             find_address = partial(self._find_address, parts.hostname or "", parts.port or 443)
             problem = await certificate_problem(error.certificate_error, parts.hostname or "", find_address)
-            raise CallError(f'Post "{url}{query}": tls: failed to verify certificate: {problem}') from error
+            raise CallError(f'Post "{hop.url}": tls: failed to verify certificate: {problem}') from error
         except aiohttp.ClientPayloadError as error:
             problem = "unexpected error when reading response body. Please retry. Original error: unexpected EOF"
             raise CallError(problem) from error
         except (aiohttp.ClientError, OSError, ssl.SSLError, ValueError) as error:
-            raise CallError(f'Post "{url}{query}": {describe(error, urlsplit(url).hostname or "")}') from error
+            raise CallError(f'Post "{hop.url}": {describe(error, urlsplit(hop.url).hostname or "")}') from error
         return await budget.run_by_size(len(body), partial(_read, status, headers, body))
 
-    async def _exchange(self, url: URL, verify: ssl.SSLContext, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
+    async def _exchange(self, hop: _Hop, verify: ssl.SSLContext) -> tuple[int, Mapping[str, str], bytes]:
         headers = {"content-type": "application/json", "accept": "application/json, */*", "user-agent": "kube-apiserver-admission"}
-        async with self._open().post(url, data=body, headers=headers, ssl=verify, allow_redirects=False) as response:
+        url = URL(hop.url, encoded=True)
+        async with self._open().request(
+            hop.method, url, data=hop.body, headers=headers, ssl=verify, allow_redirects=False
+        ) as response:
             chunks: list[bytes] = []
             size = 0
             async for chunk in response.content.iter_any():
