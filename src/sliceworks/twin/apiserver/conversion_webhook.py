@@ -11,6 +11,9 @@ from sliceworks import schemas
 from sliceworks.base import budget, clock
 from sliceworks.base.errors import ApiError
 from sliceworks.schemas.field_errors import quoted
+from sliceworks.twin.apiserver.fieldmanager.typed_value import GO_TYPES
+from sliceworks.twin.apiserver.validation.error_list import ErrorList
+from sliceworks.twin.apiserver.validation.object_meta import validate_annotations, validate_labels
 from sliceworks.twin.apiserver.version_conversion import ConvertedEntry
 from sliceworks.twin.apiserver.webhook_client import CallError
 
@@ -123,19 +126,28 @@ def _problem(old: Mapping[str, Any], new: Mapping[str, Any], desired: str, index
         before, after = old["metadata"].get(field) or "", given.get(field) or ""
         if before != after:
             return f"invalid object: must have the same {noun}: {before} != {after}"
-    return _label_problem(given)
-
-
-def _label_problem(metadata: Mapping[str, Any]) -> str:
     for field in _CHANGEABLE:
-        values = metadata.get(field)
-        if values is not None and not _is_string_map(values):
-            return f"invalid metadata: metadata.{field} is not a map of strings"
+        if problem := _map_problem(field, given.get(field), old["metadata"].get(field) or {}):
+            return f"invalid metadata: {problem}"
     return ""
 
 
-def _is_string_map(values: object) -> bool:
-    return isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
+def _map_problem(field: str, values: Any, before: Mapping[str, str]) -> str:
+    """What is wrong with the labels or annotations of a converted object."""
+    if values is None:
+        return ""
+    if not isinstance(values, dict):
+        return f"invalid metadata.{field} of type {GO_TYPES[type(values)]} in converted object"
+    for key, value in values.items():
+        if not isinstance(value, str):
+            return f"metadata.{field}[{key}] must be a string, but is {GO_TYPES.get(type(value), '<nil>')} in converted object"
+    errors = ErrorList()
+    if values != before and field == "labels":
+        validate_labels(errors, values, "metadata.labels")
+    elif values != before:
+        validate_annotations(errors, values, "metadata.annotation")
+    messages = list(dict.fromkeys(map(str, errors)))
+    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
 
 
 def _restore_metadata(old: Mapping[str, Any], new: Obj) -> None:
