@@ -158,23 +158,29 @@ async def _compress(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 class _MessageCache:
-    """The newest messages of stored objects: clients list and get the same objects again."""
+    """The messages of stored objects that were read last: clients list and get the same objects again.
+
+    An object has one message, that of the entry that was read last. Entries are counted by their messages: most are stored anyway.
+    """
 
     def __init__(self, max_size: int) -> None:
         self._max_size, self._size = max_size, 0
-        self._messages: OrderedDict[Entry, bytes] = OrderedDict()
+        self._messages: OrderedDict[tuple[str, str], tuple[Entry, bytes]] = OrderedDict()
 
     def get(self, entry: Entry) -> bytes | None:
-        return self._messages.get(entry)
+        found = self._messages.get((entry.resource, entry.key))
+        return found[1] if found is not None and found[0] is entry else None
 
     def put(self, entry: Entry, message: bytes) -> None:
         """Keep the message of an entry in its stored version."""
-        if entry not in self._messages:
-            self._messages[entry] = message
-            self._size += entry.size + len(message)
-            while self._size > self._max_size:
-                oldest, old_message = self._messages.popitem(last=False)
-                self._size -= oldest.size + len(old_message)
+        key = (entry.resource, entry.key)
+        if (previous := self._messages.pop(key, None)) is not None:
+            self._size -= len(previous[1])
+        self._messages[key] = entry, message
+        self._size += len(message)
+        while self._size > self._max_size:
+            _, (_, oldest) = self._messages.popitem(last=False)
+            self._size -= len(oldest)
 
 
 _messages = _MessageCache(_MAX_CACHED_BYTES)
