@@ -287,12 +287,15 @@ class JobOracle:
     """Checks that a Job has no more pods than it may have, none while it is suspended, and none when its quota is released."""
 
     PATIENCE = 90.0
+    DELAY = 5.0
+    """How long the status of a Job may not count a new pod: Kueue releases quota once the status counts none."""
 
     def __init__(self) -> None:
         self.wrong: list[str] = []
         self._jobs: dict[str, Obj] = {}
         self._jobsets: dict[str, Obj] = {}
         self._pods: dict[str, dict[str, str]] = defaultdict(dict)
+        self._created: dict[str, float] = {}
         self._reserved: set[str] = set()
         self._surplus: dict[str, float] = {}
 
@@ -300,6 +303,7 @@ class JobOracle:
         metadata = change.obj.get("metadata") or {}
         uid, owner = metadata.get("uid", ""), next((item["uid"] for item in metadata.get("ownerReferences") or ()), "")
         if change.resource == "/pods":
+            self._created.setdefault(uid, clock.loop_time())
             is_active = change.type != "DELETED" and not _is_finished_pod(change.obj) and "deletionTimestamp" not in metadata
             (self._pods[owner].__setitem__(uid, change.name) if is_active else self._pods[owner].pop(uid, None))
         elif change.resource in ("batch/jobs", "jobset.x-k8s.io/jobsets"):
@@ -312,7 +316,8 @@ class JobOracle:
         is_reserved = change.type != "DELETED" and _is_true(change.obj, "QuotaReserved")
         if uid in self._reserved and not is_reserved and change.type != "DELETED" and not _is_true(change.obj, "Finished"):
             jobs = [owner, *(job for job, obj in self._jobs.items() if _owner_of(obj) == owner)]
-            if active := sorted(name for job in jobs for name in self._pods.get(job, {}).values()):
+            old = clock.loop_time() - self.DELAY
+            if active := sorted(name for job in jobs for uid, name in self._pods.get(job, {}).items() if self._created[uid] < old):
                 self.wrong.append(f"{clock.loop_time():.1f} the quota of {change.name} is released while it has the pods {active}")
         (self._reserved.add if is_reserved else self._reserved.discard)(uid)
 
