@@ -6,10 +6,8 @@ Turns are measured in CPU time, and limits are multiples of the CPU time of a fi
 from __future__ import annotations
 
 import asyncio
-import gc
 import subprocess
 import sys
-import time
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +16,7 @@ from uuid import UUID
 import orjson
 import pytest
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
+from tests.support.turns import measured_turns, work_seconds
 
 from sliceworks.base import clock
 from sliceworks.base.loops import VirtualLoop
@@ -33,50 +32,9 @@ ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
 
 
 @pytest.fixture
-def turns(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """The CPU seconds of each callback of the event loop; each request of the test is a task, as those of the HTTP server are.
-
-    What a twin computes in a thread does not count: on the virtual clock it runs inside a callback.
-    """
-    measured, in_threads = list[float](), [0.0]
-    run, ask = asyncio.Handle._run, cast("Any", EmbeddedTwin.ask)
-    run_in_executor = cast("Any", VirtualLoop.run_in_executor)
-
-    def measure(handle: asyncio.Handle) -> None:
-        in_threads[0], start = 0.0, time.thread_time()
-        run(handle)
-        measured.append(time.thread_time() - start - in_threads[0])
-
-    def measure_thread(*arguments: Any) -> Any:
-        start = time.thread_time()
-        try:
-            return run_in_executor(*arguments)
-        finally:
-            in_threads[0] += time.thread_time() - start
-
-    async def ask_in_task(*arguments: Any, **headers: str) -> tuple[int, Any]:
-        answer: tuple[int, Any] = await asyncio.create_task(ask(*arguments, **headers))
-        return answer
-
-    monkeypatch.setattr(asyncio.Handle, "_run", measure)
-    monkeypatch.setattr(VirtualLoop, "run_in_executor", measure_thread)
-    monkeypatch.setattr(EmbeddedTwin, "ask", ask_in_task)
-    gc.collect()
-    gc.disable()
-    yield measured
-    gc.enable()
-
-
-def work_seconds() -> float:
-    """The CPU time of work that takes about 10 ms on a current machine."""
-
-    def measure() -> float:
-        start = time.thread_time()
-        for _ in range(20):
-            orjson.loads(orjson.dumps({str(number): [number] * 4 for number in range(1500)}))
-        return time.thread_time() - start
-
-    return max(measure() for _ in range(3))
+def turns() -> Iterator[list[float]]:
+    with measured_turns() as measured:
+        yield measured
 
 
 def crd(kind: str, properties: dict[str, Any], **schema: Any) -> dict[str, Any]:
