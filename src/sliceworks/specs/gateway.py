@@ -98,7 +98,7 @@ class Admin(Spec):
 class RateLimits(Spec):
     """Limits of a key or a model. A minute's allowance can be used in one burst."""
 
-    requests_per_minute: Positive | None = None
+    requests_per_minute: Positive | None = Field(default=None, description="Each message of a gRPC stream is a request.")
     tokens_per_minute: Positive | None = Field(
         default=None,
         description="Prompt and completion tokens together, as reported by the backend, else estimated. A request reserves its"

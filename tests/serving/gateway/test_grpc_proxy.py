@@ -5,6 +5,7 @@ client.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import ssl
 import subprocess
 import sys
@@ -122,6 +123,29 @@ def test_busy_or_dead_backend_is_replaced() -> None:
                 assert [item async for item in call] == SENT
                 assert dict(await call.trailing_metadata()) == {"one": "1", "two": "2"}
             assert 'retries_total{model="m",reason="unavailable"}' in await gate.metrics()
+            await until(gate.idle)
+
+    clock.run(main())
+
+
+def test_each_request_of_a_stream_counts() -> None:
+    """A client cannot pass its rate limit by sending all its requests in one stream."""
+
+    async def main() -> None:
+        keys = [{"name": "a", "sha256": hashlib.sha256(b"ka").hexdigest(), "rateLimit": {"requestsPerMinute": 3}}]
+        async with server(echo_messages) as address, gateway_for(address, keys=keys) as (gate, ask):
+            call = ask(_several(), metadata=(("authorization", "Bearer ka"),))
+            received: list[bytes] = []
+
+            async def read() -> None:
+                async for item in call:
+                    received.append(item)  # noqa: PERF401 (those before the error, too)
+
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await read()
+            assert refusal.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert received == SENT[: len(received)]
+            assert len(received) <= 3
             await until(gate.idle)
 
     clock.run(main())

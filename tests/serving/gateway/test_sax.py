@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import re
 import subprocess
 import sys
 import threading
@@ -70,6 +73,7 @@ class FakeSax:
 
 
 PATH = "/sax/test/llama7b"
+KEY = {"name": "a", "sha256": hashlib.sha256(b"ka").hexdigest()}
 
 
 def spec(**more: Any) -> Any:
@@ -100,6 +104,53 @@ def test_sax_routes() -> None:
             assert unknown.status == 404
             assert (await gate.request("POST", "/publish", {})).status == 404
             assert gate.idle()
+
+    clock.run(main())
+
+
+def test_token_limit_per_minute_counts_sax_completions() -> None:
+    """Decode steps are reserved, and completions are counted by their size: Sax does not report tokens."""
+    fake, prompt = FakeSax(), "p" * 400
+
+    async def statuses(limits: dict[str, int], count: int, options: dict[str, int]) -> list[int]:
+        async with gateway(spec(keys=[{**KEY, "rateLimit": limits}])) as gate:
+            gate.program.router.sax_executor = SaxExecutor(lambda: fake)
+            body = {"prompt": prompt, "model_id": "m", "model_options": options}
+            return [(await gate.request("POST", "/generate", body, key="ka")).status for _ in range(count)]
+
+    async def main() -> None:
+        # A request and its prompt are 600 bytes at most, so 150 tokens; its completions 400 bytes, so 100.
+        assert await statuses({"tokensPerMinute": 400}, 3, {}) == [200, 200, 429]
+        fake.gate.clear()
+        async with gateway(spec(keys=[{**KEY, "rateLimit": {"tokensPerMinute": 2000}}])) as gate:
+            gate.program.router.sax_executor = SaxExecutor(lambda: fake)
+            body = {"prompt": "p", "model_id": "m", "model_options": {"per_example_max_decode_steps": 900}}
+            clients = [await Client.open(gate.port) for _ in range(5)]
+            for client in clients:
+                client.send("POST", "/generate", body, key="ka")
+            rejected = asyncio.as_completed([client.get() for client in clients])
+            assert [(await next(rejected)).status for _ in range(3)] == [429] * 3
+            fake.gate.set()
+            assert [(await next(rejected)).status for _ in range(2)] == [200] * 2
+            for client in clients:
+                client.writer.transport.abort()
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tokens_of_sax_are_estimated_by_the_size_of_the_text(stream: bool) -> None:
+    fake = FakeSax()
+
+    async def main() -> None:
+        async with gateway(spec()) as gate:
+            gate.program.router.sax_executor = SaxExecutor(lambda: fake)
+            body = chat("p" * 400, stream=stream, stream_options={"include_usage": True})
+            response = await gate.request("POST", "/v1/chat/completions", body)
+            found = re.search(rb'"completion_tokens":(\d+)', response.body)
+            assert found is not None
+            # The whole text repeats the prompt; the stream has four short texts.
+            assert int(found[1]) == 4 if stream else 100 <= int(found[1]) < 150
 
     clock.run(main())
 

@@ -40,6 +40,8 @@ class Call:
     requires_json: bool = True
     """Whether the response must be JSON or events; others may carry tensors, compressed as the client accepts."""
     counts_tokens: bool = True
+    requested_tokens: int | None = None
+    """The completion tokens that it may use, where its body is not OpenAI's."""
     overhead: float = 0.0
     """Seconds that the gateway itself spent."""
     usage: tuple[int, int] | None = None

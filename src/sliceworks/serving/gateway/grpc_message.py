@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import protobuf_wire
+from sliceworks.base.http.messages import HttpError
 from sliceworks.base.protobuf_wire import LENGTH_DELIMITED, VARINT, DecodeError, Field, read_fields, read_varints
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class ReplayableMessages:
         self.replayable = self._capacity >= 0
         """Whether all messages that were read are still kept."""
         self.error: Exception | None = None
-        """The error of an invalid message: grpcio cancels a call whose request iterator raises, and drops the error."""
+        """The error of a message that was refused: grpcio cancels a call whose request iterator raises, and drops the error."""
 
     def settle(self) -> None:
         """Stop keeping messages: a response has started."""
@@ -175,7 +176,11 @@ class ReplayableMessages:
 
     async def _read(self) -> bytes | None:
         """Read the next message and keep it, once for all iterators that wait for it."""
-        message = await anext(self._rest, None)
+        try:
+            message = await anext(self._rest, None)
+        except HttpError as error:
+            self.error = error
+            raise
         self._next = None
         if message is not None and self.replayable:
             self._capacity -= len(message)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from sliceworks.serving.gateway.load_balancer import Upstream
     from sliceworks.serving.gateway.router import Router
-    from sliceworks.serving.gateway.state import Caller, ServedModel
+    from sliceworks.serving.gateway.state import Caller, RateLimit, ServedModel
     from sliceworks.specs.gateway import Tls
 
 INFERENCE, JETSTREAM = "/inference.GRPCInferenceService/", "/jetstream_proto.Orchestrator/"
@@ -132,7 +132,7 @@ class GrpcProxy(grpc.GenericRpcHandler):
         operation, status, started_at = method.rpartition("/")[2], 500, asyncio.get_running_loop().time()
         received = 0
         span = router.start_span(metadata, operation, served, caller, method)
-        requests = ReplayableMessages(first, messages, router.state.spec.limits.max_body_size)
+        requests = ReplayableMessages(first, _count_requests(messages, rate_limits), router.state.spec.limits.max_body_size)
         try:
             async for message in self._forward(method, served, metadata, requests, context):
                 received += 1
@@ -289,6 +289,17 @@ def _limit_tokens(message: bytes, limit: int) -> bytes:
         raise too_many_tokens(requested, limit)
     # Appended even if present: the last occurrence counts, and one of another wire type is ignored.
     return message + protobuf_wire.varint(_MAX_TOKENS_FIELD, requested or limit)
+
+
+async def _count_requests(messages: AsyncIterator[bytes], rate_limits: Iterable[RateLimit]) -> AsyncIterator[bytes]:
+    """The further messages of a stream: each is a request of its own. Raises HttpError at one that is over a limit."""
+    async for message in messages:
+        estimate = payload.estimate_tokens(message)
+        for rate_limit in rate_limits:
+            rate_limit.check_rates(estimate)
+        for rate_limit in rate_limits:
+            rate_limit.take(estimate)
+        yield message
 
 
 async def _rename_model(requests: ReplayableMessages, served: ServedModel, name: str) -> AsyncIterator[bytes]:

@@ -78,6 +78,10 @@ class RateLimit:
         """Raises `rate_limit_exceeded` if a request with so many tokens is over a limit."""
         if self.limits.max_parallel_requests is not None and self.in_flight >= self.limits.max_parallel_requests:
             raise rate_limit_exceeded(self._subject, f"{self.limits.max_parallel_requests} parallel requests", 1)
+        self.check_rates(tokens)
+
+    def check_rates(self, tokens: int) -> None:
+        """Like `check`, for a further request of a stream: it runs in place of the stream."""
         if self._requests is not None and (wait := self._requests.time_until(1)) > 0:
             raise rate_limit_exceeded(self._subject, f"{self._requests.capacity} requests per minute", wait)
         if self._tokens is not None and (wait := self._tokens.time_until(tokens)) > 0:
@@ -86,6 +90,10 @@ class RateLimit:
     def acquire(self, tokens: int) -> None:
         """Count a request that starts, with the tokens that it may use."""
         self.in_flight += 1
+        self.take(tokens)
+
+    def take(self, tokens: int) -> None:
+        """Count a further request of a stream."""
         if self._requests is not None:
             self._requests.take(1)
         if self._tokens is not None:

@@ -203,7 +203,8 @@ class _Translation:
         texts = generate(self._router, self._call, upstream, self._data, self._prompt)
         try:
             async for text in texts:
-                self._tokens += 1
+                # Sax does not report tokens, and sends a text whole or several tokens at once.
+                self._tokens += max(1, estimate_tokens(text.encode())) if upstream.backend.kind == "sax" else 1
                 if (passed := self._stops.add(text)) or not text:
                     yield passed
                 if self._stops.is_met:

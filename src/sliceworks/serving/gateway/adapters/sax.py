@@ -9,7 +9,7 @@ import orjson
 
 from sliceworks.base.http.messages import JSON_CONTENT, HttpError, bad_request
 from sliceworks.serving.gateway.call import Call
-from sliceworks.serving.gateway.payload import check_fields, parse_object
+from sliceworks.serving.gateway.payload import check_fields, estimate_tokens, parse_object
 from sliceworks.serving.gateway.sax_client import MAX_DECODE_STEPS, sax_options
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ class SaxAdapter:
             data = parse_object(request.body)
         name = data.get("model_id") or parse_qs(request.query).get("model_id", [None])[0]
         served = self._find_model(name, caller)
-        call = Call(request, response, caller, served, request.path[1:], request.path, request.body)
+        call = Call(request, response, caller, served, request.path[1:], request.path, request.body, requested_tokens=0)
         build = {"/generate": self._generate, "/score": self._score, "/listcell": self._list}[request.path]
-        sax_call = build(served, data)
+        sax_call = build(call, data)
         await self._router.forward(call, lambda: self._respond(call, sax_call))
 
     def _find_model(self, name: Any, caller: Caller) -> ServedModel:
@@ -72,7 +72,8 @@ class SaxAdapter:
             upstream.request_finished(call, failed=failed, counts=counts)
         call.response.send(200, [JSON_CONTENT, *call.common_headers()], orjson.dumps(result))
 
-    def _generate(self, served: ServedModel, data: dict[str, Any]) -> SaxCall:
+    def _generate(self, call: Call, data: dict[str, Any]) -> SaxCall:
+        served = call.served
         prompt, model_options = data.get("prompt"), data.get("model_options") or {}
         if not isinstance(prompt, str) or not isinstance(model_options, dict):
             raise bad_request("prompt must be a string and model_options an object")
@@ -86,14 +87,21 @@ class SaxAdapter:
             message = f"model_options.{MAX_DECODE_STEPS}: must be at most {served.max_tokens}, got {steps}"
             raise HttpError(400, "too_many_tokens", message)
         options = sax_options(model_options, steps)
-        return lambda client, path, timeout: {"completions": client.generate(path, prompt, options, timeout)}
+        call.requested_tokens = steps or 0
 
-    def _score(self, served: ServedModel, data: dict[str, Any]) -> SaxCall:
+        def generate(client: SaxClient, path: str, timeout: float) -> dict[str, Any]:
+            completions = client.generate(path, prompt, options, timeout)
+            call.usage = (call.estimated_tokens, sum(estimate_tokens(text.encode()) for text, _ in completions))
+            return {"completions": completions}
+
+        return generate
+
+    def _score(self, call: Call, data: dict[str, Any]) -> SaxCall:
         prefix, suffixes = data.get("prefix", data.get("prompt")), data.get("suffix", data.get("suffixes"))
         suffixes = [suffixes] if isinstance(suffixes, str) else suffixes
         if not isinstance(prefix, str) or not isinstance(suffixes, list) or not all(isinstance(suffix, str) for suffix in suffixes):
             raise bad_request("prefix must be a string and suffix a string or a list of strings")
         return lambda client, path, timeout: {"scores": client.score(path, prefix, suffixes, timeout)}
 
-    def _list(self, served: ServedModel, data: dict[str, Any]) -> SaxCall:
+    def _list(self, call: Call, data: dict[str, Any]) -> SaxCall:
         return lambda client, path, _: client.details(path)
