@@ -29,6 +29,14 @@ def write_atomic(file: Path, data: bytes, *, mode: int | None = None, fsync: boo
         raise
 
 
+def replace_durable(source: Path, file: Path) -> None:
+    """Move a file of the same file system over another one: on disk before it is visible."""
+    with source.open("rb") as stream:
+        os.fsync(stream.fileno())
+    source.replace(file)
+    _sync_directory(file.parent)
+
+
 def _sync_directory(folder: Path) -> None:
     """Make a rename durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

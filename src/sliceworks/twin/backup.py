@@ -50,21 +50,25 @@ def create_backup(directory: Path, file: Path) -> None:
 
 def restore_backup(file: Path, directory: Path) -> int:
     """Replace the data of a stopped twin by a backup; returns the number of its objects. Nothing changes if it is invalid."""
-    contents = _read(file)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory) as folder:
-        count = _verify(Path(folder), contents[STORE], file)
+        contents = _extract(file, Path(folder))
+        count = _verify(contents[STORE], file)
+        _replace(directory, contents)
+    return count
+
+
+def _replace(directory: Path, contents: dict[str, Path]) -> None:
     lock = acquire_lock(directory / STORE)  # fails while a twin uses it
     try:
         files.write_atomic(directory / _INCOMPLETE, b"", mode=files.PRIVATE_MODE, fsync=True)
         for name in (f"{STORE}-wal", f"{STORE}-shm"):
             (directory / name).unlink(missing_ok=True)
-        for name, data in contents.items():
-            files.write_atomic(directory / name, data, mode=files.PRIVATE_MODE, fsync=True)
+        for name, path in contents.items():
+            files.replace_durable(path, directory / name)
         (directory / _INCOMPLETE).unlink()
     finally:
         os.close(lock)
-    return count
 
 
 def require_complete(directory: Path) -> None:
@@ -74,13 +78,14 @@ def require_complete(directory: Path) -> None:
         raise SliceworksError(f"{directory}: a restore of this twin was interrupted", hint=hint)
 
 
-def _read(file: Path) -> dict[str, bytes]:
+def _extract(file: Path, folder: Path) -> dict[str, Path]:
+    """The files of a backup, written to a folder: a small archive may contain gigabytes."""
     try:
         with tarfile.open(file, "r:gz") as archive:
             members = {member.name: member for member in archive if member.isfile() and member.name in (STORE, *_IDENTITY)}
-            if sum(member.size for member in members.values()) > _MAX_BYTES:
-                raise SliceworksError(f"{file}: larger than {_MAX_BYTES:,} bytes")
-            contents = {name: (archive.extractfile(member) or io.BytesIO()).read() for name, member in members.items()}
+            if sum(member.size for member in members.values()) > _MAX_BYTES or any(map(tarfile.TarInfo.issparse, members.values())):
+                raise SliceworksError(f"{file}: not a backup of a twin: larger than {_MAX_BYTES:,} bytes")
+            contents = {name: _write(archive, member, folder / name) for name, member in members.items()}
         with gzip.open(file) as whole:
             while whole.read(_READ_BYTES):
                 pass  # to its end, where the checksum of the whole archive is
@@ -91,11 +96,23 @@ def _read(file: Path) -> dict[str, bytes]:
     return contents
 
 
-def _verify(folder: Path, data: bytes, file: Path) -> int:
-    """Load the store of a backup, which checks every row."""
-    (folder / STORE).write_bytes(data)
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> Path:
+    with (
+        archive.extractfile(member) or io.BytesIO() as source,
+        os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.PRIVATE_MODE), "wb") as stream,
+    ):
+        shutil.copyfileobj(source, stream, _READ_BYTES)
+    return target
+
+
+def _verify(path: Path, file: Path) -> int:
+    """Load a copy of the store of a backup, which checks every row; returns the number of objects."""
+    if not path.stat().st_size:
+        raise SliceworksError(f"{file}: the backup is damaged: its store is empty")
+    copy = path.with_name(f"copy-of-{STORE}")
+    shutil.copyfile(path, copy)
     try:
-        store = Store(Journal(folder / STORE))
+        store = Store(Journal(copy))
     except SliceworksError as error:
         raise SliceworksError(f"{file}: the backup is damaged: {error.message.partition(': ')[2]}") from error
     count = sum(store.count(resource) for resource in store.resources())

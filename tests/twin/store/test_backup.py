@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tracemalloc
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +23,7 @@ from sliceworks.twin import backup
 from sliceworks.twin.main import TwinOptions, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 IDENTITY = ("token", "ca.pem", "server.pem", "front-proxy-ca.pem", "front-proxy-client.pem", "service-accounts.pem")
@@ -73,6 +78,42 @@ def test_damaged_backup_changes_nothing(tmp_path: Path) -> None:
     assert noticed > 0.9 * rounds
 
 
+def test_large_backup_is_not_read_into_memory(tmp_path: Path) -> None:
+    file = tmp_path / "backup.tar.gz"
+    with tarfile.open(file, "w:gz", compresslevel=1) as archive:
+        member = tarfile.TarInfo("store.db")
+        member.size = 64 << 20
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    tracemalloc.start()
+    try:
+        with pytest.raises(SliceworksError, match="the backup is damaged: cannot open the store: file is not a database"):
+            backup.restore_backup(file, tmp_path / "target")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    assert list((tmp_path / "target").iterdir()) == []
+
+
+def test_sparse_backup_is_refused(tmp_path: Path) -> None:
+    """A member whose holes the archive does not contain, so that a small file has any size."""
+    member = tarfile.TarInfo("store.db")
+    member.type = tarfile.GNUTYPE_SPARSE
+    file = tmp_path / "backup.tar.gz"
+    with gzip.open(file, "wb") as stream:
+        stream.write(member.tobuf(tarfile.GNU_FORMAT).ljust(10240, b"\0"))
+    with pytest.raises(SliceworksError, match="not a backup of a twin"):
+        backup.restore_backup(file, tmp_path / "target")
+
+
+def test_empty_store_is_refused(tmp_path: Path) -> None:
+    """SQLite opens an empty file as a new database: the twin would lose all its objects without an error."""
+    file = tmp_path / "backup.tar.gz"
+    with tarfile.open(file, "w:gz") as archive:
+        archive.addfile(tarfile.TarInfo("store.db"))
+    with pytest.raises(SliceworksError, match="the backup is damaged: its store is empty"):
+        backup.restore_backup(file, tmp_path / "target")
+
+
 def test_killed_backup_leaves_the_older_one(tmp_path: Path) -> None:
     """A backup that is killed at some time: the twin and the last backup are unchanged, and the next one succeeds."""
     expected = create_twin(tmp_path / "twin")
@@ -110,20 +151,22 @@ def test_killed_restore_is_noticed_until_it_is_repeated(tmp_path: Path, monkeypa
         (new / name).write_text(f"new {name}")
     file = tmp_path / "backup.tar.gz"
     backup.create_backup(new, file)
-    write = files.write_atomic
+    steps = {name: getattr(files, name) for name in ("write_atomic", "replace_durable")}
     for killed in range(1 + 1 + len(IDENTITY)):
         target, left = tmp_path / f"target-{killed}", iter(range(killed))
         shutil.copytree(old, target)
 
-        def write_or_end(path: Path, data: bytes, *, left: Iterator[int] = left, **options: Any) -> None:
+        def run_or_end(step: Callable[..., None], *arguments: Any, left: Iterator[int] = left, **options: Any) -> None:
             if next(left, None) is None:
                 raise KeyboardInterrupt
-            write(path, data, **options)
+            step(*arguments, **options)
 
-        monkeypatch.setattr(files, "write_atomic", write_or_end)
+        for name, step in steps.items():
+            monkeypatch.setattr(files, name, partial(run_or_end, step))
         with pytest.raises(KeyboardInterrupt):
             backup.restore_backup(file, target)
-        monkeypatch.setattr(files, "write_atomic", write)
+        for name, step in steps.items():
+            monkeypatch.setattr(files, name, step)
         if killed:
             with pytest.raises(SliceworksError, match="a restore of this twin was interrupted"):
                 clock.run(serve(TwinOptions("default", target)))

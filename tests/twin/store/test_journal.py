@@ -292,6 +292,27 @@ def test_store_of_another_version_is_rejected(tmp_path: Path) -> None:
     assert "not a store of this version" in open_error(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON log BEGIN SELECT 1; END",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE other (a)",
+        "CREATE INDEX i ON log (data)",
+        "ALTER TABLE log ADD COLUMN more TEXT CHECK (more GLOB '*')",
+    ],
+)
+def test_store_with_other_statements_is_rejected(tmp_path: Path, statement: str) -> None:
+    """In a backup of others, a trigger would run with each write of the twin."""
+    durable(tmp_path).close()
+    db = sqlite3.connect(tmp_path / "store.db")
+    db.execute(statement)
+    db.commit()
+    db.close()
+    with pytest.raises(SliceworksError, match="the store is damaged: its tables are not those of a twin"):
+        durable(tmp_path)
+
+
 def test_damaged_pages_are_reported(tmp_path: Path) -> None:
     def work(store: Store) -> None:
         for number in range(500):

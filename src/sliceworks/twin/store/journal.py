@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 _APPLICATION_ID, _FORMAT, _FORMAT_WITHOUT_CHECKSUMS = 0x534C4943, 2, 1
 COLUMNS = "revision, resource, namespace, name, deleted, data, checksum"
-_SCHEMA = f"""
-BEGIN IMMEDIATE;
-CREATE TABLE log (
+_TABLES = (
+    """CREATE TABLE log (
     revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
     deleted INTEGER NOT NULL, data BLOB NOT NULL, checksum INTEGER
-) STRICT;
-CREATE TABLE compacted (resource TEXT PRIMARY KEY, revision INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+) STRICT""",
+    "CREATE TABLE compacted (resource TEXT PRIMARY KEY, revision INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+)
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+{";".join(_TABLES)};
 PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_FORMAT};
 COMMIT;
@@ -47,6 +50,7 @@ _RECENT_ROWS = 1_000
 _PAST_TIME = re.compile(rb'"(?:creationTimestamp|renewTime)":"([0-9TZ:.-]+)"')
 """Times that are never in the future: of creations and of renewed Leases."""
 _RESET_HINT = "start with an empty store: `sliceworks twin reset`"
+_FOREIGN_HINT = "use a backup: `sliceworks twin restore`, or start with an empty store: `sliceworks twin reset`"
 _RECOVERY_HINT = "keep the changes before the damage: `sliceworks twin recover`, or use a backup: `sliceworks twin restore`"
 
 
@@ -99,7 +103,14 @@ class Journal:
             if db.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
                 raise SliceworksError(f"{self._path}: not a store of this version of Sliceworks", hint=_RESET_HINT)
             db.executescript(_SCHEMA)
+        self._check_schema(db)
         db.execute("PRAGMA journal_mode=WAL")
+
+    def _check_schema(self, db: sqlite3.Connection) -> None:
+        """A backup may come from others: a trigger in it would run with each write, a constraint too."""
+        statements = db.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+        if sorted("".join(sql.split()) for (sql,) in statements) != sorted("".join(sql.split()) for sql in _TABLES):
+            raise SliceworksError(f"{self._path}: the store is damaged: its tables are not those of a twin", hint=_FOREIGN_HINT)
 
     def commit(self, changes: Iterable[Change], trimmed: Iterable[Change], compacted: dict[str, int]) -> None:
         """Make changes durable, and delete the rows that only `trimmed` history needed."""
