@@ -139,10 +139,10 @@ $(SBOM)/.ready: requirements/sbom.txt $(READY)
 	@touch $@
 
 sbom: $(SBOM)/.ready ## Write software bills of materials (CycloneDX) of the locked packages into dist/
-	@mkdir -p dist
+	@mkdir -p dist && sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml > $(SBOM)/pyproject.toml
 	@for lock in requirements/runtime.txt deploy/requirements/{controllers,gateway,load-worker,converter}.txt; do \
 	  name=$$(basename $$lock .txt); \
-	  PYTHONWARNINGS=ignore $(SBOM)/bin/cyclonedx-py requirements $$lock --pyproject pyproject.toml --output-reproducible --spec-version 1.6 \
+	  PYTHONWARNINGS=ignore $(SBOM)/bin/cyclonedx-py requirements $$lock --pyproject $(SBOM)/pyproject.toml --output-reproducible --spec-version 1.6 \
 	    --output-file dist/sbom-$$name-$(VERSION).cdx.json; \
 	done
 

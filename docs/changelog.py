@@ -89,11 +89,16 @@ def notes(root: Path, version: str) -> str:
 
 
 def published(version: str, registry: str) -> str:
-    """Where the images and the chart of a release are."""
+    """How to install a release, and where its images and its chart are."""
     images = ", ".join(f"`{registry}/{name}:{version}`" for name in ("controllers", "gateway", "load-worker"))
+    wheel = f"sliceworks-{version}-py3-none-any.whl"
     lines = [
+        f'- Command: download the wheel below, then `pipx install "./{wheel}[all]"`, or the same with `uv tool install`.',
         f"- Images, signed, with SBOM and provenance: {images}. Set `image.registry: {registry}`.",
-        f"- Chart: `oci://{registry}/charts/sliceworks`, version {version}.",
+        f"- Chart: `oci://{registry}/charts/sliceworks`, version {version}, or the file `sliceworks-{version}.tgz`.",
+        "- Without Helm: `install.yaml`, and `install-gateway.yaml` for a gateway.",
+        "",
+        f'The page "Install in a cluster" in `documentation-{version}.tar.gz` has all steps, and how to verify the signatures.',
     ]
     return "\n".join(["", "## Install", "", *lines])
 

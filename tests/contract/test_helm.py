@@ -173,6 +173,10 @@ def test_installation_of_version_0_1_is_upgraded(cluster: Cluster, bases: list[P
         eventually(lambda: all(api.get(f"/api/v1/namespaces/{name}").status == 404 for name in spaces), what="they are deleted")
         eventually(lambda: not labelled_cluster_objects(api), what="no roles are left")
         assert api.get("/api/v1/namespaces/models").ok(200).json["status"]["phase"] == "Active"
+        assert api.get(GRAPHS).status == 200
+        for base in bases:
+            run("apply", "--server-side", "-k", str(base)).ok()
+        assert [api.get(path).ok(200).json["spec"] for path in paths] == [item["spec"] for item in before]
     finally:
         helm.attempt("uninstall", "sliceworks", "--namespace=helm-releases", "--ignore-not-found")
         for name in DEPLOYMENTS_0_1:
