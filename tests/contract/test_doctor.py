@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.real,
+    pytest.mark.long(60),
     pytest.mark.skipif(not real_enabled(), reason="needs Helm built from its Go module: SLICEWORKS_REAL=1"),
 ]
 SPACES = ("kro-system", "tpu-provisioner-system")

@@ -38,7 +38,8 @@ def open_cluster(kubeconfig: str | None, context: str | None, twin: bool, namesp
 def describe_selection(*, kubeconfig: str | None, context: str | None, twin: bool) -> str:
     """The shell command that makes kubectl and Helm use the cluster that these options select; empty if they use it already."""
     file = str(twin_home.running_twin().kubeconfig) if twin else kubeconfig
-    commands = [f"export KUBECONFIG={shlex.quote(str(Path(file).absolute()))}"] if file else []
+    path = str(Path(file).absolute()) if file else ""
+    commands = [f"export KUBECONFIG={shlex.quote(path)}"] if path not in ("", os.environ.get("KUBECONFIG")) else []
     commands += [f"kubectl config use-context {shlex.quote(context)}"] if context else []
     return "; ".join(commands)
 
