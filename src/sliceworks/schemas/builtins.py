@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -150,6 +150,7 @@ def is_kind(group: str, version: str, kind: str) -> bool:
     return any((item.group, item.version, item.kind) == (group, version, kind) for item in builtin_scheme().resources)
 
 
+@lru_cache(maxsize=1024)
 def component_name(group: str, version: str, kind: str) -> str:
     """The component that describes a built-in kind: `io.k8s.api.batch.v1.Job`."""
     if kind in ("DeleteOptions", "WatchEvent") or (not group and kind in ("Status", "APIResourceList")):

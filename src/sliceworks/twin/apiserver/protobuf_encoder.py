@@ -40,8 +40,12 @@ def encode(obj: Obj) -> bytes:
 
 def envelope(api_version: str, kind: str, message: bytes) -> bytes:
     """A message in the envelope that names its kind."""
-    types = string(1, api_version) + string(2, kind)
-    return b"".join((MAGIC, length_delimited(1, types), b"\x12", _varint(len(message)), message, _ENVELOPE_END))
+    return b"".join((_envelope_start(api_version, kind), _varint(len(message)), message, _ENVELOPE_END))
+
+
+@lru_cache(maxsize=1024)
+def _envelope_start(api_version: str, kind: str) -> bytes:
+    return MAGIC + length_delimited(1, string(1, api_version) + string(2, kind)) + b"\x12"
 
 
 def watch_event(type_: str, body: bytes) -> bytes:
