@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.support.embedded_twin import EmbeddedTwin, run_on_twin
 from tests.support.objects import KINDS
@@ -173,6 +173,7 @@ PATHS = st.lists(
 
 @fuzz(200)
 @given(PATHS, st.booleans())
+@example("loop/../\0", False)
 def test_path_of_a_mount_stays_in_its_volume(path: str, is_expression: bool) -> None:
     """Whatever links a container has created: the path is below the volume, or the mount is refused."""
     with tempfile.TemporaryDirectory() as name:

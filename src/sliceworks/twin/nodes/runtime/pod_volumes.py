@@ -76,10 +76,9 @@ def _create_volume(folder: Path, volume: Obj, sources: Sources, group: int | Non
 
 def resolve_beneath(root: Path, relative: str) -> Path:
     """A path below a folder without symbolic links; containers may have created links to other folders. Raises InvalidVolume."""
-    try:
-        path = Path(os.path.realpath(root / relative))
-    except ValueError as error:
-        raise InvalidVolume(f"path {json.dumps(relative)} is not valid: {error}") from error
+    if "\0" in relative:  # which realpath does not notice behind a loop of links
+        raise InvalidVolume(f"path {json.dumps(relative)} is not valid: embedded null byte")
+    path = Path(os.path.realpath(root / relative))
     if not path.is_relative_to(os.path.realpath(root)):
         raise InvalidVolume(f"path {relative} leads out of its volume")
     return path
