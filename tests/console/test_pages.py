@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -112,6 +114,15 @@ def test_jobs_table_has_rows_and_sort_buttons() -> None:
     assert "1–50 of 60" in visible_text(created)
     assert next(find(created, data_act="page:-1"))[1]["disabled"] == ""
     assert "disabled" not in next(find(created, data_act="page:1"))[1]
+
+
+@pytest.mark.parametrize(("ready", "ran", "cost"), [(0, "–", "–"), (1, "60m", "$9.00")])
+def test_job_whose_slices_do_not_exist_yet_has_no_cost(ready: int, ran: str, cost: str) -> None:
+    started = clock.rfc3339(NOW - timedelta(hours=1))
+    row = replace(rows(1)[0], state="starting", slices=2, ready=ready, started=started, ended="", usd=9.0)
+    created = jobs.jobs_table(query_jobs([row], TEAMS, JobQuery()), NOW)
+    cells = [visible_text(next(find(created, data_label=label))) for label in ("Ran", "USD/h")]
+    assert cells == [ran, cost]
 
 
 def test_no_jobs_differs_from_no_matching_jobs() -> None:

@@ -106,8 +106,8 @@ def _row(team: str, row: JobRow, now: datetime) -> Node:
         (format_amount(row.chips), "number"),
         (str(row.restarts), "number"),
         (time_ago(row.created, now), "number"),
-        (format_elapsed(row.started, row.ended, now), "number"),
-        (format_usd(row.usd) if row.holds and row.usd is not None else "–", "number"),
+        (format_elapsed(row.started if row.runs or row.ended else "", row.ended, now), "number"),
+        (format_usd(row.usd) if row.runs and row.usd is not None else "–", "number"),
     )
     labelled = zip(cells, (label for _name, label, _cls in _COLUMNS), strict=True)
     return el("tr", [el("td", cell, cls=cls, data_label=label) for (cell, cls), label in labelled], key=where)

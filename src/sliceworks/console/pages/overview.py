@@ -28,6 +28,7 @@ from sliceworks.console.components import (
 from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, NODES
 from sliceworks.console.page import register_page
 from sliceworks.console.views.cluster_summary import KINDS, build_overview
+from sliceworks.console.views.queue_reason import PendingReasons
 from sliceworks.console.views.team_usage import SHOWN_TEAMS, current_usage, usage_svg
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ def overview_page(context: PageContext) -> None:
 
     def draw() -> list[Child]:
         overview = cache.compute(build_overview, *KINDS)
+        if cache.shared(PendingReasons).incomplete:
+            cache.invalidate(build_overview)
         usage = usage_panel(current_usage(cache)) if cache.knows(JOBSETS) else None
         panels = overview_panels(overview, cache.now(), cache.knows)
         return [heading("Overview"), *map(warning, cache.problems(*KINDS)), *panels, usage]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sliceworks.console.kinds import CLUSTER_QUEUES, EVENTS, JOBSETS, LOCAL_QUEUES, NAMESPACES, NODES, PODS, WORKLOADS
@@ -11,7 +11,8 @@ from sliceworks.console.slice_cache import get_slice_cache
 from sliceworks.console.views.chip_usage import current_uses
 from sliceworks.console.views.incidents import event_row, is_unmeasured, node_row, recent_incidents
 from sliceworks.console.views.job_view import job_row
-from sliceworks.console.views.queue_view import teams_by_namespace, workload_row
+from sliceworks.console.views.queue_reason import KINDS as REASON_KINDS
+from sliceworks.console.views.queue_view import current_queues, teams_by_namespace, workload_row
 from sliceworks.training.queue_status import list_queue_statuses
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from sliceworks.console.views.queue_view import WorkloadRow
     from sliceworks.training.queue_status import QueueStatus
 
-KINDS = (JOBSETS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, NODES, PODS, EVENTS, NAMESPACES)
+KINDS = (JOBSETS, WORKLOADS, CLUSTER_QUEUES, LOCAL_QUEUES, NODES, PODS, EVENTS, NAMESPACES, *REASON_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,17 @@ def build_overview(cache: ClusterCache) -> Overview:
         teams=_teams(jobs, uses, others, queue_statuses, teams),
         types=_types(holding, others, queue_statuses),
         queues=_lengths(queue_statuses, work),
-        incidents=recent_incidents(cache.now(), jobs, work, warnings, hosts),
+        incidents=recent_incidents(cache.now(), jobs, _with_causes(cache, work), warnings, hosts),
     )
+
+
+def _with_causes(cache: ClusterCache, work: Iterable[WorkloadRow]) -> list[WorkloadRow]:
+    """The workloads, with the cause that the queues page shows in place of Kueue's message of an eviction."""
+    rows = list(work)
+    if not any(row.evicted_at for row in rows):
+        return rows
+    causes = {(item.namespace, item.name): item.why for queue in current_queues(cache) for item in queue.first}
+    return [replace(row, message=causes.get((row.namespace, row.job)) or row.message) if row.evicted_at else row for row in rows]
 
 
 def _outside_queues(uses: list[ChipUse], jobs: Iterable[JobRow]) -> list[ChipUse]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _WINDOW = timedelta(hours=2)
 _MAX_INCIDENTS = 12
-_MAX_MESSAGE = 300
+_MAX_MESSAGE = 600
 _PENDING = ("Workload", "Pending")  # the queues page shows pending workloads
 # Warnings that a healthy starting job causes, for example when a pod is created before its slice has an owner.
 _PLACEMENT = {("Pod", "FailedScheduling"), ("Job", "FailedCreate"), ("JobSet", "FailedCreate")}
@@ -73,7 +74,7 @@ def event_row(event: Object) -> EventRow:
     about, series = event.get("involvedObject") or {}, event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     at = next((time for time in times if time), event["metadata"]["creationTimestamp"])
-    message = " ".join(str(event.get("message") or "").split())[:_MAX_MESSAGE]
+    message = textwrap.shorten(str(event.get("message") or ""), _MAX_MESSAGE, placeholder=" …")
     count = int(series.get("count") or event.get("count") or 1)
     return EventRow(
         at, event.get("reason", ""), about.get("kind", ""), about.get("namespace", ""), about.get("name", ""), message, count

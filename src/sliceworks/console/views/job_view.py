@@ -67,8 +67,13 @@ class JobRow:
 
     @property
     def holds(self) -> bool:
-        """Whether the job occupies slices now."""
+        """Whether the job occupies slices now, or starts and has quota for them."""
         return self.state in ACTIVE_STATES
+
+    @property
+    def runs(self) -> bool:
+        """Whether the job occupies slices now; the slices of one that starts may not exist yet."""
+        return self.holds and (self.state != "starting" or self.ready > 0)
 
 
 def job_row(jobset: Object) -> JobRow:

@@ -54,10 +54,10 @@ class PendingReasons:
             self._cached.clear()
 
     def reason(self, workload: Object, place: int, pending: Sequence[Object]) -> str:
-        """The first cause; Kueue's own message if the time budget is spent."""
+        """The first cause; empty until all objects are read, and Kueue's own message if the time budget is spent."""
         if "reading" in [self._cache.table(kind).state for kind in _EVIDENCE]:
             self.incomplete = True  # a cause from half of the objects would be wrong
-            return str(find_condition(workload, "QuotaReserved").get("message", ""))
+            return ""
         uid, now = workload["metadata"]["uid"], clock.loop_time()
         expires, at, reason = self._cached.get(uid, (0.0, -1, ""))
         if now < expires and at == place:
