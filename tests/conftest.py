@@ -18,7 +18,8 @@ _GC_THRESHOLD = (20_000, 10, 10)
 """Python's own is 700: a third of the time of tests with a twin in their process would be garbage collection."""
 
 pytest.register_assert_rewrite("tests.support.goldens", "tests.support.http", "tests.support.watch_stream")
-hypothesis.settings.register_profile("sliceworks", deadline=None)
+# The same examples in every run, so that a change never fails by chance; `make test-heavy` tries others.
+hypothesis.settings.register_profile("sliceworks", deadline=None, derandomize="SLICEWORKS_FUZZ" not in os.environ)
 hypothesis.settings.load_profile("sliceworks")
 
 
