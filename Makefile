@@ -90,7 +90,7 @@ conformance: $(READY) ## Run Kubernetes' conformance suite on a twin and store t
 
 test-heavy: $(READY) ## Run slow tests: images, cert-manager, Istio with Envoy, vLLM on CPUs (needs Go, and root for Debian packages)
 	@SLICEWORKS_HEAVY=1 SLICEWORKS_REAL=1 GOGC=$(GOGC) $(BIN)/pytest -q tests/heavy $(PYTEST_ARGS)
-	@SLICEWORKS_FUZZ=60 $(BIN)/pytest -q tests/fuzz tests/twin/store/test_recovery.py tests/contract/test_crash.py $(PYTEST_ARGS)
+	@SLICEWORKS_FUZZ=60 $(BIN)/pytest -q tests/fuzz tests/twin/store/test_recovery.py tests/contract/test_crash.py tests/serving/test_crashes.py $(PYTEST_ARGS)
 	@SLICEWORKS_FUZZ=60 $(BIN)/pytest -q -m hypothesis --ignore tests/fuzz $(PYTEST_ARGS)
 
 test-lives: $(READY) ## Run 500 random simulations each of the whole twin, of the slices controller and of `train why`, with kills and faults
