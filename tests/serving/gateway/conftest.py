@@ -13,7 +13,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Raise the time limit of soak tests; it is read before any fixture is created."""
     for item in items:
         if "soak_seconds" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.timeout(60 + 2 * _SECONDS))
+            item.add_marker(pytest.mark.timeout(300 + 2 * _SECONDS))
 
 
 @pytest.fixture

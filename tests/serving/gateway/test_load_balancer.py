@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import ssl
+import weakref
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from tests.support.certificates import renew
 from tests.support.gateways import chat, document, gateway, raw_upstream, read_request, until, upstream
 
 from sliceworks.base import clock
+from sliceworks.serving.gateway import http_client
 from sliceworks.serving.gateway.health_check import check_health
 from sliceworks.serving.gateway.http_client import COMPLETE, ConnectionPool, DeadlineExceeded, Exchange, UpstreamConnection
 from sliceworks.serving.gateway.load_balancer import LoadBalancer, Upstream
@@ -346,7 +348,7 @@ def test_late_connection_is_not_used() -> None:
     clock.run(main())
 
 
-def test_cancelled_connect_is_not_pooled(tmp_path: Path) -> None:
+def test_cancelled_connect_is_not_pooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             await reader.read()
@@ -361,18 +363,31 @@ def test_cancelled_connect_is_not_pooled(tmp_path: Path) -> None:
         await asyncio.gather(making, return_exceptions=True)
         exchange.cancel()
 
-    def kept(pool: ConnectionPool) -> int:
+    kept: weakref.WeakSet[UpstreamConnection] = weakref.WeakSet()
+
+    created = 0
+
+    class Counted(UpstreamConnection):
+        def __init__(self, pool: ConnectionPool) -> None:
+            nonlocal created
+            super().__init__(pool)
+            created += 1
+            kept.add(self)
+
+    def are_freed() -> bool:
         gc.collect()
-        return sum(isinstance(obj, UpstreamConnection) and obj._pool is pool for obj in gc.get_objects())
+        return not kept
 
     async def main() -> None:
+        monkeypatch.setattr(http_client, "UpstreamConnection", Counted)
         trusted, shown = ssl.create_default_context(cadata=renew(tmp_path).decode()), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         shown.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
         async with await asyncio.start_server(respond, "127.0.0.1", 0, ssl=shown) as listening:
             pool = ConnectionPool("127.0.0.1", listening.sockets[0].getsockname()[1], trusted)
             for steps in range(12):
                 await give_up(pool, steps)
-            await until(lambda: not kept(pool))
+            assert created
+            await until(are_freed)
 
     clock.run(main())
 
