@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from sliceworks.specs.model_service import ModelService
 
 Object = dict[str, Any]
-pytestmark = pytest.mark.long(60)
+pytestmark = [pytest.mark.long(60), pytest.mark.timeout(900)]
 NS = "models"
 Act = Callable[[Client], Coroutine[Any, Any, None]]
 _TRIES_ALL = "SLICEWORKS_FUZZ" in os.environ
@@ -158,7 +158,6 @@ def writes(watched: RecordingTransport) -> list[int]:
     return [number for number in changing if number >= own[0]] if own else changing
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("story", STORIES)
 def test_killed_command_is_completed_by_a_repeat(story: str) -> None:
     earlier, act = STORIES[story]
@@ -233,7 +232,6 @@ def between(
 THIRD, FOURTH = model("third"), model("fourth", "gateway: {image: 'g:1', name: second}")
 
 
-@pytest.mark.timeout(300)
 def test_concurrent_services_share_the_gateway() -> None:
     async def then(harness: ServiceHarness, at: str) -> None:
         assert await harness.gateway("gateway") == ({"one", "other", "third"}, {"one", "other", "third"}), at
@@ -243,7 +241,6 @@ def test_concurrent_services_share_the_gateway() -> None:
     between((), deploying(ONE), deploying(THIRD), then)
 
 
-@pytest.mark.timeout(300)
 def test_service_keeps_the_gateway_while_another_leaves() -> None:
     async def stays(harness: ServiceHarness, at: str) -> None:
         assert await harness.gateway("second") == ({"fourth"}, {"fourth"}), at
@@ -258,7 +255,6 @@ def test_service_keeps_the_gateway_while_another_leaves() -> None:
     between((deploying(ONE),), delete, deploying(THIRD), is_deleted, first=2)
 
 
-@pytest.mark.timeout(300)
 def test_concurrent_deployments_of_one_service_conflict() -> None:
     async def alone(harness: ServiceHarness) -> Object:
         await harness.build(deploying(BARE))
@@ -274,7 +270,6 @@ def test_concurrent_deployments_of_one_service_conflict() -> None:
     between((), deploying(BARE), deploying(CHANGED), then, first=1)
 
 
-@pytest.mark.timeout(300)
 def test_deletion_during_deployment_leaves_nothing() -> None:
     async def alone(harness: ServiceHarness) -> Object:
         await harness.build()

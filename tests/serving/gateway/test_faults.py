@@ -21,9 +21,10 @@ from tests.support.gateways import LIMITS, Client, chat, document, gateway, raw_
 
 from sliceworks.base import clock
 from sliceworks.base.http.connection import Connection
+from sliceworks.serving.gateway.call import Call
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from tests.support.gateways import Running, Upstream
 
@@ -187,20 +188,51 @@ def test_request_timeout_covers_all_attempts(kind: str) -> None:
     clock.run(main())
 
 
+@contextlib.contextmanager
+def deaf_backend() -> Iterator[str]:
+    """The URL of a backend that accepts no connections, because its backlog is full."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, contextlib.ExitStack() as filling:
+        address = deaf.getsockname()
+        for _ in range(4):
+            line = filling.enter_context(socket.socket())
+            line.setblocking(False)
+            line.connect_ex(address)
+        yield f"http://127.0.0.1:{address[1]}"
+
+
 def test_wait_for_connection_is_bounded_by_request_timeout() -> None:
     async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf, contextlib.ExitStack() as filling:
-            address = deaf.getsockname()
-            for _ in range(4):
-                line = filling.enter_context(socket.socket())
-                line.setblocking(False)
-                line.connect_ex(address)
-            times = {"connect": "200s", "total": "300ms"}
-            async with gateway(document(f"http://127.0.0.1:{address[1]}", timeouts=times)) as gate:
+        with deaf_backend() as url:
+            async with gateway(document(url, timeouts={"connect": "200s", "total": "300ms"})) as gate:
                 started = clock.real_perf_counter()
                 response = await gate.request("POST", "/v1/chat/completions", chat())
                 assert response.status in {502, 504}
                 assert clock.real_perf_counter() - started < 100
+
+    clock.run(main())
+
+
+@pytest.mark.parametrize("hedging", [{}, {"load_balancing": {"hedgingDelay": "1ms"}}])
+def test_request_without_connection_is_freed(hedging: dict[str, Any]) -> None:
+    """Without the garbage collector, which is disabled in a gateway."""
+
+    def kept() -> int:
+        return sum(isinstance(obj, Call) for obj in gc.get_objects())
+
+    async def main() -> None:
+        with deaf_backend() as url:
+            times, health = {"connect": "50ms"}, {"consecutiveFailures": 100}
+            async with gateway(document(url, url, timeouts=times, retries={"attempts": 1}, health_check=health, **hedging)) as gate:
+                gc.collect()
+                gc.disable()
+                try:
+                    before = kept()
+                    for _ in range(3):
+                        assert (await gate.request("POST", "/v1/chat/completions", chat())).status == 502
+                    await until(gate.idle)
+                    await until(lambda: kept() <= before, 10)
+                finally:
+                    gc.enable()
 
     clock.run(main())
 

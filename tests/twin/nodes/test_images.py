@@ -143,7 +143,7 @@ def test_pods_with_mapped_images_run(tmp_path: Path) -> None:
 def test_probes_see_the_files_of_the_running_container(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("small\n")
     images = ImageMap([("example.com/files", Image(files={"/file-of-a-test": tmp_path / "file"}))])
-    gone = {"exec": {"command": ["test", "!", "-e", "/file-of-a-test"]}, "periodSeconds": 1}
+    gone = {"exec": {"command": ["test", "!", "-e", "/file-of-a-test"]}, "periodSeconds": 1, "timeoutSeconds": 60}
 
     async def main(client: Client) -> None:
         script = "cat /file-of-a-test; rm /file-of-a-test; sleep 600"

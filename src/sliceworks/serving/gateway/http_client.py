@@ -353,15 +353,19 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         # uvloop keeps a cancelled connection until its TLS handshake times out, after a minute by default.
         handshake_timeout = (timeout or None) if self.tls is not None else None
+        connection: UpstreamConnection | None = None
         try:
             async with asyncio.timeout(timeout):
                 _, connection = await loop.create_connection(
                     lambda: UpstreamConnection(self), self.host, self.port, ssl=self.tls, ssl_handshake_timeout=handshake_timeout
                 )
-        except TimeoutError as error:
-            raise ConnectionBroken(f"no connection within {timeout:g} s") from error
+        except TimeoutError:
+            pass
         except OSError as error:
             raise ConnectionBroken(error.strerror or str(error) or type(error).__name__) from error
+        if connection is None:
+            # Not caused by the TimeoutError, whose traceback refers to this task: with its exception, that is a reference cycle.
+            raise ConnectionBroken(f"no connection within {timeout:g} s")
         self._all.add(connection)
         return connection
 
