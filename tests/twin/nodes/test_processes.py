@@ -157,7 +157,7 @@ def test_probes_set_readiness_and_restart(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         server = ("python", "-m", "http.server", "--bind", "$(ADDRESS)", "18080")
         address = [{"name": "ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
-        probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1}
+        probe = {"httpGet": {"path": "/", "port": "web"}, "periodSeconds": 1, "timeoutSeconds": 30}
         ports = [{"name": "web", "containerPort": 18080}]
         await client.create(pod("web", *server, env=address, ports=ports, readinessProbe=probe))
         status = await until(client, "web", lambda obj: "running" in state(obj))

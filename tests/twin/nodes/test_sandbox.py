@@ -51,7 +51,7 @@ def test_volumes_are_at_their_mount_paths(tmp_path: Path) -> None:
     async def main(client: Client) -> None:
         await client.create({**SETTINGS, "data": {"a": "one\n", "run": SCRIPT}})
         line = "/etc/settings-of-a-test/run"
-        probe = {"exec": {"command": ["cat", "/etc/settings-of-a-test/a"]}}
+        probe = {"exec": {"command": ["cat", "/etc/settings-of-a-test/a"]}, "timeoutSeconds": 30}
         await client.create(pod("all", line, volumes=VOLUMES, volumeMounts=MOUNTS, startupProbe=probe))
         await client.create(pod("none", "/etc/settings-of-a-test/gone", volumes=VOLUMES, volumeMounts=MOUNTS))
         assert (await until(client, "all", ended))["phase"] == "Succeeded"

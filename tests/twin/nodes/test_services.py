@@ -40,7 +40,7 @@ with socket.create_server((address, int(port))) as server:
         with server.accept()[0] as one:
             one.sendall(os.environ["HOSTNAME"].encode())
 """
-PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+PROBE = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1, "timeoutSeconds": 30}
 
 
 def _free() -> int:
