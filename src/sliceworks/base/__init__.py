@@ -27,5 +27,6 @@ files           atomic file writes
 imports         optional dependencies and lazy exports
 watchdog        reports what blocks the event loop, and restarts the process
 budget          CPU and memory budgets of work, on the event loop or in a thread
+compression     compression of many strings that are alike
 memory          garbage collector and allocator settings
 """

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from sliceworks.base.compression import Compressor
 from sliceworks.base.errors import Forbidden, NotFound, TimedOut
 from sliceworks.base.memory import exact_size
 from sliceworks.controllers.graphs import well_known
@@ -19,6 +20,7 @@ from sliceworks.kube.resources import Key
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from sliceworks.base.compression import Compressed
     from sliceworks.kube.client import Client
     from sliceworks.kube.informers import Delta, Informer
     from sliceworks.kube.resources import Object, Resource
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 CACHE_KEY = "record"
 
 _MAX_SHARED = 1024
+_MAX_COMPRESSED = 128 * 1024
+"""Bytes of an object; compressing a larger one would delay others."""
 
 
 class Owner(NamedTuple):
@@ -40,13 +44,13 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CachedObject:
-    """An object in compact form: the serialized object and the fields that indexes and comparisons need."""
+    """An object in compact form: the serialized, compressed object and the fields that indexes and comparisons need."""
 
     namespace: str
     name: str
     uid: str
     version: str
-    text: bytes
+    stored: bytes | Compressed
     set_id: str = ""
     owner: Owner | None = None
     fields: bytes = b""
@@ -56,7 +60,7 @@ class CachedObject:
     @property
     def object(self) -> Object:
         """A new copy of the object, which the caller may modify."""
-        obj: Object = orjson.loads(self.text)
+        obj: Object = orjson.loads(self.stored if isinstance(self.stored, bytes) else self.stored.read())
         return obj
 
     @property
@@ -90,11 +94,23 @@ def to_cached(obj: Object, **extra: Any) -> CachedObject:
         metadata["name"],
         metadata.get("uid", ""),
         metadata.get("resourceVersion", ""),
-        exact_size(orjson.dumps(obj)),
+        _compressed(obj),
         fields=_shared(orjson.dumps(fields)) if fields is not None else b"",
         deleting="deletionTimestamp" in metadata,
         **extra,
     )
+
+
+def _compressed(obj: Object) -> bytes | Compressed:
+    """The serialized object, compressed with another of its kind: they are alike, and read only when one of them changes."""
+    data = exact_size(orjson.dumps(obj))
+    return _compressor(obj.get("kind", "")).compress(data) if len(data) <= _MAX_COMPRESSED else data
+
+
+@lru_cache(_MAX_SHARED)
+def _compressor(kind: str) -> Compressor:
+    """The compressor of a kind."""
+    return Compressor()
 
 
 @lru_cache(_MAX_SHARED)
