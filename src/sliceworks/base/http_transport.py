@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-import urllib.request
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -137,7 +136,12 @@ def _default_tls_context(*, verify: bool) -> ssl.SSLContext:
 
 
 def _proxy_from_environment(server: Address) -> str:
-    if is_loopback(server.host) or urllib.request.proxy_bypass(server.host):
+    if is_loopback(server.host):
+        return ""
+    # Imported here: it takes as long to load as the rest of a client, and a twin's clients do not need it.
+    import urllib.request
+
+    if urllib.request.proxy_bypass(server.host):
         return ""
     return urllib.request.getproxies().get(server.scheme, "")
 
