@@ -160,18 +160,23 @@ def _validate_builtin(errors: ErrorList, server: ApiServer, call: Call, obj: Obj
     validate = strategy.validate
     if call.resource.key in _ENDPOINTS and server.pod_network is not None:
         validate = partial(_ENDPOINTS[call.resource.key], pods=server.pod_network)
-    if validate is not None and (old is None or _needs_validation(obj, old)):
+    if validate is not None and old is not None and not _has_other_changes(obj, old):
+        validate = (strategy.validate_metadata or validate) if _has_other_labels(obj, old) else None  # the old object was valid
+    if validate is not None:
         validate(errors, obj)
     if old is not None and strategy.validate_update is not None:
         strategy.validate_update(errors, obj, old)
 
 
-def _needs_validation(obj: Obj, old: Obj) -> bool:
-    """Whether an update changed anything that `Strategy.validate` reads: the old object was valid."""
-    metadata, old_metadata = obj["metadata"], old["metadata"]
-    if any(metadata.get(field) != old_metadata.get(field) for field in ("annotations", "labels")):
-        return True
+def _has_other_changes(obj: Obj, old: Obj) -> bool:
+    """Whether an update changed anything but metadata and status."""
     return any(obj.get(field) != old.get(field) for field in obj.keys() | old.keys() if field not in ("metadata", "status"))
+
+
+def _has_other_labels(obj: Obj, old: Obj) -> bool:
+    """Whether an update changed labels or annotations, which `Strategy.validate` may read."""
+    metadata, old_metadata = obj["metadata"], old["metadata"]
+    return any(metadata.get(field) != old_metadata.get(field) for field in ("annotations", "labels"))
 
 
 def _validate_name(errors: ErrorList, call: Call, metadata: Obj) -> None:

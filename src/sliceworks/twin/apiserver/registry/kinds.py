@@ -181,6 +181,7 @@ STRATEGIES: dict[str, Strategy] = {
         },
         prepare_for_create=strategies.prepare_pod,
         validate=pod.validate_pod,
+        validate_metadata=pod.validate_pod_metadata,
         validate_update=pod_update.validate_pod_update,
         validate_status=pod_update.validate_pod_status_update,
         warnings=pod_warnings.pod_warnings,

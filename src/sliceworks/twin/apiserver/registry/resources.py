@@ -87,6 +87,8 @@ class Strategy:
     prepare_for_update: Callable[[Obj, Obj, ClusterView], None] = lambda new, old, cluster: None
     validate: Callable[[ErrorList, Obj], None] | None = None
     """Validates an object without its metadata."""
+    validate_metadata: Callable[[ErrorList, Obj], None] | None = None
+    """The part of `validate` that reads labels and annotations, if it is small: an update that changes only these runs it alone."""
     validate_update: Callable[[ErrorList, Obj, Obj], None] | None = None
     """Rejects changes of immutable fields."""
     validate_status: Callable[[ErrorList, Obj, Obj], None] | None = None

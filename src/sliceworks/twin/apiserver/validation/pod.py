@@ -119,8 +119,7 @@ def _search_errors(name: str) -> list[str]:
 def validate_pod(errors: ErrorList, pod: Json) -> None:
     """Validate a pod; one without a resource version is being created."""
     meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    if annotations := meta.get("annotations"):
-        validate_pod_annotations(errors, annotations, spec, "metadata.annotations")
+    validate_pod_metadata(errors, pod)
     validate_pod_spec(errors, spec, "spec", meta.get("name") or "")
     if not spec.get("serviceAccountName"):
         for volume, volume_path in list_items(spec, "spec", "volumes"):
@@ -136,6 +135,12 @@ def validate_pod(errors: ErrorList, pod: Json) -> None:
         errors.forbidden("spec.ephemeralContainers", "cannot be set on create")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         errors.forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared")
+
+
+def validate_pod_metadata(errors: ErrorList, pod: Json) -> None:
+    """Validate the annotations of a pod that have a meaning; no rule reads its labels."""
+    if annotations := (pod.get("metadata") or {}).get("annotations"):
+        validate_pod_annotations(errors, annotations, pod.get("spec") or {}, "metadata.annotations")
 
 
 def validate_pod_template(errors: ErrorList, template: Json, path: str) -> None:

@@ -32,7 +32,8 @@ class EphemeralVolumeController(Controller[NamespacedName]):
 
     def observe(self, change: Change) -> None:
         if change.resource == PODS:
-            if change.type != "DELETED" and _FIELD in change.entry.data:
+            # Volumes of a pod do not change.
+            if change.type == "ADDED" and _FIELD in change.entry.data:
                 self.queue.add((change.namespace, change.name))
         elif change.type == "DELETED" and (owner := controller_of(change.obj)) and owner["kind"] == "Pod":
             self.queue.add((change.namespace, owner["name"]))
