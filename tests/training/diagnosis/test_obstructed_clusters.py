@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.support.obstructed_cluster import explain_all
 
 from sliceworks.base import clock
+from sliceworks.cli.train_show import diagnose
+from sliceworks.kube.client import Client
+from sliceworks.kube.resources import NODE, POD
+from sliceworks.twin.cluster import Cluster
+from sliceworks.twin.nodes.node_shape import NodeShape, create_nodes
 
 if TYPE_CHECKING:
     from sliceworks.training.diagnosis.model import Diagnosis
@@ -44,3 +49,29 @@ def test_random_clusters_obstruct_jobs_in_many_ways() -> None:
         for cause in diagnosis.causes
     }
     assert len(kinds) > 5, kinds
+
+
+def test_job_whose_lost_host_keeps_its_pod_has_a_cause() -> None:
+    """Random lives find this rarely: a host is lost, its pod is deleted but does not stop, and the job cannot restart."""
+
+    async def main() -> tuple[list[str], list[str]]:
+        async with Cluster() as cluster, Client(cluster.transport(), namespace="default") as client:
+            await create_nodes(client, NodeShape(pool="cpu-pool", cpu="8", memory="32Gi"), 4)
+            container = {"name": "c", "image": "example.com/train:1"}
+            template: dict[str, Any] = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+            job = {"name": "first", "template": {"spec": {"backoffLimit": 0, "template": template}}}
+            template["metadata"] = {"annotations": {"sliceworks.dev/run-seconds": "4000"}}
+            spec = {"replicatedJobs": [job], "failurePolicy": {"maxRestarts": 1}}
+            jobset = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "train"}, "spec": spec}
+            await client.create(jobset)
+            await clock.sleep(60)
+            before = [cause.kind.name for cause in (await diagnose(client, "train")).causes]
+            [pod] = (await client.list(POD, "default")).items
+            silent = {"metadata": {"annotations": {"sliceworks.dev/state": "silent"}}}
+            await client.patch(NODE, pod["spec"]["nodeName"], silent)
+            await clock.sleep(600)
+            return before, [cause.kind.name for cause in (await diagnose(client, "train")).causes]
+
+    before, after = clock.run(main(), virtual=True)
+    assert before == ["running"]
+    assert after == ["pod-not-deleted"]
