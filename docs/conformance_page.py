@@ -48,7 +48,14 @@ def conformance() -> str:
         groups.setdefault(_group(name), {})[name] = result
     passed = sum(result.outcome is Outcome.PASSED for result in stored.values())
     opening = _OPENING.format(passed=passed, total=len(stored), version=KUBERNETES_VERSION, image=IMAGE)
-    parts = [opening, "## Results\n", _summary(groups), *(_not_passed(groups)), "## Passed specs\n"]
+    parts = [
+        opening,
+        "## Results\n",
+        _summary(groups),
+        *environment(stored, results.read(results.REAL)),
+        *_not_passed(groups),
+        "## Passed specs\n",
+    ]
     parts += [_passed(group, found) for group, found in groups.items()]
     return "\n".join(parts)
 
@@ -77,6 +84,35 @@ def _summary(groups: Mapping[str, Mapping[str, Result]]) -> str:
         lines.append(f"| {group} | {len(found)} | {' | '.join(str(counts[column]) for column in columns)} | {commits or '–'} |")
     lines.append(f"| **all** | {total.total()} | {' | '.join(str(total[column]) for column in columns)} | |")
     return "\n".join([*lines, ""])
+
+
+_ENVIRONMENT = """\
+## What the nodes cost
+
+`make conformance CONFORMANCE_ARGS=--real` runs the suite on etcd, kube-apiserver, kube-controller-manager and kube-scheduler
+{version} with the twin's nodes. A spec that fails there too fails because of the nodes; one that fails on the twin only, because
+of its control plane. It needs root: pods get addresses in a network namespace, since the real API server rejects loopback
+addresses in endpoints.
+"""
+
+
+def environment(stored: Mapping[str, Result], on_real: Mapping[str, Result]) -> list[str]:
+    """Parts of the page with the results of the real control plane with the twin's nodes, and what differs."""
+    real = {name: result for name, result in on_real.items() if result.outcome is not Outcome.NOT_RUN}
+    if not real:
+        return []
+    lines = ["| group | specs | passed on the real control plane | passed on the twin | commits |", "|---|---|---|---|---|"]
+    for group in sorted({_group(name) for name in real}):
+        names = [name for name in real if _group(name) == group]
+        counts = [sum(source[name].outcome is Outcome.PASSED for name in names) for source in (real, stored)]
+        commits = ", ".join(f"`{commit}`" for commit in sorted({real[name].commit for name in names}))
+        lines.append(f"| {group} | {len(names)} | {counts[0]} | {counts[1]} | {commits} |")
+    parts = [_ENVIRONMENT.format(version=KUBERNETES_VERSION), "\n".join([*lines, ""])]
+    for title, passes, fails in (("twin", stored, real), ("real control plane", real, stored)):
+        if names := [name for name in real if passes[name].outcome is Outcome.PASSED is not fails[name].outcome]:
+            items = [f"- {_short(name)}: `{fails[name].message.replace('`', '')}`\n" for name in names]
+            parts.append(f"They pass on the {title} only:\n\n{''.join(items)}")
+    return parts
 
 
 def _not_passed(groups: Mapping[str, Mapping[str, Result]]) -> list[str]:

@@ -1,24 +1,25 @@
-"""A twin with three nodes for the suite; it ends with this process, whatever ends it."""
+"""The clusters of the suite: a twin, which ends with this process, whatever ends it, and a real control plane with its nodes."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.conformance.nodes import create_nodes
+from tests.conformance.real_nodes import NETWORK
+from tests.real.control_plane import ControlPlane
 from tests.real.processes import Process, tied
+from tests.support.own_network import own_network
 
 from sliceworks.kube import open_client
-from sliceworks.twin.nodes.node_shape import NodeShape, build_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-_NODES = NodeShape(pool="pool", machine="e2-standard-16", cpu="16", memory="64Gi")
-_COUNT = 3
 
 
 @contextmanager
@@ -39,6 +40,28 @@ def running_twin(folder: Path, image_map: Path, log: Path) -> Iterator[Path]:
 
 async def _create_nodes(kubeconfig: Path) -> None:
     async with open_client(kubeconfig) as client:
-        for node in build_nodes(_NODES, _COUNT):
-            del node["status"]["addresses"]  # the twin gives the node one that accepts connections
-            await client.create(node)
+        await create_nodes(client)
+
+
+@contextmanager
+def running_control_plane(folder: Path, image_map: Path) -> Iterator[Path]:
+    """The kubeconfig of a new real control plane with the twin's nodes, in a network of this thread and its children, as root."""
+    folder.mkdir()
+    _, services = NETWORK.subnets()
+    addresses = ("--bind-address=0.0.0.0", f"--advertise-address={NETWORK[1]}")
+    flags = (*addresses, f"--service-cluster-ip-range={services}", "--kubelet-preferred-address-types=InternalIP")
+    with own_network(NETWORK), ControlPlane(folder, controllers=("*",), server_flags=flags) as plane:
+        plane.start_scheduler()
+        files = plane.certificates
+        sources = {"kubelet.crt": files.serving, "kubelet.key": files.serving_key}
+        sources |= {"ca.crt": plane.authority, "images.yaml": image_map}
+        for name, source in sources.items():
+            shutil.copyfile(source, folder / name)
+        (folder / "url").write_text(plane.url)
+        command = (sys.executable, "-m", "tests.conformance.real_nodes", str(plane.kubeconfig), str(folder))
+        nodes = Process("nodes", tied(command), folder / "nodes.log")
+        try:
+            nodes.wait_until((folder / "ready").exists)
+            yield plane.kubeconfig
+        finally:
+            nodes.terminate()

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.yaml"
+REAL = FOLDER / "real.yaml"
+"""Results on the real control plane with the twin's nodes."""
 REASONS = FOLDER / "reasons.yaml"
 
 

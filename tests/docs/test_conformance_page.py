@@ -9,7 +9,7 @@ import pytest
 from tests.conformance import ginkgo, results
 from tests.conformance.results import Outcome, Result
 
-from conformance_page import conformance
+from conformance_page import conformance, environment
 
 README = Path(__file__).parents[2] / "README.md"
 STORED = results.read()
@@ -24,6 +24,26 @@ def test_every_spec_has_a_result() -> None:
 def test_every_spec_that_does_not_pass_has_a_reason() -> None:
     unexplained = [name for name, result in STORED.items() if result.outcome is Outcome.FAILED and results.reason_of(name) is None]
     assert unexplained == []
+
+
+def test_every_spec_that_the_real_control_plane_passes_with_the_nodes_of_a_twin_passes_on_a_twin() -> None:
+    real = results.read(results.REAL)
+    passed = [name for name, result in real.items() if result.outcome is Outcome.PASSED]
+    assert [name for name in passed if STORED[name].outcome is not Outcome.PASSED] == []
+
+
+def test_page_compares_with_the_real_control_plane() -> None:
+    stored = {f"[sig-a] {name}": Result(outcome, "1") for name, outcome in (("b", Outcome.PASSED), ("c", Outcome.FAILED))}
+    real = {
+        "[sig-a] b": Result(Outcome.FAILED, "2", "no `shell`"),
+        "[sig-a] c": Result(Outcome.PASSED, "2"),
+        "d": Result(Outcome.NOT_RUN),
+    }
+    page = "\n".join(environment(stored, real))
+    assert "| a | 2 | 1 | 1 | `2` |" in page
+    assert "They pass on the twin only:\n\n- `[sig-a] b`: `no shell`" in page
+    assert "They pass on the real control plane only:\n\n- `[sig-a] c`: ``" in page
+    assert environment(stored, {}) == []
 
 
 def test_every_reason_is_that_of_a_spec() -> None:

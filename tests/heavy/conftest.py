@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.heavy import images
-from tests.heavy.containers import own_network
+from tests.support.own_network import own_network
 
 from sliceworks.infra.target import PROVIDER
 

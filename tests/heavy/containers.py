@@ -6,7 +6,6 @@ Processes, devices and mounts are isolated; the network is that of the caller.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import subprocess
@@ -35,7 +34,6 @@ _SYSTEM: tuple[Object, ...] = (
 )
 # crun rejects a machine with hybrid cgroups v1 and v2, and needs no cgroups here.
 _START = 'mountpoint -q /sys/fs/cgroup/unified && umount --lazy /sys/fs/cgroup/unified; exec "$@"'
-_NEW_NETWORK = 0x40000000
 
 
 @dataclass(frozen=True)
@@ -176,20 +174,3 @@ def _system_calls() -> Object:
             continue
         calls.append({key: rule[key] for key in ("names", "action", "args", "errnoRet") if rule.get(key)})
     return {"defaultAction": profile["defaultAction"], "architectures": [long], "syscalls": calls}
-
-
-@contextmanager
-def own_network() -> Iterator[None]:
-    """A network namespace for this thread and its children with only loopback: every port is free and no other host is
-    reachable.
-    """
-    library = ctypes.CDLL(None, use_errno=True)
-    before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
-    try:
-        if library.unshare(_NEW_NETWORK):
-            raise OSError(ctypes.get_errno(), "no network of its own")
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        yield
-    finally:
-        library.setns(before, _NEW_NETWORK)
-        os.close(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -126,7 +127,7 @@ def test_pods_with_the_same_host_name_have_their_own_addresses() -> None:
     def body(name: str, uid: str) -> dict[str, Any]:
         return {"metadata": {"name": name, "namespace": "ml", "uid": uid}, "spec": {"hostname": "worker", "subdomain": "web"}}
 
-    hosts = PodHosts(1)
+    hosts = PodHosts(IPv4Network("127.1.0.0/17"))
     first, second = hosts.register(body("a", "1")), hosts.register(body("b", "2"))
     assert first == hosts.address("ml", "worker", "web") != second
     assert hosts.hostname_of(body("b", "2")).address == second

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from datetime import UTC, datetime
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Object = dict[str, Any]
+PODS = IPv4Network("127.1.0.0/17")
 TPU: Object = {"name": "main", "resources": {"limits": {"google.com/tpu": "4"}}}
 
 
@@ -59,19 +61,19 @@ def test_expand_resolves_references(text: str, expected: str) -> None:
     ],
 )
 def test_pod_names_are_replaced_by_addresses(text: str, expected: str) -> None:
-    assert PodHosts(1).replace_names(text, "ml", "web") == expected
+    assert PodHosts(PODS).replace_names(text, "ml", "web") == expected
 
 
 def test_pod_name_keeps_its_address() -> None:
-    hosts = PodHosts(1)
+    hosts = PodHosts(PODS)
     assert hosts.replace_names("b.web", "ml", "web") == "127.1.0.1"
     assert (
         hosts.register({"metadata": {"name": "x", "namespace": "ml", "uid": "u"}, "spec": {"hostname": "b", "subdomain": "web"}})
         == "127.1.0.1"
     )
     assert hosts.address("other", "b", "web") == "127.1.0.2"
-    assert PodHosts(7).address("ml", "b", "web") == "127.7.0.1"
-    assert PodHosts(0).address("ml", "b", "web") == "127.0.0.1"
+    assert PodHosts(IPv4Network("127.7.0.0/17")).address("ml", "b", "web") == "127.7.0.1"
+    assert PodHosts(None).address("ml", "b", "web") == "127.0.0.1"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux answers on every loopback address")
@@ -87,6 +89,15 @@ def test_two_twins_have_different_networks() -> None:
         assert again.number != two.number
         two.close()
         again.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux answers on every loopback address")
+def test_network_can_be_another_one() -> None:
+    addresses = LoopbackRange(IPv4Network("10.66.0.0/16"))
+    try:
+        assert addresses.networks == (IPv4Network("10.66.0.0/17"), IPv4Network("10.66.128.0/17"))
+    finally:
+        addresses.close()
 
 
 def slice_pod(**labels: str) -> Object:

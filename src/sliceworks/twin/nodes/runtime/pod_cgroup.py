@@ -91,7 +91,7 @@ def bind6(address: str) -> bytes:
 
 
 def connect4(address: str) -> bytes:
-    """The program for connections: localhost becomes the pod if it listens; the source becomes the pod."""
+    """The program for connections: localhost becomes the pod if it listens; the source becomes the pod in its network."""
     return bpf.assemble(
         [
             bpf.copy(_KEPT, _CONTEXT),
@@ -106,7 +106,7 @@ def connect4(address: str) -> bytes:
             "source",
             bpf.load(_A2, _KEPT, _ADDRESS),
             bpf.mask(_A2, 0xFF),
-            bpf.jump_unless(_A2, 127, "end"),
+            bpf.jump_unless(_A2, _word(address) & 0xFF, "end"),
             *_bind_source(address),
             "end",
             *ALLOW,

@@ -148,14 +148,15 @@ class LoopbackNetworks(NamedTuple):
 
 
 class LoopbackRange:
-    """The network 127.N.0.0/16, reserved for one twin of this machine until `close`.
+    """The network 127.N.0.0/16, reserved for one twin of this machine until `close`, or another one whose addresses all work.
 
     N is 0 where only 127.0.0.1 works. The reservation is an abstract socket, which the kernel releases when the process dies.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, network: IPv4Network | None = None) -> None:
         self._reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.number = self._claim() if sys.platform == "linux" else 0
+        self._network = network or (IPv4Network(f"127.{self.number}.0.0/16") if self.number else None)
 
     def _claim(self) -> int:
         for number in range(1, 255):
@@ -172,7 +173,7 @@ class LoopbackRange:
     @property
     def networks(self) -> LoopbackNetworks | None:
         """The networks of pods and Services; None where only 127.0.0.1 works."""
-        return LoopbackNetworks(*IPv4Network(f"127.{self.number}.0.0/16").subnets()) if self.number else None
+        return LoopbackNetworks(*self._network.subnets()) if self._network is not None else None
 
     def close(self) -> None:
         """Release the network."""
@@ -185,13 +186,13 @@ def hostname(pod: Obj) -> str:
 
 
 class PodHosts:
-    """Allocates the address of each host name in 127.N.0.0/17; all pods share 127.0.0.1 where only that works.
+    """Allocates the address of each host name in the network of pods; all share 127.0.0.1 without one.
 
     A pod keeps the address of its host name when it is replaced; another pod with the same host name gets its own.
     """
 
-    def __init__(self, network: int) -> None:
-        self._first = (127 << 24) + (network << 16) + 1 if network else 0
+    def __init__(self, network: IPv4Network | None) -> None:
+        self._first = int(network.network_address) + 1 if network is not None else 0
         self._addresses: dict[tuple[str, str, str], str] = {}
         self._owners: dict[str, str] = {}
         """The name of the pod that has an address."""

@@ -31,6 +31,7 @@ from sliceworks.twin.nodes.runtime.service_proxy import ServiceProxy, served_hos
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
+    from ipaddress import IPv4Network
     from pathlib import Path
 
     from sliceworks.kube.client import Client
@@ -96,21 +97,30 @@ _PLAIN_TEXT = {"content-type": "text/plain"}
 class ProcessRuntime:
     """Runs every pod whose containers all have a command, or an image in `images`; `folder` holds their files and logs.
 
-    With `hidden` folders, containers do not see these, and none of their processes outlives them.
+    With `hidden` folders, containers do not see these, and none of their processes outlives them. The addresses of pods and
+    Services are in a loopback network or, for API servers that reject these in endpoints, in another `network` of this machine.
     """
 
-    def __init__(self, client: Client, folder: Path, hidden: tuple[Path, ...] = (), images: ImageMap | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        folder: Path,
+        hidden: tuple[Path, ...] = (),
+        images: ImageMap | None = None,
+        *,
+        network: IPv4Network | None = None,
+    ) -> None:
         self._client = client.using(field_manager="kubelet")
         self._recorder = EventRecorder(self._client, "kubelet", core=True)
         self._folder = folder
         self._images = images
         self._access = ApiAccess()
         self._namespaces = NamespaceSupport(folder, hidden)
-        self._loopback = LoopbackRange()
-        self._hosts = PodHosts(self._loopback.number)
+        self._loopback = LoopbackRange(network)
         self.networks = self._loopback.networks
+        self._hosts = PodHosts(self.networks.pods if self.networks is not None else None)
         self._cgroups = PodCgroups(self._loopback.number)
-        self._services = ServiceProxy(self._client, self._recorder, self._loopback, self._hosts.files, self._access)
+        self._services = ServiceProxy(self._client, self._recorder, self.networks, self._hosts.files, self._access)
         self._services.find_host_ports = self._host_ports
         self._dns: DnsServer | None = None
         self._workers: dict[Key, PodWorker] = {}
@@ -193,7 +203,7 @@ class ProcessRuntime:
     def _host_ports(self) -> Iterator[ServicePort]:
         for worker in self._workers.values():
             if not worker.task.done():
-                yield from served_host_ports(worker.pod, *worker.addresses)
+                yield from served_host_ports(worker.pod, *worker.addresses, self.networks)
 
     def on_pod_deleted(self, pod: Key) -> None:
         """Kill the processes of a deleted pod and delete its files."""

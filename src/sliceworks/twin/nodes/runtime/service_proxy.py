@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sliceworks.kube.client import Client
     from sliceworks.kube.events import EventRecorder
     from sliceworks.kube.informers import Delta
-    from sliceworks.twin.nodes.runtime.pod_dns import HostsFiles, LoopbackRange
+    from sliceworks.twin.nodes.runtime.pod_dns import HostsFiles, LoopbackNetworks
     from sliceworks.twin.nodes.runtime.process_runtime import ApiAccess
     from sliceworks.twin.nodes.runtime.proxy_socket import Target
 _SOCKET_TABLES = {"TCP": (Path("/proc/net/tcp"), Path("/proc/net/tcp6")), "UDP": (Path("/proc/net/udp"), Path("/proc/net/udp6"))}
@@ -131,12 +131,12 @@ def service_ports(
                     yield from (ServicePort(service, Listener(protocol, node, int(number)), targets, affinity) for node in nodes)
 
 
-def served_host_ports(pod: Obj, node: str, address: str) -> Iterator[ServicePort]:
-    """The ports that a pod with an address occupies at its node; only loopback addresses can be served."""
+def served_host_ports(pod: Obj, node: str, address: str, networks: LoopbackNetworks | None) -> Iterator[ServicePort]:
+    """The ports that a pod with an address occupies at its node; only addresses of this machine can be served."""
     for port in host_ports(pod["spec"]) if not pod["spec"].get("hostNetwork") else ():
         host, protocol = port.get("hostIP") or ANY_ADDRESS, port.get("protocol", "TCP")
         host = node if host == ANY_ADDRESS else host
-        if protocol in _PROXIES and is_loopback(host):
+        if protocol in _PROXIES and (is_loopback(host) or (networks is not None and _is_in(host, networks.pods))):
             yield ServicePort(pod, Listener(protocol, host, port["hostPort"]), ((address, port["containerPort"]),), 0.0)
 
 
@@ -205,14 +205,14 @@ _REASONS = {
 
 
 class ServiceProxy:
-    """Proxies Services to their endpoints from `open` to `close`; does nothing without a loopback network."""
+    """Proxies Services to their endpoints from `open` to `close`; does nothing without a network."""
 
     def __init__(
-        self, client: Client, recorder: EventRecorder, loopback: LoopbackRange, files: HostsFiles, access: ApiAccess
+        self, client: Client, recorder: EventRecorder, networks: LoopbackNetworks | None, files: HostsFiles, access: ApiAccess
     ) -> None:
         self._informers = Informers(client)
         self._recorder = recorder
-        self._networks = loopback.networks
+        self._networks = networks
         self._files = files
         self._access = access
         self._changed = asyncio.Event()
