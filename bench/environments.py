@@ -10,7 +10,6 @@ built-in resources. Progress goes to stderr. The last line on stdout is JSON: `{
 
 from __future__ import annotations
 
-import os
 import resource
 import subprocess
 import sys
@@ -25,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from bench.harness import terraform
 from bench.harness.command import Profiles, Script
 from bench.harness.metric import Metric, limit
+from bench.harness.servers import installed_environment
 from tests.real.processes import cpu_seconds
 
 from sliceworks.base import progress
@@ -111,7 +111,7 @@ class Home:
     def run(self, *arguments: str) -> float:
         """Run a command; returns its wall time in seconds. A failure ends the benchmark."""
         command = [sys.executable, "-m", "sliceworks", *arguments]
-        environment = {**os.environ, "SLICEWORKS_HOME": str(self.folder), **self.meter.install()}
+        environment = {**installed_environment(self.folder), **self.meter.install()}
         started = time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -33,6 +33,11 @@ _STAGES = ("node/fast", "node/heartbeat-with-lease", "pod/fast")
 _UNLIMITED = ("--kube-api-qps=10000", "--kube-api-burst=20000")
 
 
+def installed_environment(home: Path) -> dict[str, str]:
+    """The environment of commands and servers: Python's bytecode is cached, as after an installation."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {"SLICEWORKS_HOME": str(home)}
+
+
 class Server(Protocol):
     """A running API server."""
 
@@ -72,8 +77,7 @@ class TwinServer:
             str(port),
             *(() if workloads else ("--no-workloads",)),
         ]
-        env = {**os.environ, "SLICEWORKS_HOME": str(folder)}
-        env.pop("PYTHONDONTWRITEBYTECODE", None)
+        env = installed_environment(folder)
         started = time.monotonic()
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
@@ -131,7 +135,7 @@ class TwinDaemon:
     """`sliceworks twin start --memory` with its own home, and its cloud."""
 
     def __init__(self, folder: Path) -> None:
-        self._env = {**os.environ, "SLICEWORKS_HOME": str(folder)}
+        self._env = installed_environment(folder)
         self._call("start", "--memory", "--quiet")
         self.home = folder / "twins" / "default"
         self.cloud = str(orjson.loads((self.home / "ready.json").read_bytes())["cloud"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.conditions import find_condition, find_true_condition, is_condition_true
+from sliceworks.twin.apiserver.codec import deep_copy
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.kueue_api import (
     ADMITTED,
@@ -135,7 +135,7 @@ class JobIntegration(Integration):
         return [job["spec"]["template"]]
 
     def pod_sets(self, job: Obj) -> list[Obj]:
-        template = copy.deepcopy(job["spec"]["template"])
+        template = deep_copy(job["spec"]["template"])
         labels = (template.get("metadata") or {}).get("labels") or {}
         for label in _JOB_LABELS:
             if label != "batch.kubernetes.io/job-name":
@@ -190,7 +190,7 @@ class JobSetIntegration(Integration):
         return [
             {
                 "name": replicated["name"].lower(),
-                "template": copy.deepcopy(replicated["template"]["spec"]["template"]),
+                "template": deep_copy(replicated["template"]["spec"]["template"]),
                 "count": int(replicated.get("replicas", 1)) * _pod_count(replicated["template"]["spec"]),
             }
             for replicated in _replicated_jobs(job)

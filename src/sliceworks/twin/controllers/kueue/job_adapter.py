@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import NotFound
+from sliceworks.twin.apiserver.codec import deep_copy
 from sliceworks.twin.controllers.kueue import kueue_api, workload_status
 from sliceworks.twin.controllers.kueue.kueue_api import POD_SET_LABEL, RESOURCE_FLAVORS, WORKLOAD_ANNOTATION, Obj
 from sliceworks.twin.controllers.kueue.workload_writer import KueueWriter, workload_key
@@ -177,7 +177,7 @@ class SuspendableJobAdapter(JobAdapter):
         if is_batch_job and (job.get("status") or {}).get("startTime"):
             del job["status"]["startTime"]
             job = (await self.writer.api.update(integration.resource, job, "status")).object()
-        before = copy.deepcopy(job)
+        before = deep_copy(job)
         if workload is not None:
             pod_sets = workload_status.pod_sets_of(workload)
             for template, pod_set in zip(integration.templates(job), pod_sets, strict=False):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 from sliceworks.base.conditions import is_condition_true
+from sliceworks.twin.apiserver.codec import deep_copy
 from sliceworks.twin.controllers.kueue import workload_status
 from sliceworks.twin.controllers.kueue.cache import WATCHED_RESOURCES, Cache, checks_of, flavors_of, is_stopped, spec_of
 from sliceworks.twin.controllers.kueue.core.model import format_quantity
@@ -114,7 +114,7 @@ class QueueReconciler(Controller[ObjectKey]):
             return
         if await self._add_finalizer(CLUSTER_QUEUES, obj):
             return
-        before, status = copy.deepcopy(obj.get("status")), obj.setdefault("status", {})
+        before, status = deep_copy(obj.get("status")), obj.setdefault("status", {})
         admitted = [workload for workload in queue.workloads.values() if workload.key in self._cache.admitted]
         reason, message = self._cache.inactive_reason(name) or ("Ready", "Can admit new workloads")
         workload_status.set_condition(obj, "Active", reason == "Ready", reason, message)
@@ -127,7 +127,7 @@ class QueueReconciler(Controller[ObjectKey]):
             await self._writer.update(CLUSTER_QUEUES, obj, "status")
 
     async def _sync_local_queue(self, obj: Obj, key: WorkloadKey) -> None:
-        before, status = copy.deepcopy(obj.get("status")), obj.setdefault("status", {})
+        before, status = deep_copy(obj.get("status")), obj.setdefault("status", {})
         name = spec_of(obj).get("clusterQueue") or ""
         queue, cluster_queue = self._queue_manager.tree.cluster_queues.get(name), self._cache.cluster_queues.get(name)
         workload_status.set_condition(obj, "Active", *_local_queue_condition(obj, cluster_queue))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base.errors import AlreadyExists, NotFound
 from sliceworks.kube.resources import owner_reference
+from sliceworks.twin.apiserver.codec import deep_copy
 from sliceworks.twin.controllers.kueue.kueue_api import (
     API_VERSION,
     FIELD_MANAGER,
@@ -55,7 +55,7 @@ class KueueWriter:
         obj = self._context.get(WORKLOADS, *key)
         if obj is None:
             return None
-        before = copy.deepcopy(obj.get("status"))
+        before = deep_copy(obj.get("status"))
         if change(obj) is False or obj.get("status") == before:
             return None
         return await self.update(WORKLOADS, obj, "status")
