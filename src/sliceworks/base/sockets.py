@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import asyncio
 
 _MAX_OPEN_FILES = 65_536
+_TABLE_SIZE = 16_384
 
 
 def is_loopback(host: str) -> bool:
@@ -38,6 +39,24 @@ def raise_open_files_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < target:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+
+
+def grow_open_files_table() -> None:
+    """Let the kernel's table of open files grow now: it doubles at 256 descriptors, at 512 and so on, and blocks all threads then.
+
+    The table is as large as the highest descriptor so far.
+    """
+    import fcntl
+    import resource
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = (_TABLE_SIZE if limit == resource.RLIM_INFINITY else min(limit, _TABLE_SIZE)) - 1
+    file = os.open(os.devnull, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):
+            os.close(fcntl.fcntl(file, fcntl.F_DUPFD, highest))
+    finally:
+        os.close(file)
 
 
 def find_fileno(transport: asyncio.BaseTransport) -> int:

@@ -348,6 +348,49 @@ def test_late_connection_is_not_used() -> None:
     clock.run(main())
 
 
+def test_many_connects_are_spread_over_turns_of_the_loop() -> None:
+    turn, started, all_started = 0, Counter[int](), asyncio.Event()
+
+    class CountingPool(ConnectionPool):
+        async def _connect(self, timeout: float) -> UpstreamConnection:
+            started[turn] += 1
+            return await super()._connect(timeout)
+
+    async def count_turns() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await read_request(reader)
+        await all_started.wait()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        await reader.read()
+
+    async def main() -> None:
+        async with raw_upstream(respond) as url:
+            pools = [CountingPool("127.0.0.1", int(url.rpartition(":")[2])) for _ in range(2)]
+            exchanges = [Exchange() for _ in range(60)]
+            counting = asyncio.ensure_future(count_turns())
+            starts = [pools[number % 2].start(b"GET / HTTP/1.1\r\n\r\n", b"", item, 5) for number, item in enumerate(exchanges)]
+            starting = asyncio.gather(*starts)
+            cancelled = asyncio.ensure_future(pools[0].start(b"GET / HTTP/1.1\r\n\r\n", b"", Exchange(), 5))
+            await asyncio.sleep(0)
+            cancelled.cancel()
+            await starting
+            all_started.set()
+            for exchange in exchanges:
+                await exchange.wait(COMPLETE)
+            counting.cancel()
+            assert started.total() == 60
+            assert max(started.values()) <= 16, started  # eight per turn; a count may cover parts of two turns
+            for pool in pools:
+                pool.close()
+
+    clock.run(main())
+
+
 def test_cancelled_connect_is_not_pooled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, ssl.SSLError):

@@ -91,6 +91,7 @@ class Server:
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Start listening, with TLS or without; returns the port."""
         sockets.raise_open_files_limit()
+        sockets.grow_open_files_table()
         loop = asyncio.get_running_loop()
         handshake = self.limits.handshake if tls else None
         self._server = await loop.create_server(

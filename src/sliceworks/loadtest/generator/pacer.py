@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
-import os
-import resource
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter_ns, time_ns
 from typing import TYPE_CHECKING, Any
@@ -14,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import gevent
 from gevent.event import AsyncResult, Event
 from gevent.monkey import get_original
+
+from sliceworks.base import sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -88,7 +87,6 @@ NEVER_DUE = 1 << 62
 _SPIN_TIME = 2_000_000
 """Nanoseconds before a due time from which the pacer spins: more than a timer's lateness on an idle machine."""
 
-_MAX_FILES = 16_384
 _MAX_BURST = 32
 """Maximum requests in a row before responses are read, so that a pacer that is behind still reads."""
 
@@ -182,7 +180,7 @@ def low_jitter() -> Iterator[None]:
     """Avoid pauses of ten milliseconds and more: garbage collections, because existing objects stay and new ones are short-lived,
     and the growth of the kernel's table of open files."""
     before = gc.get_threshold()
-    _grow_table()
+    sockets.grow_open_files_table()
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 50, 1_000)
@@ -191,12 +189,3 @@ def low_jitter() -> Iterator[None]:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
-
-
-def _grow_table() -> None:
-    """The kernel's file table is as large as the highest descriptor so far."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    file = os.open(os.devnull, os.O_RDONLY)
-    with suppress(OSError):
-        os.close(fcntl.fcntl(file, fcntl.F_DUPFD, min(limit, _MAX_FILES) - 1))
-    os.close(file)

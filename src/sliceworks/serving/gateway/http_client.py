@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from typing import TYPE_CHECKING, cast
+from weakref import WeakKeyDictionary
 
 import httptools
 
@@ -319,6 +321,47 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
 
 
+_CONNECTS_PER_TURN = 8
+
+
+class ConnectPacer:
+    """Lets a few connections start per turn of the event loop: a thousand at once would delay all streams by 30 ms."""
+
+    def __init__(self) -> None:
+        self._left = _CONNECTS_PER_TURN
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait for a turn with less than the maximum number of connects, in the order of the calls."""
+        loop = asyncio.get_running_loop()
+        if self._left == _CONNECTS_PER_TURN:
+            loop.call_soon(self._next_turn)
+        if self._left:
+            self._left -= 1
+            return
+        waiter = loop.create_future()
+        self._waiting.append(waiter)
+        await waiter
+
+    def _next_turn(self) -> None:
+        self._left = _CONNECTS_PER_TURN
+        while self._left and self._waiting:
+            waiter = self._waiting.popleft()
+            if not waiter.done():  # it is done if the request was cancelled
+                waiter.set_result(None)
+                self._left -= 1
+        if self._left < _CONNECTS_PER_TURN:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+
+_pacers: WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectPacer] = WeakKeyDictionary()
+"""One for the pools of all upstreams."""
+
+
+def _pacer() -> ConnectPacer:
+    return _pacers.setdefault(asyncio.get_running_loop(), ConnectPacer())
+
+
 _MAX_IDLE = 512
 
 
@@ -336,7 +379,9 @@ class ConnectionPool:
         """Send a request on an idle connection or on a new one; on a new one if `fresh`."""
         connection = None if fresh else self._take()
         if connection is None:
-            connection = await self._connect(timeout)
+            await _pacer().wait()
+            # A connection may have become idle meanwhile.
+            connection = (None if fresh else self._take()) or await self._connect(timeout)
         if exchange.is_over:
             self.release(connection)  # The exchange's deadline passed while connecting.
         else:
