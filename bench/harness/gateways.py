@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.harness import machine
@@ -21,7 +22,6 @@ from sliceworks.base import progress, yaml_documents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
 MODEL = "bench"
 _CORES = sorted(os.sched_getaffinity(0))
@@ -109,6 +109,13 @@ def ours(folder: Path, *backends: int) -> ServerProcess:
     file.write_text(yaml_documents.dump({**head, "spec": spec}))
     command = [sys.executable, "-m", "sliceworks", "gateway", "run", "-f", str(file)]
     return ServerProcess("ours", command, port, folder, core=GATEWAY_CORE)
+
+
+def relay(folder: Path, backend: int) -> ServerProcess:
+    """Start a relay that only copies bytes."""
+    port = free_port()
+    command = [sys.executable, str(Path(__file__).parent / "relay.py"), str(port), str(backend)]
+    return ServerProcess("relay", command, port, folder, core=GATEWAY_CORE)
 
 
 def nginx(folder: Path, *backends: int) -> ServerProcess | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import orjson
+from bench.gateway import scheduling_noise
 from tests.support import bench_script
 
 NAMES = [
@@ -27,3 +28,9 @@ def test_own_gateway_only() -> None:
     assert results["separate_tokens"]["ratio"] == 1.0
     assert "streams   ours" in done.stderr
     assert "machine   steal time" in done.stderr
+    assert "are noise of the machine" in done.stderr
+
+
+def test_noise_is_the_longer_tail_of_the_relay() -> None:
+    assert scheduling_noise([0.2, 1.0], [0.5, 4.3]) == 3.0
+    assert scheduling_noise([0.2, 5.0], [0.5, 4.3]) == 0.0
