@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _CHUNK_INTERVAL = 0.02
 _AIPERF_SECONDS = 5.0
 """AIPerf cannot send all requests in time; a few seconds are enough to see that."""
+_FIRST_PROBE = 5_000.0
+"""Requests per second of the first step of the search for the highest rate; the fifth is 25,312/s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Sizes:
 
 
 FULL = Sizes()
-QUICK = Sizes(seconds=3.0, records=500_000, probe_seconds=2.0, probes=3, aiperf=False)
+QUICK = Sizes(seconds=3.0, records=500_000, probe_seconds=2.0, probes=5, aiperf=False)
 TINY = Sizes(seconds=1.0, records=2_000, unary_rate=20.0, stream_rate=5.0, chunks=5, probe_seconds=0.5, probes=1, aiperf=False)
 NORMAL = Sizes(records=1_000_000, probes=0)
 LARGE = Sizes(seconds=200.0, records=10_000_000, users=160, probes=0)
@@ -66,11 +68,7 @@ class Bench:
             done = loadgen.unary(url, sizes.unary_rate, sizes.seconds)
             metrics = _rate_metrics("unary", done, sizes.unary_rate)
             self._compare("unary", url, sizes.unary_rate, done["summary"]["latencies"]["service"])
-            metrics += [self._closed_loop(url), self._memory(url)]
-            highest = loadgen.highest_rate(
-                lambda rate: loadgen.unary(url, rate, sizes.probe_seconds), sizes.unary_rate, sizes.probes
-            )
-            progress.say(f"unary: highest rate on time {highest:,.0f}/s")
+            metrics += [*self._closed_loop(url), self._memory(url), *self._open_loop(url)]
         with loadgen.backend(sizes.chunks, _CHUNK_INTERVAL) as url:
             done = loadgen.streams(url, sizes.stream_rate, sizes.seconds)
             metrics += _rate_metrics("stream", done, sizes.stream_rate)
@@ -94,10 +92,22 @@ class Bench:
             seconds = min(self.sizes.seconds, _AIPERF_SECONDS)
             progress.say(f"{name}: AIPerf {load_peers.aiperf(url, rate, seconds, stream=name == 'stream') or 'was skipped'}")
 
-    def _closed_loop(self, url: str) -> Metric:
+    def _open_loop(self, url: str) -> list[Metric]:
+        """The highest rate of one worker at which requests are sent on time."""
+        if not self.sizes.probes:
+            return []
+        highest = loadgen.highest_rate(
+            lambda rate: loadgen.unary(url, rate, self.sizes.probe_seconds), _FIRST_PROBE, self.sizes.probes
+        )
+        progress.say(f"unary: highest rate on time {highest:,.0f}/s")
+        return [Metric("open_loop", "requests/s on time, of 20,000/s", 1, baseline=[20_000.0], values=[highest])]
+
+    def _closed_loop(self, url: str) -> list[Metric]:
         seconds, users = self.sizes.seconds, self.sizes.users
         metric = Metric("closed_loop", f"requests/s, {users} users, stock Locust", 0.7, amount=1)
+        peer = Metric("closed_loop_wrk", f"requests/s, {users} users, wrk", 0.6)
         metric.values.append(loadgen.closed_loop(url, users, seconds))
+        peer.values += metric.values
         if not self.ours_only:
             metric.baseline.append(load_peers.locust(url, seconds, users))
             wrk = load_peers.wrk(url, seconds, users)
@@ -105,7 +115,8 @@ class Bench:
                 f"closed loop: ours {metric.values[0]:,.0f}/s, stock Locust {metric.baseline[0]:,.0f}/s, "
                 f"wrk {f'{wrk:,.0f}/s' if wrk else 'not installed'}"
             )
-        return metric
+            peer.baseline += [wrk] if wrk else []
+        return [metric, peer]
 
     def _memory(self, url: str) -> Metric:
         value = loadgen.memory(url, 2 * self.sizes.unary_rate, self.sizes.seconds)
