@@ -172,7 +172,7 @@ def test_signers_need_permission(api: Api, unique_name: str, subresource: str, v
 
     def send(expected: str) -> Any:
         response = api.patch(path, change, MERGE_PATCH, headers=headers)
-        assert expected in (response.message if response.status >= 400 else "permitted")
+        assert expected in (response.message if response.status >= 400 else "success")
         return response
 
     refusal = f'user not permitted to {verb} requests with signerName "{SIGNER}"'
@@ -180,7 +180,7 @@ def test_signers_need_permission(api: Api, unique_name: str, subresource: str, v
     denied.refused(403, "Forbidden", f'certificatesigningrequests.{group} "{unique_name}" is forbidden: {refusal}')
     role["rules"].append({"apiGroups": [group], "resources": ["signers"], "resourceNames": ["example.com/*"], "verbs": [verb]})
     api.put(f"{roles}/clusterroles/{unique_name}", role).ok(200)
-    allowed = eventually(lambda: send("permitted"), what="the signer is permitted")
+    allowed = eventually(lambda: send("success"), what="the signer is permitted")
     assert allowed.json["status"]["conditions"][0]["type"] == conditions[0]["type"]
 
 

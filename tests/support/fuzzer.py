@@ -372,7 +372,7 @@ class Fuzzer:
     def _change(self, root: Any) -> Any:
         places = list(_places(root))
         if not places:
-            return self.random.choice(SCALARS + CONTAINERS)
+            return deepcopy(self.random.choice(SCALARS + CONTAINERS))
         parent, key = self.random.choice(places)
         action = self.random.randint(0, 5)
         if action == 0:
@@ -385,7 +385,7 @@ class Fuzzer:
             other, other_key = self.random.choice(places)
             parent[key] = deepcopy(other[other_key])
         elif action == 4 and isinstance(parent[key], dict):
-            parent[key][self.random.choice(KEYS)] = self.random.choice(SCALARS + CONTAINERS)
+            parent[key][self.random.choice(KEYS)] = deepcopy(self.random.choice(SCALARS + CONTAINERS))
         else:
             parent[key] = deepcopy(self.random.choice(SCALARS + CONTAINERS))
         return root
