@@ -170,3 +170,18 @@ def test_triton_has_the_autoscaler_metric(real: triton.Triton) -> None:
     assert f"# TYPE {METRIC} gauge" in reported
     for name in MODELS:
         assert f'{METRIC}{{model="{name}",version="1"}} 0' in reported
+
+
+def test_tokens_that_tensors_name_count_per_minute() -> None:
+    async def main() -> None:
+        keys = [{"name": "a", "sha256": hashlib.sha256(b"ka").hexdigest(), "rateLimit": {"tokensPerMinute": 100}}]
+        async with upstream(models=("*",)) as echo:
+            models = [{"name": "t", "backends": [{"kind": "triton", "url": echo.url}], "maxTokens": 60}]
+            async with gateway(document(echo.url, keys=keys, models=models)) as gate:
+                tensor = {"name": "max_tokens", "datatype": "INT32", "shape": [1], "data": [60]}
+                statuses = [
+                    (await gate.request("POST", "/v2/models/t/infer", {"inputs": [tensor]}, key="ka")).status for _ in range(3)
+                ]
+                assert statuses == [200, 429, 429]
+
+    clock.run(main())

@@ -500,9 +500,9 @@ def _content_length(exchange: Exchange) -> int:
 
 def _reserve_completion(call: Call, rate_limits: Iterable[RateLimit]) -> int:
     """The completion tokens that a call reserves, so that concurrent calls cannot exceed a limit of tokens together."""
-    if not call.counts_tokens or not any(rate_limit.counts_tokens for rate_limit in rate_limits):
-        return 0
     if call.requested_tokens is not None:
         return call.requested_tokens
+    if not call.counts_tokens or not any(rate_limit.counts_tokens for rate_limit in rate_limits):
+        return 0
     data = payload.parse_object(call.body) if call.body.lstrip().startswith(b"{") else {}
     return token_limit.reserved_tokens(data, None if call.operation == "embeddings" else call.served.max_tokens)

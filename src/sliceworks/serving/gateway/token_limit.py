@@ -50,17 +50,20 @@ def check_max_tokens(data: Mapping[str, Any], limit: int) -> None:
         raise too_many_tokens(1, limit, count)
 
 
-def check_tensors(tensors: Iterable[Tensor], limit: int) -> None:
-    """Raise if tensors ask for more completion tokens than the limit: all their values together, a batch has one per prompt.
+def check_tensors(tensors: Iterable[Tensor], limit: int) -> int:
+    """The completion tokens that tensors ask for, 0 if they do not say: all their values together, a batch has one per prompt.
+
+    Raises if they ask for more than the limit.
 
     The values of other tensors, which may be many, are not read.
     """
-    tokens = counts = 1
+    tokens, counts, encoded = 1, 1, 0
     for name, read in tensors:
         folded = fold(name)
         if folded == fold(_ENCODED):
             for text in _values(name, read(), limit):
                 check_max_tokens({_ENCODED: text}, limit)
+                encoded += reserved_tokens({_ENCODED: text}, None)
         elif folded in _LIMITING | _COUNTING:
             numbers = [_integer({name: value}, name) or 0 for value in _values(name, read(), limit)]
             if min(numbers, default=0) < 1:
@@ -71,6 +74,7 @@ def check_tensors(tensors: Iterable[Tensor], limit: int) -> None:
                 counts = max(counts, *numbers)
     if tokens * counts > limit:
         raise too_many_tokens(tokens, limit, counts)
+    return max(encoded, tokens * counts if tokens * counts > 1 else 0)
 
 
 def _values(name: str, values: Iterable[Any] | None, limit: int) -> list[Any]:

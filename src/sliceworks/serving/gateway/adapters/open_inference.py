@@ -93,7 +93,7 @@ class OpenInferenceAdapter:
             check_fields(request.body)
             call.body = limit_tokens(parse_object(request.body), served.max_tokens, ("max_tokens",)) or request.body
         elif action == "/infer" and served.max_tokens is not None:
-            check_tensors(_read_tensors(request), served.max_tokens)
+            call.requested_tokens = check_tensors(_read_tensors(request), served.max_tokens)
         await self._router.forward(call)
 
 
