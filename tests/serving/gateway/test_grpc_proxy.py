@@ -151,6 +151,34 @@ def test_each_request_of_a_stream_counts() -> None:
     clock.run(main())
 
 
+def test_tokens_that_parameters_name_count_per_minute() -> None:
+    """In the first message of a stream and in each further one."""
+    value = protobuf_wire.varint(2, 60)
+    parameter = protobuf_wire.length_delimited(4, protobuf_wire.string(1, "max_tokens") + protobuf_wire.length_delimited(2, value))
+    request = protobuf_wire.string(1, "m") + parameter
+
+    async def requests() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield request
+
+    async def main() -> None:
+        keys = [{"name": "a", "sha256": hashlib.sha256(b"ka").hexdigest(), "rateLimit": {"tokensPerMinute": 200}}]
+        limits = {"maxTokens": 60}
+        async with server(echo_messages) as address, gateway_for(address, keys=keys, limits=limits) as (gate, ask):
+            call, received = ask(requests(), metadata=(("authorization", "Bearer ka"),)), list[bytes]()
+
+            async def read() -> None:
+                async for item in call:
+                    received.append(item)
+
+            with pytest.raises(grpc.aio.AioRpcError) as refusal:
+                await read()
+            assert (refusal.value.code(), len(received) <= 3) == (grpc.StatusCode.RESOURCE_EXHAUSTED, True)
+            await until(gate.idle)
+
+    clock.run(main())
+
+
 def test_recovered_backend_is_used_again() -> None:
     async def main() -> None:
         async with server(echo_messages) as address, gateway_for(address) as (_, ask):

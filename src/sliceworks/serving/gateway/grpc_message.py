@@ -178,7 +178,7 @@ class ReplayableMessages:
         """Read the next message and keep it, once for all iterators that wait for it."""
         try:
             message = await anext(self._rest, None)
-        except HttpError as error:
+        except (DecodeError, HttpError) as error:
             self.error = error
             raise
         self._next = None

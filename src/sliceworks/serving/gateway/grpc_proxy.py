@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -23,7 +24,7 @@ from sliceworks.serving.gateway.router import RetryState
 from sliceworks.serving.gateway.token_limit import check_tensors, too_many_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from sliceworks.serving.gateway.load_balancer import Upstream
     from sliceworks.serving.gateway.router import Router
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 INFERENCE, JETSTREAM = "/inference.GRPCInferenceService/", "/jetstream_proto.Orchestrator/"
 _BACKEND_KINDS = {INFERENCE: frozenset({"triton"}), JETSTREAM: frozenset({"jetstream"})}
 _DECODE, _MAX_TOKENS_FIELD = f"{JETSTREAM}Decode", 4
+_INFERENCES = (f"{INFERENCE}ModelInfer", f"{INFERENCE}ModelStreamInfer")
 _TRUE = b"\x08\x01"
 _OWN_RESPONSES = {
     f"{INFERENCE}ServerLive": _TRUE,
@@ -123,7 +125,7 @@ class GrpcProxy(grpc.GenericRpcHandler):
         if method == _DECODE and served.max_tokens is not None:
             first = _limit_tokens(first, served.max_tokens)
         estimate = payload.estimate_tokens(first)
-        reserved = estimate + ((grpc_message.read_number(first, _MAX_TOKENS_FIELD) or 0) if method == _DECODE else 0)
+        reserved = estimate + _requested_tokens(method, served, first)
         rate_limits = (caller.rate_limit, served.rate_limit)
         for rate_limit in rate_limits:
             rate_limit.check(reserved)
@@ -132,7 +134,8 @@ class GrpcProxy(grpc.GenericRpcHandler):
         operation, status, started_at = method.rpartition("/")[2], 500, asyncio.get_running_loop().time()
         received = 0
         span = router.start_span(metadata, operation, served, caller, method)
-        requests = ReplayableMessages(first, _count_requests(messages, rate_limits), router.state.spec.limits.max_body_size)
+        counted = _count_requests(messages, rate_limits, partial(_requested_tokens, method, served))
+        requests = ReplayableMessages(first, counted, router.state.spec.limits.max_body_size)
         try:
             async for message in self._forward(method, served, metadata, requests, context):
                 received += 1
@@ -291,14 +294,25 @@ def _limit_tokens(message: bytes, limit: int) -> bytes:
     return message + protobuf_wire.varint(_MAX_TOKENS_FIELD, requested or limit)
 
 
-async def _count_requests(messages: AsyncIterator[bytes], rate_limits: Iterable[RateLimit]) -> AsyncIterator[bytes]:
+def _requested_tokens(method: str, served: ServedModel, message: bytes) -> int:
+    """The completion tokens that a request names; those of tensors are read only for a model with a token limit."""
+    if method == _DECODE:
+        return grpc_message.read_number(message, _MAX_TOKENS_FIELD) or 0
+    if served.max_tokens is None or method not in _INFERENCES:
+        return 0
+    return check_tensors(grpc_message.read_tensors(message), served.max_tokens)
+
+
+async def _count_requests(
+    messages: AsyncIterator[bytes], rate_limits: Iterable[RateLimit], requested_tokens: Callable[[bytes], int]
+) -> AsyncIterator[bytes]:
     """The further messages of a stream: each is a request of its own. Raises HttpError at one that is over a limit."""
     async for message in messages:
-        estimate = payload.estimate_tokens(message)
+        tokens = payload.estimate_tokens(message) + requested_tokens(message)
         for rate_limit in rate_limits:
-            rate_limit.check_rates(estimate)
+            rate_limit.check_rates(tokens)
         for rate_limit in rate_limits:
-            rate_limit.take(estimate)
+            rate_limit.take(tokens)
         yield message
 
 
