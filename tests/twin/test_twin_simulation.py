@@ -24,9 +24,9 @@ _FAILED_ONCE = (12, 53, 55, 76, 92, 151, 164)
 which a Job waits for. 76: the scheduler stayed blocked after blockAdmission was turned off. 92: the leader of an exclusive Job was
 lost, which JobSet never repairs. 151: `why` knew nothing of a host that was not ready. 164: a node stayed ready that became silent
 while the simulator was down."""
-_FAILED_WITH_FAILING_PODS = (32,)
+_FAILED_WITH_FAILING_PODS = (32, 138)
 """32: a Workload was preempted in the second in which it was admitted, and Kueue released its quota before the status of its Job
-counted its pod, as Kueue does."""
+counted its pod, as Kueue does. 138: Kueue counted usage twice in a cohort while a queue used more than its reduced quota."""
 
 
 @pytest.mark.parametrize("seed", sorted({*range(_SEEDS), *_FAILED_ONCE, *_FAILED_WITH_FAILING_PODS}))

@@ -73,6 +73,26 @@ def test_workloads_are_admitted_in_order_of_submission() -> None:
     assert scheduler.run_until_idle() == {"b": "f", "c": "f"}
 
 
+def test_quota_below_usage_leaves_the_usage_of_the_cohort_as_it_is() -> None:
+    """A workload without preemption candidates reserves what its queue may still use in the cycle: less than nothing, here."""
+    scheduler = Scheduler()
+    policy = Policy(within_cluster_queue="LowerPriority")
+    scheduler.queue("q", "all", policy=policy, f=Quota(12000, 0, 3000))
+    for name in "ab":
+        scheduler.submit(name, "q", 5500, priority=5)
+    assert scheduler.run_until_idle() == {"a": "f", "b": "f"}
+    scheduler.queue("q", "all", policy=policy, f=Quota(4000, 0, 3000))
+    scheduler.submit("late", "q", 3000)
+    cohort = scheduler.manager.tree.cohorts["all"]
+    for _ in range(2):
+        assert scheduler.run_until_idle() == {"a": "f", "b": "f"}
+        assert cohort.usage == {("f", "cpu"): 10000}
+        scheduler.manager.requeue_cluster_queue("q")
+    for name in "ab":
+        scheduler.manager.delete_workload(("ns", name))
+    assert scheduler.run_until_idle() == {"late": "f"}
+
+
 def test_higher_priority_is_admitted_first() -> None:
     scheduler = Scheduler()
     scheduler.queue("q", f=1000)

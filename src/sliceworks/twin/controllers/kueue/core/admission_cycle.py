@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from sliceworks.twin.controllers.kueue.core.flavor_assigner import Assignment
     from sliceworks.twin.controllers.kueue.core.model import Flavor, WorkloadKey
     from sliceworks.twin.controllers.kueue.core.preemption import Target
-    from sliceworks.twin.controllers.kueue.core.quota_tree import FlavorResourceQuantities, QuotaTree
+    from sliceworks.twin.controllers.kueue.core.quota_tree import FlavorResourceQuantities, QuotaTree, ResourceNode
 
     Nomination = tuple[Assignment, list[Target]]
-    Reservations = list[tuple[ClusterQueue, FlavorResourceQuantities]]
+    Reservations = list[list[tuple[ResourceNode, FlavorResourceQuantities]]]
+    """For each reservation of a cycle, the usage of the ClusterQueue and of its Cohorts before it."""
 
 OVERLAPPING_TARGETS = "Workload has overlapping preemption targets with another workload"
 NO_LONGER_FITS = "Workload no longer fits after processing another workload"
@@ -52,8 +53,9 @@ def schedule(tree: QuotaTree[ClusterQueue], flavors: Mapping[str, Flavor], heads
     preempted: dict[WorkloadKey, WorkloadInfo] = {}
     for entry in entries:
         _process(entry, tree, reservations, preempted)
-    for queue, usage in reversed(reservations):
-        queue.remove_usages(usage)
+    for saved in reversed(reservations):
+        for node, usage in saved:
+            node.usage = usage
     for entry in entries:
         if entry.admitted:
             entry.queue.add_workload(entry.workload)
@@ -144,8 +146,10 @@ def _admit(entry: Entry) -> None:
 
 
 def _reserve(queue: ClusterQueue, usage: FlavorResourceQuantities, reservations: Reservations) -> None:
+    """Count usage until the end of the cycle. It is negative where a queue uses more than its limit: removing it again would not
+    restore the usage of the Cohorts."""
+    reservations.append([(node, dict(node.usage)) for node in (queue, *queue.ancestors())])
     queue.add_usages(usage)
-    reservations.append((queue, usage))
 
 
 def _fits(entry: Entry, tree: QuotaTree[ClusterQueue], preempted: dict[WorkloadKey, WorkloadInfo]) -> bool:
