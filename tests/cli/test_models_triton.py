@@ -6,14 +6,11 @@ import os
 import shutil
 import sys
 import sysconfig
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orjson
 import pytest
 from tests.real import triton
-from tests.real.programs import cache_folder
 from tests.support.clusters import real_enabled
 from tests.support.model_twins import model_twin
 
@@ -22,6 +19,7 @@ from sliceworks.cli import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = [
     pytest.mark.real,
@@ -49,22 +47,34 @@ instance_group [{ kind: KIND_CPU, count: 1 }]
 """
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with model_twin(tmp_path_factory.mktemp("triton")) as folder:
-        yield folder
+IMAGE = "tritonserver:1"
 
 
 @pytest.fixture
-def elsewhere() -> Iterator[Path]:
-    """A folder outside /tmp, which is private in a container."""
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
-        yield Path(folder)
+def models(tmp_path: Path) -> Iterator[Path]:
+    """A model repository on this machine, with a twin that mounts it and Triton in containers of the image."""
+    interpreter = triton.python()
+    environment = interpreter.parents[1]
+    files = {"/models": str(repository(tmp_path / "models")), str(environment): str(environment)}
+    settings = {
+        "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
+        "PATH": f"{interpreter.parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    images = [{"image": IMAGE, "files": files, "env": settings}, {"image": "gateway:1"}]
+    document = {
+        "apiVersion": "sliceworks.dev/v1alpha1",
+        "kind": "ImageMap",
+        "metadata": {"name": "triton"},
+        "spec": {"images": images},
+    }
+    (tmp_path / "images.yaml").write_text(yaml_documents.dump(document))
+    with model_twin(tmp_path / "home", "--image-map", str(tmp_path / "images.yaml")):
+        yield tmp_path / "models"
 
 
 def repository(folder: Path) -> Path:
     """Two models of the gateway's tests, and one that detects the dominant colour of an image."""
-    models = triton.repository(folder / "models")
+    models = triton.repository(folder)
     (models / "colour" / "1").mkdir(parents=True)
     (models / "colour" / "1" / "model.py").write_text(COLOUR)
     (models / "colour" / "config.pbtxt").write_text(CONFIG)
@@ -72,12 +82,12 @@ def repository(folder: Path) -> Path:
     return models
 
 
-def document(models: Path) -> str:
-    """A service that runs the server instead of an image."""
-    python = triton.python()
-    home = triton.home(python.parents[1])
+def document() -> str:
+    """A service with the server of this machine as its image."""
+    home = triton.home(triton.python().parents[1])
     spec = {
         "engine": "triton",
+        "image": IMAGE,
         "command": [str(home / "bin" / "tritonserver")],
         "args": [
             f"--backend-directory={home / 'backends'}",
@@ -85,11 +95,7 @@ def document(models: Path) -> str:
             "--allow-gpu-metrics=false",
             "--http-thread-count=2",
         ],
-        "env": {
-            "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),
-            "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
-        },
-        "triton": {"repository": str(models), "models": [{"name": "add"}]},
+        "triton": {"repository": "/models", "models": [{"name": "add"}]},
         "gateway": {"image": "gateway:1", "cpu": "100m"},
     }
     metadata = {"name": "served", "namespace": "default"}
@@ -108,13 +114,11 @@ def call_until_success(*words: str) -> bool:
 
 
 @pytest.mark.timeout(600)  # an environment may have to be created first
-def test_real_triton_is_deployed_and_called(
-    home: Path, tmp_path: Path, elsewhere: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_real_triton_is_deployed_and_called(models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from PIL import Image
 
     file = tmp_path / "model.yaml"
-    file.write_text(document(repository(elsewhere)))
+    file.write_text(document())
     assert run("deploy", "-f", str(file), "-y", "--timeout", "300s") == 0
     tensors = [{"name": name, "datatype": "FP32", "shape": [2], "data": [1.0, 2.0]} for name in ("A", "B")]
     (tmp_path / "request.json").write_bytes(orjson.dumps({"inputs": tensors}))
@@ -122,8 +126,8 @@ def test_real_triton_is_deployed_and_called(
     assert run("invoke", "served", "--data", str(tmp_path / "request.json")) == 0
     assert orjson.loads(capsys.readouterr().out)["outputs"][0]["data"] == [2.0, 4.0]
 
-    broken = elsewhere / "models" / "broken"
-    shutil.copytree(elsewhere / "models" / "add", broken)
+    broken = models / "broken"
+    shutil.copytree(models / "add", broken)
     (broken / "config.pbtxt").write_text((broken / "config.pbtxt").read_text().replace('"add"', '"broken"'))
     (broken / "1" / "model.py").write_text("raise ValueError('it cannot be loaded')")
     assert run("publish", "served", "broken") == 1

@@ -22,12 +22,12 @@ _NAME = "models"
 
 
 @contextmanager
-def model_twin(folder: Path) -> Iterator[Path]:
-    """Start it as the twin that `--twin` selects."""
+def model_twin(folder: Path, *options: str) -> Iterator[Path]:
+    """Start it with more options of `twin start`, as the twin that `--twin` selects."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLICEWORKS_HOME", str(folder))
         patch.setenv("SLICEWORKS_TWIN", _NAME)
-        assert main.run(["twin", "start", "--name", _NAME, "--memory", "--processes", "--quiet"]) == 0
+        assert main.run(["twin", "start", "--name", _NAME, "--memory", "--processes", "--quiet", *options]) == 0
         try:
             asyncio.run(_machines(twin_home.find(_NAME).state().kubeconfig))
             yield folder
