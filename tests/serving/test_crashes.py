@@ -201,11 +201,17 @@ class Interrupted(RecordingTransport):
 
 
 def between(
-    earlier: tuple[Act, ...], act: Act, other: Act, then: Callable[[ServiceHarness, str], Awaitable[None]], first: int = 0
+    earlier: tuple[Act, ...],
+    act: Act,
+    other: Act,
+    then: Callable[[ServiceHarness, str], Awaitable[None]],
+    *,
+    first: int = 0,
+    step: int = 3,
 ) -> None:
     """Run another command before a write of a command and check both outcomes; a command that asks to be repeated is repeated.
 
-    Of three writes one is tried, from the `first` on.
+    Every `step`-th write is tried, from the `first` on.
     """
 
     async def undisturbed(harness: ServiceHarness) -> tuple[list[int], list[tuple[str, str]]]:
@@ -225,7 +231,7 @@ def between(
         await clock.sleep(120)
         await then(harness, f"{number} {sent[number]}")
 
-    for number in some(numbers, 3, first):
+    for number in some(numbers, step, first):
         run_scenario(partial(disturbed, number=number))
 
 
@@ -250,9 +256,9 @@ def test_service_keeps_the_gateway_while_another_leaves() -> None:
         assert await harness.gateway("gateway") == ({"other", "third"}, {"other", "third"}), at
         assert (await harness.seen("third")).status.state == "ready", at
 
-    between((deploying(CHANGED),), deploying(BARE), deploying(FOURTH), stays)
-    between((deploying(CHANGED),), delete, deploying(FOURTH), stays, first=1)
-    between((deploying(ONE),), delete, deploying(THIRD), is_deleted, first=2)
+    between((deploying(CHANGED),), deploying(BARE), deploying(FOURTH), stays, step=1)
+    between((deploying(CHANGED),), delete, deploying(FOURTH), stays, step=1)
+    between((deploying(ONE),), delete, deploying(THIRD), is_deleted, step=1)
 
 
 def test_concurrent_deployments_of_one_service_conflict() -> None:
