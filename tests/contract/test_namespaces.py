@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from tests.support.custom_resources import define, simple
 from tests.support.objects import config_map, pod
 from tests.support.polling import eventually
@@ -116,3 +117,9 @@ def test_system_objects_exist(api: Api) -> None:
     assert {"system-cluster-critical", "system-node-critical"} <= classes
     roles = set(api.get("/apis/rbac.authorization.k8s.io/v1/clusterroles").names)
     assert {"admin", "cluster-admin", "edit", "view"} <= roles
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("path", ["/api/v1/pods/a", "/apis/apps/v1/deployments/a", "/api/v1/pods/a/status"])
+def test_named_object_without_its_namespace_is_an_unknown_path(api: Api, method: str, path: str) -> None:
+    assert api.request(method, path, {} if method != "GET" else None).status == 404

@@ -397,6 +397,8 @@ class ApiHandler:
         target = call.target
         if target.namespace and not call.resource.namespaced and call.resource.key != "/namespaces":
             raise unknown_path()
+        if target.name and not target.namespace and call.resource.namespaced:
+            raise unknown_path()  # controllers take it for an object that does not exist
         subresource = call.version.subresources.get(target.subresource)
         is_proxied = target.subresource == "proxy"
         if target.subresource and (subresource is None or (target.deeper and not is_proxied)):
