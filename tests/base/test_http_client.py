@@ -392,12 +392,14 @@ def test_failed_tunnel_leaves_no_connection() -> None:
     asyncio.run(main())
 
 
-def test_tunnel_that_takes_too_long_is_closed() -> None:
+def test_tunnel_that_takes_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        closed = asyncio.Event()
+        loop, closed = asyncio.get_running_loop(), asyncio.Event()
+        real = loop.time
 
         async def ignore(reader: StreamReader, writer: StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
+            monkeypatch.setattr(loop, "time", lambda: real() + 60)
             await reader.read()
             closed.set()
 
@@ -405,7 +407,7 @@ def test_tunnel_that_takes_too_long_is_closed() -> None:
             through = Address.of(f"http://127.0.0.1:{port}")
             client = HttpClient(Address.of("https://example.test"), ssl.create_default_context(), proxy=through)
             with pytest.raises(TimeoutError):
-                await client.send("GET", "/", {}, b"", Timeouts(0.01, None))
+                await client.send("GET", "/", {}, b"", Timeouts(59.0, None))
             await closed.wait()
 
     asyncio.run(main())

@@ -75,7 +75,7 @@ def _setuid_program(folder: Path) -> str:
 
 def _shells() -> dict[str, str]:
     """/bin/sh has the error messages that the specs expect; as `sh` it is bash, since some versions of busybox drop variables
-    whose names are no identifiers, which the busybox of the image keeps.
+    whose names are not identifiers, which the busybox of the image keeps.
     """
     busybox = shutil.which("busybox") or str(next(debian.unpacked("busybox").rglob("bin/busybox")))
     return {"/bin/sh": busybox} | ({"/usr/local/bin/sh": bash} if (bash := shutil.which("bash")) else {})

@@ -127,7 +127,7 @@ def test_response_that_is_too_large_for_a_datagram_is_truncated() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 def test_responses_are_not_answered() -> None:
-    """A response with the address of the server as its source would be answered for ever."""
+    """A response with the address of the server as its source would be answered again and again."""
     other = bytearray(request(WEB, A, number=8))
     other[2] |= 0x28  # an update
 

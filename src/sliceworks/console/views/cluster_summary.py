@@ -119,7 +119,7 @@ def _with_causes(cache: ClusterCache, work: Iterable[WorkloadRow]) -> list[Workl
 
 
 def _outside_queues(uses: list[ChipUse], jobs: Iterable[JobRow]) -> list[ChipUse]:
-    """The chips of workloads that are no jobs, such as servers of models: no queue counts them."""
+    """The chips of workloads that are not jobs, such as servers of models: no queue counts them."""
     names = {f"{row.namespace}/{row.name}" for row in jobs}
     return [use for use in uses if use.owner not in names]
 

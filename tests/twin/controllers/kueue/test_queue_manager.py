@@ -74,7 +74,7 @@ def test_workloads_are_admitted_in_order_of_submission() -> None:
 
 
 def test_quota_below_usage_leaves_the_usage_of_the_cohort_as_it_is() -> None:
-    """A workload without preemption candidates reserves what its queue may still use in the cycle: less than nothing, here."""
+    """A workload without preemption candidates reserves what its queue may still use in the cycle, which is negative here."""
     scheduler = Scheduler()
     policy = Policy(within_cluster_queue="LowerPriority")
     scheduler.queue("q", "all", policy=policy, f=Quota(12000, 0, 3000))

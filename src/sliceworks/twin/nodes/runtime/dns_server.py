@@ -225,7 +225,7 @@ def _flags(message: bytes) -> int:
 
 
 def _is_request(message: bytes) -> bool:
-    """Whether a message can be answered: two servers that answer responses would do so for ever."""
+    """Whether a message can be answered: two servers that answer responses would never stop."""
     return len(message) >= _HEADER.size and not _flags(message) & _RESPONSE
 
 
