@@ -169,9 +169,14 @@ def test_limit_range_admission(api: Api, core: str) -> None:
 
 
 def test_quota_admission(api: Api, core: str) -> None:
-    api.post(f"{core}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": {"configmaps": "2"}}}).ok(201)
+    hard = {"configmaps": "2", "secrets": "0"}
+    api.post(f"{core}/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}}).ok(201)
     eventually(
         lambda: api.get(f"{core}/resourcequotas/q").json["status"].get("used", {}).get("configmaps") == "1", what="usage is counted"
+    )
+    eventually(
+        lambda: "exceeded quota: q" in api.post(f"{core}/secrets", {"metadata": {"name": "s"}}, query={"dryRun": "All"}).message,
+        what="admission knows the quota with its usage",
     )
     api.post(f"{core}/configmaps", {"metadata": {"name": "a"}}).ok(201)
     answer = api.post(f"{core}/configmaps", {"metadata": {"name": "b"}}).refused(403, "Forbidden")

@@ -119,9 +119,12 @@ def test_prometheus_answers_every_alert_and_panel(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as prometheus:
         try:
             assert prometheus.stderr is not None
-            log = iter(prometheus.stderr.readline, "")
-            address = next(found[1] for line in log if (found := re.search(r"Listening on.* address=(127.0.0.1:\d+)", line)))
-            next(line for line in log if "Server is ready" in line)
+            address, is_ready = "", False
+            for line in prometheus.stderr:  # in any order
+                address = found[1] if (found := re.search(r"Listening on.* address=(127.0.0.1:\d+)", line)) else address
+                is_ready = is_ready or "Server is ready" in line
+                if address and is_ready:
+                    break
             for query, component in queries.items():
                 bare = query.partition(" > ")[0] if component == "triton" else query  # without the threshold of an alert
                 parameters = urllib.parse.urlencode({"query": bare, "time": 3600})
