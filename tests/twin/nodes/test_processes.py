@@ -15,7 +15,7 @@ import pytest
 from tests.support.process_pods import REFUSAL, ended, pod, ready, running, state, until
 
 from sliceworks.base import clock
-from sliceworks.base.errors import BadRequest, NotFound
+from sliceworks.base.errors import BadRequest, NotFound, Unreachable
 from sliceworks.kube.client import Client
 from sliceworks.kube.resources import CONFIG_MAP, EVENT, POD, Key
 from sliceworks.twin.cluster import Cluster
@@ -101,6 +101,26 @@ def test_restart_keeps_the_previous_log(tmp_path: Path, monkeypatch: pytest.Monk
         status = await until(client, "p", lambda obj: obj["containerStatuses"][0]["restartCount"] == 1 and ready(obj))
         assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
         assert await client.logs("p", "default", previous=True) == "run\n"
+
+    running(main, tmp_path)
+
+
+def test_status_is_written_again_when_its_response_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patch, lost = Client.patch, list[Any]()
+
+    async def lose(self: Client, resource: Any, name: str, change: Any, *arguments: Any, **options: Any) -> Object:
+        result = await patch(self, resource, name, change, *arguments, **options)
+        if resource == POD and options.get("subresource") == "status" and len(lost) < 3:
+            lost.append(change)
+            raise Unreachable("connection closed")
+        return result
+
+    monkeypatch.setattr(Client, "patch", lose)
+
+    async def main(client: Client) -> None:
+        await client.create(pod("p", "sh", "-c", "exit 3"))
+        assert state(await until(client, "p", ended))["terminated"]["exitCode"] == 3
+        assert len(lost) == 3
 
     running(main, tmp_path)
 

@@ -10,7 +10,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from sliceworks.base import clock
-from sliceworks.base.errors import Conflict, NotFound, SliceworksError
+from sliceworks.base.errors import Conflict, NotFound, SliceworksError, Unreachable
 from sliceworks.kube.pod_requests import all_containers, is_sidecar
 from sliceworks.kube.resources import POD
 from sliceworks.twin.nodes import container_status
@@ -302,7 +302,8 @@ class PodWorker:
             await finish_deletion(self.client, self.pod)
 
     async def publish(self, *, final: bool = False) -> None:
-        """Write the status of the pod, unless another pod has its name now."""
+        """Write the status of the pod, unless another pod has its name now. A write without a response is repeated."""
+        failures = 0
         async with self._status_lock:
             while True:
                 try:
@@ -313,6 +314,12 @@ class PodWorker:
                     if pod["metadata"]["uid"] != self.uid:
                         return
                     self.pod = pod
+                except Unreachable:
+                    failures += 1
+                    retry = self.client.retry
+                    if failures >= retry.attempts:
+                        raise
+                    await clock.sleep(retry.delay(failures))
                 else:
                     return
 
