@@ -121,7 +121,7 @@ def test_prometheus_answers_every_alert_and_panel(tmp_path: Path) -> None:
             assert prometheus.stderr is not None
             address, is_ready = "", False
             for line in prometheus.stderr:  # in any order
-                address = found[1] if (found := re.search(r"Listening on.* address=(127.0.0.1:\d+)", line)) else address
+                address = match[1] if (match := re.search(r"Listening on.* address=(127.0.0.1:\d+)", line)) else address
                 is_ready = is_ready or "Server is ready" in line
                 if address and is_ready:
                     break

@@ -218,8 +218,8 @@ def _needs(submission: Submission) -> Iterator[Requirement]:
 
 
 async def _park(client: Client) -> QueueObjects | None:
-    found = await _named(client, CLUSTER_QUEUE)
-    if found is None:
+    queues = await _named(client, CLUSTER_QUEUE)
+    if queues is None:
         return None
     flavors = await _named(client, RESOURCE_FLAVOR)
     try:
@@ -229,7 +229,7 @@ async def _park(client: Client) -> QueueObjects | None:
     return (
         None
         if flavors is None or cohorts is None
-        else QueueObjects(tuple(found.values()), tuple(flavors.values()), tuple(cohorts.values()))
+        else QueueObjects(tuple(queues.values()), tuple(flavors.values()), tuple(cohorts.values()))
     )
 
 

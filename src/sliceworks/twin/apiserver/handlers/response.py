@@ -168,8 +168,8 @@ class _MessageCache:
         self._messages: OrderedDict[tuple[str, str], tuple[Entry, bytes]] = OrderedDict()
 
     def get(self, entry: Entry) -> bytes | None:
-        found = self._messages.get((entry.resource, entry.key))
-        return found[1] if found is not None and found[0] is entry else None
+        cached = self._messages.get((entry.resource, entry.key))
+        return cached[1] if cached is not None and cached[0] is entry else None
 
     def put(self, entry: Entry, message: bytes) -> None:
         """Keep the message of an entry in its stored version."""
